@@ -6,14 +6,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# At least four processes, because many tests wait for processes of their own.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, os.cpu_count() or 0))")
+# As many as there are cores, and more for tests that wait for processes of their own.
+CORES := $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
+WORKERS ?= $(CORES)
+PATIENT_WORKERS ?= $(shell expr 2 '*' $(CORES))
 TESTS ?= tests
+# How much of ledger/ its own tests run on PostgreSQL, in percent.
+LEDGER_ALONE := 70
 
-.PHONY: help install clients demo test soak bench mutants lint docs clean
+.PHONY: help install clients demo test test-all soak bench mutants lint docs clean
 
 help: ## Say what there is.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 install: $(READY) ## Install everything into .venv (and, as root on Debian, a Chromium for the browser tests).
 
@@ -35,15 +39,19 @@ $(VENV)/clients/.ready: tests/clients/requirements.txt $(READY)
 demo: $(READY) ## Try it: prints the address to open, and a line for the command line and REST; Ctrl-C ends it.
 	@exec $(BIN)/gpu-shopper demo $(ARGS)
 
-test: $(READY) ## Run every test, with the coverage gates.
-	@$(BIN)/python tests/support/chromium.py
+test: $(READY) ## Run the tests that start no processes, with the coverage gates (4 min on two cores).
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
+
+test-all: $(READY) ## Run every test on both databases, with real processes and a browser; the ledger's tests alone first.
+	@$(BIN)/python tests/support/chromium.py
+	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) --least ledger/=$(LEDGER_ALONE) --database postgres tests/ledger
+	@$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --durations=25 --all $(TESTS)
 
 soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the tests that kill, race and repeat, at full size.
 	@$(BIN)/python tests/support/chromium.py
 	@failed=0; \
 	$(BIN)/python -m pytest -n 4 --soak --timeout 600 tests/scenarios/month/test_month.py || failed=$$?; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/scenarios/month/test_month.py \
+	$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/scenarios/month/test_month.py \
 		tests/scenarios tests/services || failed=$$?; \
 	exit $$failed
 

@@ -1,7 +1,7 @@
-"""One process: Slack, REST, health and the ticker, with an ordered start and an ordered stop.
+"""Run the whole bot in one process: Slack, REST, health and the ticker, with an ordered start and stop.
 
 Start: private modes, one `serve` per SQLite file, schema, context, Slack, ticker, HTTP. Stop is the reverse: no new
-connection, running claims are finished, Slack's accepted messages reach the disk, connections are given back.
+connection is accepted, running work is finished, Slack's accepted messages are stored, connections are closed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import uvicorn
 
 from bot import logs
 from bot.api.app import build_api
-from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Desk
+from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
 from bot.services.runtime.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
-from bot.slack.app import SlackDoor
+from bot.slack.app import SlackApp
 from bot.slack.guard import Receive, Scope, Send
 from bot.slack.settings import SlackSettings
 from bot.ticker.schedule import Ticker
@@ -38,7 +38,7 @@ from ledger.queries.audit import ping
 from migrations import run as schema
 
 SLACK_PATH = "/slack/events"
-#: How long requests that were accepted may take once no more are accepted.
+#: How long accepted requests may take once no more are accepted.
 DRAIN_S = 5
 BACKLOG = 1024
 #: Longer than the 60 s after which usual load balancers close an idle connection, so that they never reuse a dead one.
@@ -55,18 +55,18 @@ class Bot:
     """Slack, the API and the ticker over one context. `start` once, then `stop` once."""
 
     def __init__(self, ctx: Context, slack: SlackSettings, *, calls_per_minute: int = CALLS_PER_MINUTE) -> None:
-        self.door = SlackDoor(ctx, slack)
-        ctx = self.ctx = replace(ctx, people=self.door.people)
-        self.ticker = Ticker(jobs(ctx, self.door.messenger, self._recover))
+        self.slack_app = SlackApp(ctx, slack)
+        ctx = self.ctx = replace(ctx, people=self.slack_app.people)
+        self.ticker = Ticker(jobs(ctx, self.slack_app.messenger, self._recover))
         self._slack_over_http = not slack.app_token
-        self._slack = self.door.asgi if self._slack_over_http else None
+        self._slack = self.slack_app.asgi if self._slack_over_http else None
         shown_in = slack.approvals_channel or slack.operators_channel or ""
         checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs}
-        self._api = build_api(Desk(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
+        self._api = build_api(Dependencies(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
         logs.guard_handlers()
 
     async def _recover(self) -> int:
-        return await self.door.recover(self.ctx.clock.now())
+        return await self.slack_app.recover(self.ctx.clock.now())
 
     async def _ledger_answers(self) -> None:
         await ping(self.ctx.db)
@@ -76,25 +76,28 @@ class Bot:
             raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'all of them stand still'}")
 
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What the HTTP server serves. Slack's requests go straight to their guard; nothing reads them before."""
+        """Serve an HTTP request.
+
+        Slack's requests go straight to the signature check; nothing reads them before.
+        """
         if self._slack is not None and scope["type"] == "http" and scope["path"] == SLACK_PATH:
             await self._slack(scope, receive, send)
         else:
             await self._api(scope, receive, send)
 
     async def start(self) -> None:
-        """Connect to Slack, then begin to work."""
-        await self.door.start()
+        """Connect to Slack, then start the jobs."""
+        await self.slack_app.start()
         self.ticker.start()
 
     async def stop(self) -> None:
-        """Finish what runs, then let go of Slack."""
+        """Finish what runs, then disconnect from Slack."""
         await self.ticker.stop()
-        await self.door.stop()
+        await self.slack_app.stop()
 
 
 def slack_settings(settings: Settings) -> SlackSettings:
-    """The Slack door's own settings. `CannotServe` names what is missing."""
+    """Return the settings of the Slack client. `CannotServe` names what is missing."""
     missing = settings.missing_for_slack()
     if missing or settings.slack_bot_token is None:
         raise CannotServe(f"Slack needs {' and '.join(missing)}; gpu-shopper doctor says where to find them")
@@ -113,7 +116,7 @@ def slack_settings(settings: Settings) -> SlackSettings:
 
 
 def refuse_loose_modes(settings: Settings) -> None:
-    """`ValueError` when other users of this machine could read the ledger or the label key."""
+    """Raise `ValueError` when other users of this machine could read the ledger or the label key."""
     private_directory(settings.identity_dir)
     file = settings.sqlite_file
     if file is not None:
@@ -124,7 +127,7 @@ def refuse_loose_modes(settings: Settings) -> None:
 
 @contextmanager
 def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
-    """Hold the lock of the `serve` role on one SQLite file. The command line may open the file all the same."""
+    """Take the lock of the `serve` role on one SQLite file. The command line may still open the file."""
     if file is None or allow_shared:
         yield
         return
@@ -147,7 +150,7 @@ def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
 
 @asynccontextmanager
 async def http(app: Any, listening: socket.socket, *, lifespan: Literal["on", "off"] = "off") -> AsyncIterator[None]:
-    """Serve an ASGI application on a bound socket inside the block; signals are the caller's business."""
+    """Serve an ASGI application on a bound socket inside the block; the caller handles signals."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -172,7 +175,7 @@ async def http(app: Any, listening: socket.socket, *, lifespan: Literal["on", "o
 
 
 class _QuietServer(uvicorn.Server):
-    """Uvicorn would raise a caught signal again before we have stopped; here it leaves signals alone.
+    """A Uvicorn server that leaves signals alone; Uvicorn would raise a caught signal again before we have stopped.
 
     `ready` is set once connections are accepted.
     """
@@ -182,22 +185,22 @@ class _QuietServer(uvicorn.Server):
         self.ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept."""
+        """Start to accept connections."""
         await super().startup(sockets)
         self.ready.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing to capture."""
+        """Capture no signals."""
         yield
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound TCP socket; `CannotServe` with the setting to change when that is not possible."""
+    """Return a bound TCP socket; `CannotServe` names the setting to change when that is not possible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         made = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        # asyncio sends small answers at once only on sockets that say their protocol; otherwise each waits 40 ms for
+        # asyncio sends small responses at once only on sockets that name their protocol; otherwise each waits 40 ms for
         # the client's acknowledgement.
         return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())
     except OSError as error:
@@ -205,7 +208,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM or SIGINT sets. A second signal ends the process at once, as a crash would."""
+    """Return an event that SIGTERM or SIGINT sets. A second signal ends the process at once, as a crash would."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -240,8 +243,8 @@ async def serve(
             bot = Bot(ctx, slack, calls_per_minute=settings.api_calls_per_minute)
             try:
                 await bot.start()
-                # What was imported and built lives as long as the process. A collector that walks it again and again
-                # stops every acknowledgement for as long as that takes.
+                # Imported and built objects live as long as the process. A garbage collector that walks them again
+                # and again delays every acknowledgement for as long as that takes.
                 gc.collect()
                 gc.freeze()
                 async with http(bot.asgi, listening):

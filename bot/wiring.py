@@ -1,4 +1,7 @@
-"""The composition root: the only place that constructs things. What it makes, `close` takes apart in reverse."""
+"""Construct and close everything, in this one place (the composition root).
+
+`close` takes apart what `build_context` makes, in reverse order.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from providers.registry import REGISTRY
 
 @dataclass(frozen=True, slots=True)
 class SshReach:
-    """The `Reach` port: a real connect and the server's own greeting."""
+    """Implement the `Reach` port with real SSH connections."""
 
     timeout_s: float
 
@@ -39,12 +42,12 @@ class SshReach:
         return Reached(*await ssh_probe.ssh_banner(host, port, self.timeout_s))
 
     async def host_key(self, host: str, port: int) -> str | None:
-        """The host key by a key exchange of its own; None when there is none. Never raises for a network failure."""
+        """Return the host key by a key exchange; None when there is none. Never raises for a network failure."""
         return await ssh_probe.host_key(host, port, self.timeout_s)
 
 
 def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:
-    """An adapter for each cloud whose credentials are set, in the order of the registry."""
+    """Build an adapter for each cloud whose credentials are set, in the order of the registry."""
     return {
         name: entry.build(settings.clouds[name], clock, pacer)
         for name, entry in REGISTRY.items()
@@ -59,20 +62,20 @@ def build_catalog(
     read_runs: ReadRuns = no_runs,
     stores: Collection[str] = (),
 ) -> Catalog:
-    """The market of these clouds, which also names the known ones that are missing; own runs correct its plans."""
+    """Build the market of these clouds, which also names the clouds without credentials; own runs correct its plans."""
     unused = [name for name in REGISTRY if name not in providers]
     return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores)
 
 
 def build_context(settings: Settings, clock: Clock) -> Context:
-    """Everything that services work with. Opens no connection; raises `ValueError` for settings that cannot be used."""
+    """Build everything that services use. Opens no connection; raises `ValueError` for unusable settings."""
     logs.register_secrets(settings.secrets())
     file = read_policy_file(settings.policy, practice=settings.practice)
     labels = build_labels(settings)
     db = Database(settings.database)
     providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
     for name in providers:
-        model.load(name)  # What the services read from it must be there before anything is rented.
+        model.load(name)  # The services read this model, so it must be loadable before anything is rented.
     node_url, stores = settings.node_url or "", settings.stores
     policy, timing = file.policy, file.timing
     checkpoints = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3, egress=egress_of(file.policy))
@@ -81,7 +84,7 @@ def build_context(settings: Settings, clock: Clock) -> Context:
 
 
 def build_labels(settings: Settings) -> LabelKey:
-    """The deployment's label key, made and kept beside the database when no setting gives it."""
+    """Return the deployment's label key, created and stored beside the database when no setting gives it."""
     key_hex = settings.label_key.get_secret_value() if settings.label_key else None
     labels = identity(settings.identity_dir, key_hex=key_hex, deployment=settings.deployment)
     logs.register_secrets([labels.key.hex()])
@@ -99,7 +102,7 @@ def assemble(
     node_url: str = "",
     stores: Collection[str] = (),
 ) -> Context:
-    """A context out of parts that are there already: for `build_context` and for tests that run in one process."""
+    """Build a context from existing parts, for `build_context` and for tests that run in one process."""
     return Context(
         db=db,
         clock=clock,
@@ -115,7 +118,7 @@ def assemble(
 
 
 async def close(ctx: Context) -> None:
-    """Let accepted messages reach the disk, then give every connection back."""
+    """Store accepted messages, then close every connection."""
     await ctx.inbox.drain()
     await ctx.catalog.close()
     for provider in ctx.providers.values():

@@ -1,1 +1,1 @@
-"""The schema of the ledger and its steps. `migrations.run` is how the application applies them."""
+"""Keep the schema of the ledger and its steps. `migrations.run` is how the application applies them."""

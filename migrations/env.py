@@ -1,4 +1,4 @@
-"""What alembic runs: on the connection that the application hands over, or on one of its own for the command line.
+"""Run alembic on the connection that the application hands over, or on one of its own for the command line.
 
 `alembic -x url=sqlite+aiosqlite:///file.db upgrade head`, or with GPU_SHOPPER_DATABASE_URL in the environment.
 """
@@ -24,20 +24,20 @@ LOCK = 0x6770752D73686F70
 
 
 class NoDatabaseUrl(CommandError):
-    """The command line did not say which database is meant."""
+    """Say that the command line did not name a database."""
 
 
-class Refused(CommandError):
-    """What alembic's command line prints instead of a `SchemaError`."""
+class MigrationRefused(CommandError):
+    """Carry a `SchemaError` to alembic's command line, which prints its message."""
 
 
-def differs(told: Any, _column: Any, _there: Any, inspected: Any, wanted: Any) -> bool | None:
+def differs(migration: Any, _column: Any, _there: Any, inspected: Any, wanted: Any) -> bool | None:
     """Whether a column has another type than its model; None leaves it to alembic.
 
-    SQLite looks at no length and cannot change one, so texts of other lengths are the same there.
+    SQLite checks no length and cannot change one, so texts of other lengths are the same there.
     """
     texts = isinstance(inspected, String) and getattr(wanted, "impl", wanted).__class__ is String
-    return False if told.dialect.name == "sqlite" and texts else None
+    return False if migration.dialect.name == "sqlite" and texts else None
 
 
 def migrate(connection: Connection) -> None:
@@ -66,13 +66,13 @@ async def migrate_by_url(url: str) -> None:
         async with db.writer.begin() as connection:
             await connection.run_sync(migrate)
     except SchemaError as error:
-        raise Refused(str(error)) from error
+        raise MigrationRefused(str(error)) from error
     finally:
         await db.close()
 
 
 def command_line_url() -> str:
-    """The URL after `-x url=`, or the one in the environment; `NoDatabaseUrl` when there is neither."""
+    """Return the URL after `-x url=`, or the one in the environment; `NoDatabaseUrl` when there is neither."""
     url = context.get_x_argument(as_dictionary=True).get("url") or os.environ.get(URL_VARIABLE)
     if not url:
         raise NoDatabaseUrl(

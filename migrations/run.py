@@ -1,4 +1,4 @@
-"""Schema steps for the application: no command line and no ini file, so that an installed wheel can do it too.
+"""Take the schema steps for the application, without a command line or an ini file, as an installed wheel must.
 
 Most starts find the newest schema: alembic, which loads slowly, is imported only when there is a step to take.
 """
@@ -27,7 +27,7 @@ WITH_OLDER_STEPS = "f8386fd"
 
 
 class SchemaError(RuntimeError):
-    """The database's schema is not the one that was asked for; the message says what to do."""
+    """Say that the database's schema is not the one that was asked for; the message says what to do."""
 
 
 async def upgrade(db: Database, revision: str = "head") -> None:
@@ -43,13 +43,13 @@ async def downgrade(db: Database, revision: str) -> None:
 
 
 async def current(db: Database) -> str | None:
-    """The revision that the database is at; None when it is empty."""
+    """Return the revision that the database is at; None when it is empty."""
     async with db.writer.connect() as connection:
         return await connection.run_sync(revision_of)
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The revision of the database behind a connection; None when it is empty."""
+    """Return the revision of the database behind a connection; None when it is empty."""
     if not inspect(connection).has_table(_AT):
         return None
     found = connection.scalar(text(f"SELECT version_num FROM {_AT}"))  # noqa: S608 # Our own constant.
@@ -57,7 +57,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def refusal(at: str | None) -> str | None:
-    """Why this program can't upgrade a ledger at a revision, and what to do; None when it can."""
+    """Say why this program can't upgrade a ledger at a revision, and what to do; None when it can."""
     steps = _steps()
     if at is None or at in steps:
         return None
@@ -88,7 +88,7 @@ async def check(db: Database) -> None:
 
 
 def newest() -> str:
-    """The newest revision that this code knows: the one that no other step comes after."""
+    """Return the newest revision that this code knows: the one that no other step comes after."""
     steps = _steps()
     heads = sorted(set(steps) - set(steps.values()))
     if len(heads) != 1:
@@ -97,7 +97,7 @@ def newest() -> str:
 
 
 def _steps() -> dict[str, str | None]:
-    """Every revision that this code knows, and the one before it."""
+    """List every revision that this code knows, and the one before it."""
     files = (FOLDER / "versions").glob("*_*.py")
     found = [dict(_NAMES.findall(file.read_text(encoding="utf-8"))) for file in files]
     return {one["revision"]: one.get("down_revision") for one in found if "revision" in one}

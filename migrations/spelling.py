@@ -1,4 +1,4 @@
-"""How a new schema step spells the ledger's column types: as plain ones."""
+"""Spell the ledger's column types as plain ones in new schema steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN: tuple[tuple[type[Any], str], ...] = (
 
 
 def plain_type(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
-    """How a new step spells a column type of ours; False leaves it to alembic."""
+    """Spell a column type of ours for a new step; False leaves it to alembic."""
     if kind != "type":
         return False
     if isinstance(item, SafeString):

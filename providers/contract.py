@@ -75,7 +75,7 @@ class Offer:
 
     @property
     def id(self) -> str:
-        """The id that every door shows and takes: `vast:30406190`."""
+        """The id that every interface shows and takes: `vast:30406190`."""
         return f"{self.cloud}:{self.key}"
 
 
@@ -207,7 +207,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Spendable dollars, and the account's own ceiling per hour when the cloud tells, with what it spends already."""
+    """Spendable dollars, and the account's own ceiling per hour when the cloud says, with what it spends already."""
 
     credit_usd: Decimal
     spend_limit_usd_h: Decimal | None = None

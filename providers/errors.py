@@ -92,6 +92,6 @@ class Unsupported(ProviderError):
 
 
 class OutcomeUnknown(ProviderError):
-    """A create was sent and the answer does not tell whether it took effect. Never send it again."""
+    """A create was sent and the answer does not say whether it took effect. Never send it again."""
 
     code = "outcome_unknown"

@@ -27,7 +27,7 @@ _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """One HTTP answer, read to the end. `body` is parsed JSON, or None when the text is not JSON."""
 
     status: int
@@ -38,6 +38,11 @@ class Reply:
     @property
     def ok(self) -> bool:
         return 200 <= self.status < 300
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The body as an object; empty when it is something else."""
+        return self.body if isinstance(self.body, dict) else {}
 
 
 def fingerprint(secret: str) -> str:
@@ -90,7 +95,7 @@ class CloudHttp:
             follow_redirects=False,
         )
 
-    async def read(self, method: str, path: str, *, pace: str | None = None, **kwargs: Any) -> Reply:
+    async def read(self, method: str, path: str, *, pace: str | None = None, **kwargs: Any) -> HttpReply:
         """An idempotent call: repeated up to three times on connection trouble and on 502, 503, 504.
 
         Raises `Unavailable` when no attempt was answered. Any other status is returned for the adapter to judge.
@@ -116,7 +121,7 @@ class CloudHttp:
         if self._pacing is not None:
             await self._pacing.turn(self._clock, self._groups(method, path))
 
-    async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> Reply:
+    async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> HttpReply:
         """A create whose `turn` was taken: one attempt on a connection of its own, so that none dies half-way.
 
         It waits for nothing: who sends it has committed that it is sent. Raises `NotSent` when no connection was
@@ -138,7 +143,7 @@ class CloudHttp:
 
     async def _paced(
         self, client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any], pace: str | None = None
-    ) -> Reply:
+    ) -> HttpReply:
         groups = (pace,) if pace else self._groups(method, path)
         if self._pacing is not None:
             await self._pacing.turn(self._clock, groups)
@@ -149,11 +154,11 @@ class CloudHttp:
     def _groups(self, method: str, path: str) -> tuple[str, ...]:
         return self._pacing.groups(method, path) if self._pacing is not None else ()
 
-    async def _heard(self, groups: tuple[str, ...], reply: Reply) -> None:
+    async def _heard(self, groups: tuple[str, ...], reply: HttpReply) -> None:
         if self._pacing is not None:
-            await self._pacing.heard(groups, reply.status, reply.headers)
+            await self._pacing.note_pause(groups, reply.status, reply.headers)
 
-    def json(self, reply: Reply) -> Any:
+    def json(self, reply: HttpReply) -> Any:
         """The parsed body; `UnexpectedResponse` when it is not JSON."""
         if reply.body is None:
             raise UnexpectedResponse(
@@ -165,11 +170,11 @@ class CloudHttp:
         await self._client.aclose()
 
 
-async def _exchange(client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any]) -> Reply:
+async def _exchange(client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any]) -> HttpReply:
     response = await client.request(method, path, **kwargs)
     text = response.text
     try:
         body = json.loads(text) if text else None
     except ValueError:
         body = None
-    return Reply(response.status_code, response.headers, text, body)
+    return HttpReply(response.status_code, response.headers, text, body)

@@ -62,7 +62,7 @@ class Pacer(Protocol):
         """Take the next turn of `name`; nothing is taken when it is further away than `pace.wait_max_s`."""
         ...
 
-    async def hold(self, name: str, pause_s: float) -> None:
+    async def pause(self, name: str, pause_s: float) -> None:
         """The cloud asked for a pause: no turn of `name` comes before `pause_s` seconds from now."""
         ...
 
@@ -86,7 +86,7 @@ class LocalPacer:
         self._free_at_s[name] = free_at_s + every_s
         return Turn(wait_s)
 
-    async def hold(self, name: str, pause_s: float) -> None:
+    async def pause(self, name: str, pause_s: float) -> None:
         """The protocol says what it does."""
         until_s = self._clock.monotonic() + pause_s * min(self.scale, 1.0)
         self._free_at_s[name] = max(self._free_at_s.get(name, until_s), until_s)
@@ -114,12 +114,12 @@ class Pacing:
             if turn.wait_s > 0:
                 await clock.sleep(turn.wait_s)
 
-    async def heard(self, groups: tuple[str, ...], status: int, headers: Mapping[str, str]) -> None:
+    async def note_pause(self, groups: tuple[str, ...], status: int, headers: Mapping[str, str]) -> None:
         """Keep to the pause that an answer asks for, here and in every other process."""
         pause_s = min(pause_of(status, headers), HOLD_MAX_S)
         if pause_s > 0 and groups:
             log.info("%s asks for a pause of %g s in %s", self.cloud, pause_s, groups[0])
-            await self.pacer.hold(self._name(groups[0]), pause_s)
+            await self.pacer.pause(self._name(groups[0]), pause_s)
 
     def _name(self, group: str) -> str:
         return f"{self.cloud}/{self.account}/{self.limits[group].shares or group}"

@@ -103,7 +103,7 @@ _ENTRIES = (
         "https://cloud.lambda.ai/api-keys", LambdaSandbox, {"LAMBDA_API_URL": "base_url"},
     ),
     ProviderEntry(
-        "tensordock", TensorDockConfig, TensorDockProvider, {"TENSORDOCK_API_TOKEN": "api_token"},
+        "tensordock", TensorDockConfig, TensorDockProvider, {"TENSORDOCK_API_TOKEN": "api_key"},
         "https://dashboard.tensordock.com/developers", TensorDockSandbox,
         {
             "TENSORDOCK_API_URL": "base_url", "TENSORDOCK_IMAGE": "image", "TENSORDOCK_V0_URL": "v0_url",
@@ -111,7 +111,7 @@ _ENTRIES = (
         },
     ),
     ProviderEntry(
-        "kaggle", KaggleConfig, KaggleProvider, {"KAGGLE_USERNAME": "username", "KAGGLE_KEY": "key"},
+        "kaggle", KaggleConfig, KaggleProvider, {"KAGGLE_USERNAME": "username", "KAGGLE_KEY": "api_key"},
         "https://www.kaggle.com/settings", KaggleSandbox, {"KAGGLE_API_URL": "base_url"},
         {"KAGGLE_API_TOKEN": "api_token"},
     ),
@@ -123,7 +123,7 @@ REGISTRY: Mapping[str, ProviderEntry] = MappingProxyType(_BY_NAME)
 
 
 def register(entry: ProviderEntry) -> None:
-    """Make a cloud known to every door. ValueError for a name that is taken."""
+    """Make a cloud known to every interface. ValueError for a name that is taken."""
     if entry.name in _BY_NAME:
         raise ValueError(f"there is a cloud called {entry.name} already")
     _BY_NAME[entry.name] = entry

@@ -27,7 +27,7 @@ class Leaves(Protocol):
     """
 
     async def leftovers(self) -> tuple[Leftover, ...]:
-        """Everything of that kind in the account, whoever made it; an error rather than a part of it."""
+        """Everything of that kind in the account, no matter who made it; an error rather than a part of it."""
         ...
 
     async def remove(self, leftover: Leftover) -> None:

@@ -1,4 +1,8 @@
-"""Fixtures that every test may use. A test that takes `db` runs twice: on SQLite and on PostgreSQL."""
+"""Fixtures that every test may use, and which database a test runs on.
+
+A test that takes `db` runs on SQLite. The ledger's own tests, and those marked `both_databases`, run on PostgreSQL too;
+with `--all` every test does.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +17,32 @@ from hypothesis import HealthCheck, settings
 from ledger.engine.db import Database
 from tests.support import canaries, network
 from tests.support.clock import SteppedClock
-from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqlite, postgres_template
-from tests.support.matrix import sample_clouds
+from tests.support.databases import (
+    PostgresTemplate,
+    ReusedDatabase,
+    copy_sqlite,
+    memory_folder,
+    migrated_sqlite,
+    postgres_template,
+)
+from tests.support.matrix import DATABASES, QUICK_EXAMPLES, databases_of, everything, leave_out, sample_clouds
 from tests.support.tables import print_tables
+from tests.support.wire import Wire
 
 network.install()
 # How long an example takes is the machine's doing; a test that hangs is ended by its timeout.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("full"), max_examples=QUICK_EXAMPLES)
 
 HERE = Path(__file__).parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--soak`: everything at full size, which takes many times as long."""
+    """`--all`: what is slow too, and everything on both databases. `--soak`: that at full size, which takes an hour."""
+    parser.addoption(
+        "--all", action="store_true", dest="everything", help="slow tests too, and every test on both databases"
+    )
+    parser.addoption("--database", choices=DATABASES, help="leave out what runs on the other database")
     parser.addoption(
         "--soak", action="store_true", help="full size: every kill on both databases, every cloud, fifty rounds"
     )
@@ -35,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """No test may make the program say a credential; a test that has no small version is left out without `--soak`."""
     canaries.watch(config)
+    Wire.replaced_by_sockets = everything(config)
+    settings.load_profile("full" if everything(config) else "quick")
     config.addinivalue_line("markers", "soak: runs with --soak only")
 
 
@@ -50,8 +68,16 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         print_tables(terminalreporter)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of a ledger runs on the databases that its place and its marks name."""
+    if "db_url" in metafunc.fixturenames:
+        metafunc.parametrize("db_url", databases_of(metafunc), indirect=True)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Above the adapters, a test of many clouds runs on some of them. Tests of processes begin, so none is last."""
+    if not everything(config):
+        leave_out(config, items, [item for item in items if item.get_closest_marker("slow")])
     above = (HERE / "services", HERE / "scenarios/faults")
     sample_clouds(config, items, [item for item in items if any(map(item.path.is_relative_to, above))])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
@@ -77,29 +103,41 @@ def pg_template() -> Iterator[PostgresTemplate]:
         yield template
 
 
+@pytest.fixture(scope="session")
+def reused_database(pg_template: PostgresTemplate) -> Iterator[ReusedDatabase]:
+    """The PostgreSQL database that the tests of this process use in turn."""
+    with ReusedDatabase(pg_template) as reused:
+        yield reused
+
+
 @pytest.fixture
-def sqlite_db_url(sqlite_template: Path, tmp_path: Path) -> str:
+def sqlite_db_url(sqlite_template: Path, tmp_path: Path) -> Iterator[str]:
     """The URL of a fresh, migrated SQLite file."""
-    return copy_sqlite(sqlite_template, tmp_path)
+    with memory_folder() as folder:
+        yield copy_sqlite(sqlite_template, folder or tmp_path)
 
 
 @pytest.fixture
-async def pg_db_url(pg_template: PostgresTemplate) -> AsyncIterator[str]:
-    """The URL of a fresh, migrated PostgreSQL database."""
-    async with pg_template.clone() as url:
+async def pg_db_url(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """The URL of a fresh, migrated PostgreSQL database: the reused one, or a clone for a test with processes."""
+    if request.node.get_closest_marker("slow") is None:
+        yield request.getfixturevalue("reused_database").empty()
+        return
+    template: PostgresTemplate = request.getfixturevalue("pg_template")
+    async with template.clone() as url:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def db_url(request: pytest.FixtureRequest) -> str:
-    """The URL of a fresh, migrated database of each kind: for tests that start processes of their own."""
+    """The URL of a fresh, migrated database of each kind that the test runs on."""
     url: str = request.getfixturevalue("sqlite_db_url" if request.param == "sqlite" else "pg_db_url")
     return url
 
 
 @pytest.fixture
 async def db(db_url: str) -> AsyncIterator[Database]:
-    """An empty, migrated ledger: every test runs on both databases."""
+    """An empty, migrated ledger."""
     database = Database(db_url)
     yield database
     await database.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.coverage_gate import GATES, Sum, judge, missing
+from tests.coverage_gate import GATES, Sum, gate, judge, missing
 from tests.support.counting import add_up, counting, nothing_run
 
 TWO_WAYS = """
@@ -72,6 +72,15 @@ def test_one_missing_branch_of_a_rule_fails_and_is_named() -> None:
 def test_a_well_tested_part_does_not_pay_for_another() -> None:
     _, passed = judge(report(bot__services__x=(100, 90, 0, 0), providers__y=(10_000, 10_000, 0, 0)))
     assert not passed
+
+
+def test_a_gate_for_a_selection_counts_its_folder_only() -> None:
+    found = report(ledger__queries__spend=(90, 85, 10, 9), bot__rules__spend=(10, 0, 4, 0))
+    lines, passed = judge(found, [gate("ledger/=94")])
+    assert passed, lines
+    lines, passed = judge(found, [gate("ledger/=95")])
+    assert not passed
+    assert "bot/rules" not in "\n".join(lines)
 
 
 def test_an_empty_part_is_complete() -> None:

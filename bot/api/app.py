@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from bot.api import problems, reference
 from bot.api.auth_middleware import AuthMiddleware
-from bot.api.dependencies import SCOPE_FIELD, Desk
+from bot.api.dependencies import SCOPE_FIELD, Dependencies
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
 from bot.api.routes import (
     agent,
@@ -96,7 +96,7 @@ def _name_scopes(router: APIRouter) -> None:
             route.openapi_extra = {SCOPE_FIELD: next(str(scope) for scope in scopes if scope)}
 
 
-def build_api(desk: Desk, checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> Any:
+def build_api(desk: Dependencies, checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> Any:
     """What the HTTP server serves beside Slack."""
     api = routes(checks, timeout_s)
     api.state.desk = desk

@@ -11,9 +11,10 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from bot.api.dependencies import NODE, PRINCIPAL, Desk
+from bot.api.dependencies import NODE, PRINCIPAL, Dependencies
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal, authenticate
 from bot.services.nodes.checkins import STRANGE
 from bot.services.nodes.enrollment import SHAPE
@@ -36,7 +37,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UNAUTHENTICATED = Reply(
     False,
-    "unauthenticated",
+    ReplyCode.UNAUTHENTICATED,
     "This needs a working API key: Authorization: Bearer gpuk_…; gpu-shopper keys create makes one.",
 )
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -45,7 +46,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 class AuthMiddleware:
     """ASGI: lets a call pass to `app` with its principal, or answers it. What is not guarded passes as it is."""
 
-    def __init__(self, app: App, desk: Desk) -> None:
+    def __init__(self, app: App, desk: Dependencies) -> None:
         self._app = app
         self._desk = desk
         self._calls = RateLimiter(desk.ctx.clock, desk.settings.calls_per_minute)
@@ -112,7 +113,7 @@ class AuthMiddleware:
             allowance = self._wrong.take(str((scope.get("client") or ("",))[0]))
             if not allowance.allowed:
                 sentence = f"Too many calls with a wrong key; try again in {allowance.retry_after_s} s."
-                return problem(Reply(False, "rate_limited", sentence), headers=allowance.headers)
+                return problem(Reply(False, ReplyCode.RATE_LIMITED, sentence), headers=allowance.headers)
         return problem(UNAUTHENTICATED, headers=CHALLENGE)
 
     async def _principal(self, scope: Scope) -> Principal | None:
@@ -134,7 +135,7 @@ def _said(scope: Scope) -> list[bytes]:
 
 def _too_often(allowance: Allowance) -> Reply:
     sentence = f"At most {allowance.limit} calls a minute; try again in {allowance.retry_after_s} s."
-    return Reply(False, "rate_limited", sentence)
+    return Reply(False, ReplyCode.RATE_LIMITED, sentence)
 
 
 def _capped(receive: Receive, most: int) -> Receive:

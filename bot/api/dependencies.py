@@ -11,8 +11,9 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
 from bot.api.market_cache import MarketCache
-from bot.api.problems import Problem, Refused
+from bot.api.problems import Problem, ProblemRaised
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
@@ -45,7 +46,7 @@ class ApiSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Dependencies:
     """Handed to every route."""
 
     ctx: Context
@@ -55,13 +56,13 @@ class Desk:
     market: MarketCache = field(default_factory=MarketCache)
 
 
-def desk_of(request: Request) -> Desk:
+def desk_of(request: Request) -> Dependencies:
     """The desk of the application that serves this call."""
-    desk: Desk = request.app.state.desk
+    desk: Dependencies = request.app.state.desk
     return desk
 
 
-AtDesk = Annotated[Desk, Depends(desk_of)]
+AtDesk = Annotated[Dependencies, Depends(desk_of)]
 
 
 def caller(scope: Scope) -> Any:
@@ -72,7 +73,7 @@ def caller(scope: Scope) -> Any:
         # An administrator's key may do everything but decide: that is said for each key.
         if scope not in who.scopes and (Scope.ADMIN not in who.scopes or scope is Scope.APPROVALS_WRITE):
             sentence = f"This key lacks the scope {scope}; ask for a key that has it."
-            raise Refused(Reply(False, "scope_missing", sentence))
+            raise ProblemRaised(Reply(False, ReplyCode.SCOPE_MISSING, sentence))
         return who
 
     return Security(_checked(allowed, scope))

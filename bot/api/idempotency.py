@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Header
 from fastapi.responses import JSONResponse
 
-from bot.api.dependencies import Desk
-from bot.api.problems import Refused
+from bot.api.dependencies import Dependencies
+from bot.api.problems import ProblemRaised
 from bot.api.schemas.base import Done
 from bot.services.access.api_keys import Principal
 from bot.services.runtime import idempotency
@@ -28,14 +28,14 @@ MayRepeat = Annotated[str | None, Header(min_length=1, max_length=200, alias="Id
 Act = Callable[[str], Awaitable[tuple[int, Done]]]
 
 
-async def once(desk: Desk, who: Principal, key: str, what: str, act: Act) -> JSONResponse:
+async def once(desk: Dependencies, who: Principal, key: str, what: str, act: Act) -> JSONResponse:
     """Carry `act` out, or answer as the first time. `what` is all that must be the same the second time.
 
     Raises `Refused` when the key belongs to another call. What was refused changed nothing and is judged anew.
     """
     call = await idempotency.begin(desk.ctx, who.actor, key, what)
     if isinstance(call, Reply):
-        raise Refused(call)
+        raise ProblemRaised(call)
     if call.status is not None and call.answer is not None:
         return _answered(call.status, call.answer, {"Idempotency-Replayed": "true"})
     status, made = await act(f"rest:{call.key}"[:128])

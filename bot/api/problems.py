@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.offer_fields import Code, Sentence
 from bot.services.runtime.commands import Reply
 
@@ -22,56 +23,56 @@ MEDIA_TYPE = "application/problem+json"
 CODE_PREFIX = "urn:gpu-shopper:error:"
 
 #: What a code means to an HTTP client; every other refusal is 422: the call was read, and it cannot be done as it is.
-STATUS: dict[str, int] = {
-    "unauthenticated": 401,
-    "scope_missing": 403,
-    "not_yours": 403,
-    "cloud_not_allowed": 403,
-    "gpu_not_allowed": 403,
-    "requester": 403,
-    "not_an_approver": 403,
-    "delegator_asked": 403,
-    "bot": 403,
-    "unknown_id": 404,
-    "unknown_key": 404,
-    "unknown_budget": 404,
-    "not_ours": 409,
-    "not_set_up": 409,
-    "cloud_failed": 503,
-    "unknown_webhook": 404,
-    "unknown_delivery": 404,
-    "unknown_profile": 404,
-    "no_key": 404,
-    "no_session": 409,
-    "already_ending": 409,
-    "already_asked": 409,
-    "not_running": 409,
-    "no_node_api": 409,
-    "already_voted": 409,
-    "already_approved": 409,
-    "already_rejected": 409,
-    "already_cancelled": 409,
-    "already_expired": 409,
-    "already_unavailable": 409,
-    "idempotency_mismatch": 409,
-    "other_offer": 409,
-    "other_owner": 409,
-    "override_first": 409,
-    "quote_moved": 409,
-    "replayed": 409,
-    "quoting": 409,
-    "stale": 409,
-    "reachable": 409,
-    "still_shown": 409,
-    "still_heard": 409,
-    "too_many_keys": 409,
-    "too_many_webhooks": 409,
-    "webhook_off": 409,
-    "too_many_streams": 429,
-    "too_many_open": 409,
-    "rate_limited": 429,
-    "no_clouds": 503,
-    "delegator_unknown": 503,
+STATUS: dict[ReplyCode, int] = {
+    ReplyCode.UNAUTHENTICATED: 401,
+    ReplyCode.SCOPE_MISSING: 403,
+    ReplyCode.NOT_YOURS: 403,
+    ReplyCode.CLOUD_NOT_ALLOWED: 403,
+    ReplyCode.GPU_NOT_ALLOWED: 403,
+    ReplyCode.REQUESTER: 403,
+    ReplyCode.NOT_AN_APPROVER: 403,
+    ReplyCode.DELEGATOR_ASKED: 403,
+    ReplyCode.BOT: 403,
+    ReplyCode.UNKNOWN_ID: 404,
+    ReplyCode.UNKNOWN_KEY: 404,
+    ReplyCode.UNKNOWN_BUDGET: 404,
+    ReplyCode.NOT_OURS: 409,
+    ReplyCode.NOT_SET_UP: 409,
+    ReplyCode.CLOUD_FAILED: 503,
+    ReplyCode.UNKNOWN_WEBHOOK: 404,
+    ReplyCode.UNKNOWN_DELIVERY: 404,
+    ReplyCode.UNKNOWN_PROFILE: 404,
+    ReplyCode.NO_KEY: 404,
+    ReplyCode.NO_SESSION: 409,
+    ReplyCode.ALREADY_ENDING: 409,
+    ReplyCode.ALREADY_ASKED: 409,
+    ReplyCode.NOT_RUNNING: 409,
+    ReplyCode.NO_NODE_API: 409,
+    ReplyCode.ALREADY_VOTED: 409,
+    ReplyCode.ALREADY_APPROVED: 409,
+    ReplyCode.ALREADY_REJECTED: 409,
+    ReplyCode.ALREADY_CANCELLED: 409,
+    ReplyCode.ALREADY_EXPIRED: 409,
+    ReplyCode.ALREADY_UNAVAILABLE: 409,
+    ReplyCode.IDEMPOTENCY_MISMATCH: 409,
+    ReplyCode.OTHER_OFFER: 409,
+    ReplyCode.OTHER_OWNER: 409,
+    ReplyCode.OVERRIDE_FIRST: 409,
+    ReplyCode.QUOTE_MOVED: 409,
+    ReplyCode.REPLAYED: 409,
+    ReplyCode.QUOTING: 409,
+    ReplyCode.STALE: 409,
+    ReplyCode.REACHABLE: 409,
+    ReplyCode.STILL_SHOWN: 409,
+    ReplyCode.STILL_HEARD: 409,
+    ReplyCode.TOO_MANY_KEYS: 409,
+    ReplyCode.TOO_MANY_WEBHOOKS: 409,
+    ReplyCode.WEBHOOK_OFF: 409,
+    ReplyCode.TOO_MANY_STREAMS: 429,
+    ReplyCode.TOO_MANY_OPEN: 409,
+    ReplyCode.RATE_LIMITED: 429,
+    ReplyCode.NO_CLOUDS: 503,
+    ReplyCode.DELEGATOR_UNKNOWN: 503,
 }
 
 
@@ -101,7 +102,7 @@ class Problem(BaseModel):
     data: dict[str, str] = Field(default={}, description="Further facts, by name.")
 
 
-class Refused(Exception):
+class ProblemRaised(Exception):
     """Ends a call with a refusal; `fields` names what was wrong in the body."""
 
     def __init__(self, reply: Reply, *, fields: list[FieldProblem] | None = None) -> None:
@@ -130,11 +131,11 @@ def broken(scope: Mapping[str, Any], error: Exception) -> Any:
     incident = secrets.token_hex(4)
     log.error("incident %s: %s %s failed", incident, scope["method"], scope["path"][:200], exc_info=error)
     body = Problem(
-        type=f"{CODE_PREFIX}internal",
+        type=f"{CODE_PREFIX}{ReplyCode.INTERNAL}",
         title="Internal Server Error",
         status=500,
         detail=f"Something went wrong here; it is noted as incident {incident}.",
-        code="internal",
+        code=ReplyCode.INTERNAL,
     )
     return JSONResponse(body.model_dump(mode="json"), 500, media_type=MEDIA_TYPE)
 
@@ -144,16 +145,21 @@ async def _broken(request: Request, error: Exception) -> Any:
 
 
 async def _refused(_request: Request, error: Exception) -> Any:
-    assert isinstance(error, Refused)  # noqa: S101 # Registered for this type alone.
+    assert isinstance(error, ProblemRaised)  # noqa: S101 # Registered for this type alone.
     return problem(error.reply, error.fields)
 
 
 async def _invalid(_request: Request, error: Exception) -> Any:
     assert isinstance(error, RequestValidationError)  # noqa: S101 # Registered for this type alone.
-    fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in error.errors()[:20]]
+    return problem(*invalid(error.errors()))
+
+
+def invalid(errors: Sequence[Any]) -> tuple[Reply, list[FieldProblem]]:
+    """What is said of a value that its model refuses: the first problem in the sentence, every one by its field."""
+    fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in errors[:20]]
     first = fields[0] if fields else FieldProblem(field="", sentence="It cannot be read.")
     where = f"{first.field}: " if first.field else ""
-    return problem(Reply(False, "invalid", f"The call is not what this route takes. {where}{first.sentence}"), fields)
+    return Reply(False, ReplyCode.INVALID, f"The call is not what this route takes. {where}{first.sentence}"), fields
 
 
 def _said(message: str) -> str:
@@ -170,9 +176,9 @@ async def _http(request: Request, error: Exception) -> Any:
     assert isinstance(error, HTTPException)  # noqa: S101 # Registered for this type alone.
     if error.status_code == HTTPStatus.BAD_REQUEST:
         sentence = "The call is not what this route takes. The body must be JSON in UTF-8."
-        return problem(Reply(False, "invalid", sentence))
+        return problem(Reply(False, ReplyCode.INVALID, sentence))
     phrase = HTTPStatus(error.status_code).phrase
-    code = "body_too_large" if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()
+    code: str = ReplyCode.BODY_TOO_LARGE if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()
     detail = f"{phrase}; the routes are in /openapi.json." if error.detail in (phrase, "") else error.detail
     code = code.replace(" ", "_").replace("-", "_")
     body = Problem(
@@ -196,7 +202,7 @@ def _methods(request: Request) -> list[str]:
 
 def install(api: FastAPI) -> None:
     """Answer every refusal of an application in this one shape."""
-    api.add_exception_handler(Refused, _refused)
+    api.add_exception_handler(ProblemRaised, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(HTTPException, _http)
     api.add_exception_handler(Exception, _broken)

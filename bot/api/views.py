@@ -8,18 +8,18 @@ from decimal import Decimal
 from bot.api.schemas.connection import NodeApiOut, Ssh
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
 from bot.api.schemas.sessions import AgentOut, DiskOut, SessionOut, Terms
-from bot.rules.approvals.approvers import asked, is_slack_group
+from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
-from bot.services.checkpoints.hold import WAITS
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import LIVE_SESSION, RequestState
 from ledger.models import Instance, Node, Option
 from ledger.queries.views import RequestView, SessionView
@@ -28,12 +28,12 @@ from ledger.queries.views import RequestView, SessionView
 HIDDEN_IN_JOB = frozenset({"public_key"})
 
 
-def request_out(view: RequestView, policy: Policy, mandate: Mandate, hint: str = "") -> RequestOut:
+def request_out(view: RequestView, policy: Policy, mandate: ApproverGroup, hint: str = "") -> RequestOut:
     """A request in full, with those who are asked about it now; `hint` is what to know before it is decided."""
     request, quote = view.request, view.quote
     return RequestOut(
         **RequestSummary.model_validate(request).model_dump(),
-        job={name: value for name, value in request.job.items() if name not in HIDDEN_IN_JOB},
+        job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
         quote_version=request.quote_version,
         options=[_option(option) for option in view.options],
         approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],
@@ -41,7 +41,7 @@ def request_out(view: RequestView, policy: Policy, mandate: Mandate, hint: str =
             *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
             *(str(one.get("sentence", "")) for one in (quote.clouds if quote else []) if not one.get("ok")),
         ],
-        waiting=_waiting(view, asked(policy, mandate)) if request.state is RequestState.PENDING else None,
+        waiting=_waiting(view, mentioned_approvers(policy, mandate)) if request.state is RequestState.PENDING else None,
         parent_id=request.parent_id,
         override_id=view.override.id if view.override else None,
         override_state=view.override.state if view.override else None,
@@ -82,7 +82,7 @@ def _waiting(view: RequestView, names: tuple[str, ...]) -> Waiting:
         approver_groups=[name for name in names if is_slack_group(name)],
         approvals=len(given),
         required=request.required_approvals,
-        digest=amendments.standing(request, given).digest,
+        digest=amendments.amended_terms(request, given).digest,
         hours=amendments.most_hours(request, given),
         since=view.quote.created_at if view.quote else request.created_at,
         until=request.expires_at,

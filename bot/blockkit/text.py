@@ -49,14 +49,14 @@ def clean(text: str, limit: int) -> str:
     if limit < 1:
         raise ValueError(f"a limit of {limit} characters leaves no room for text: give at least 1")
     kept = "".join(" " if c.isspace() else c for c in text if c.isspace() or not _is_unsafe(c))
-    return cut(_WHITESPACE.sub(" ", kept).strip(), limit, escaped=True)
+    return shorten(_WHITESPACE.sub(" ", kept).strip(), limit, escaped=True)
 
 
 def _is_unsafe(character: str) -> bool:
     return character != _JOINER and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co"}
 
 
-def cut(text: str, limit: int, *, escaped: bool) -> str:
+def shorten(text: str, limit: int, *, escaped: bool) -> str:
     """`text` cut to `limit` with an ellipsis at the end; with `escaped` its length after `escape` counts."""
     cost = _escaped_cost if escaped else measure
     if cost(text) <= limit:

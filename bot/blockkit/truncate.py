@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bot.blockkit.blocks import FIELD_TEXT_MAX, FIELDS_MAX, HEADER_MAX
 from bot.blockkit.elements import BUTTON_TEXT_MAX
-from bot.blockkit.text import ELLIPSIS, SECTION_TEXT_MAX, cut, plain
+from bot.blockkit.text import ELLIPSIS, SECTION_TEXT_MAX, plain, shorten
 from bot.blockkit.validate import MESSAGE_BLOCKS_MAX, UPDATE_TEXT_MAX, validate_message
 
 # Blocks that people act on are worth more than the ones they read.
@@ -37,7 +37,7 @@ def truncate_message(payload: Mapping[str, Any]) -> dict[str, Any]:
 def _cut(text: str, limit: int) -> str:
     # An entity cut in half would show as text, so a dangling one goes as well.
     text = "".join(c for c in text if not 0xD800 <= ord(c) <= 0xDFFF) or ELLIPSIS
-    short = cut(text, limit, escaped=False)
+    short = shorten(text, limit, escaped=False)
     if short == text:
         return text
     head = short.removesuffix(ELLIPSIS)

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A command's one line in `--help`; its module has an `app` (a `typer.Typer`)."""
 
     help: str
@@ -26,121 +26,125 @@ class Entry:
     routes: tuple[str, ...] = ()
 
 
-COMMANDS: Mapping[str, Entry] = MappingProxyType(
+COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
-        "demo": Entry(
+        "demo": CommandEntry(
             "Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed.",
             at="demo.command:app",
         ),
-        "serve": Entry("Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:app"),
-        "doctor": Entry(
+        "serve": CommandEntry(
+            "Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:app"
+        ),
+        "doctor": CommandEntry(
             "Say which settings are missing, where to set them, and whether each credential works.",
             at="local.doctor:app",
         ),
-        "inventory": Entry(
+        "inventory": CommandEntry(
             "Show what is for sale now at every cloud that is set up.", routes=("GET /api/v1/inventory",)
         ),
-        "plan": Entry(
+        "plan": CommandEntry(
             "What a run needs, takes and costs on every offer; writes the plan's files.", routes=("POST /api/v1/plans",)
         ),
-        "compare": Entry(
+        "compare": CommandEntry(
             "What a run costs on every GPU for sale, and how many runs a budget buys.", routes=("POST /api/v1/compare",)
         ),
-        "provision": Entry(
+        "provision": CommandEntry(
             "Ask for GPUs: with options, words or a job file; a person decides.",
             at="commands.requests:provision_app",
             routes=("POST /api/v1/sessions", "POST /api/v1/plans", "GET /api/v1/requests/{request}"),
         ),
-        "requests": Entry("List requests.", at="commands.requests:requests_app", routes=("GET /api/v1/requests",)),
-        "request": Entry(
+        "requests": CommandEntry(
+            "List requests.", at="commands.requests:requests_app", routes=("GET /api/v1/requests",)
+        ),
+        "request": CommandEntry(
             "Show one request: its options, and for whom it waits.",
             at="commands.requests:request_app",
             routes=("GET /api/v1/requests/{request}",),
         ),
-        "cancel": Entry(
+        "cancel": CommandEntry(
             "Withdraw a request.", at="commands.requests:cancel_app", routes=("POST /api/v1/requests/{request}/cancel",)
         ),
-        "approve": Entry(
+        "approve": CommandEntry(
             "Approve one option of a request.",
             at="commands.decisions:approve_app",
             routes=("GET /api/v1/requests/{request}", "POST /api/v1/requests/{request}/approve"),
         ),
-        "why": Entry(
+        "why": CommandEntry(
             "Why a request needs approval, and who may give it.",
             at="commands.decisions:why_app",
             routes=("GET /api/v1/requests/{request}/why",),
         ),
-        "delegate": Entry(
+        "delegate": CommandEntry(
             "Let one person decide in your place through a day: set, list, off.",
             routes=("PUT /api/v1/delegations", "GET /api/v1/delegations", "DELETE /api/v1/delegations"),
         ),
-        "break-glass": Entry(
+        "break-glass": CommandEntry(
             "Start your own request without an approval, where the policy names you.",
             at="commands.decisions:break_glass_app",
             routes=("POST /api/v1/requests/{request}/break-glass",),
         ),
-        "reject": Entry(
+        "reject": CommandEntry(
             "Reject a request.", at="commands.decisions:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
         ),
-        "sessions": Entry("List sessions.", routes=("GET /api/v1/sessions",)),
-        "session": Entry(
+        "sessions": CommandEntry("List sessions.", routes=("GET /api/v1/sessions",)),
+        "session": CommandEntry(
             "Show one session and how to connect; extend, stop, start, restart or end it; make its API's token.",
             routes=("GET /api/v1/sessions/{session}", "POST /api/v1/sessions/{session}/token"),
         ),
-        "extend": Entry(
+        "extend": CommandEntry(
             "Ask for more time for a session.",
             at="commands.session:extend_app",
             routes=("POST /api/v1/sessions/{session}/extend",),
         ),
-        "done": Entry(
+        "done": CommandEntry(
             "The work of a session is over.",
             at="commands.session:done_app",
             routes=("POST /api/v1/sessions/{session}/done",),
         ),
-        "stop": Entry(
+        "stop": CommandEntry(
             "Stop a session's machine.",
             at="commands.session:stop_app",
             routes=("POST /api/v1/sessions/{session}/stop",),
         ),
-        "start": Entry(
+        "start": CommandEntry(
             "Start a stopped machine.",
             at="commands.session:start_app",
             routes=("POST /api/v1/sessions/{session}/start",),
         ),
-        "restart": Entry(
+        "restart": CommandEntry(
             "Restart a machine in place.",
             at="commands.session:restart_app",
             routes=("POST /api/v1/sessions/{session}/restart",),
         ),
-        "shutdown": Entry(
+        "shutdown": CommandEntry(
             "End a session.", at="commands.session:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)
         ),
-        "ssh-key": Entry(
+        "ssh-key": CommandEntry(
             "The public SSH key of your machines: add, show, remove.",
             at="commands.ssh_key:app",
             routes=("PUT /api/v1/ssh-keys", "GET /api/v1/ssh-keys", "DELETE /api/v1/ssh-keys"),
         ),
-        "progress": Entry("What a running job still takes and costs, compared with what was approved."),
-        "runs": Entry(
+        "progress": CommandEntry("What a running job still takes and costs, compared with what was approved."),
+        "runs": CommandEntry(
             "What your own runs made, which corrects every later plan: record, list.",
             routes=("POST /api/v1/runs", "GET /api/v1/runs"),
         ),
-        "instances": Entry(
+        "instances": CommandEntry(
             "List instances, or those of ours that have no row here.",
             at="commands.instances:instances_app",
             routes=("GET /api/v1/instances", "GET /api/v1/strays"),
         ),
-        "preflight": Entry(
+        "preflight": CommandEntry(
             "Ask every cloud whether it can be bought from now.",
             at="commands.instances:preflight_app",
             routes=("GET /api/v1/preflight",),
         ),
-        "sandbox": Entry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
-        "keys": Entry(
+        "sandbox": CommandEntry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
+        "keys": CommandEntry(
             "API keys of programs and people: create, list, revoke.",
             routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
         ),
-        "webhooks": Entry(
+        "webhooks": CommandEntry(
             "Addresses that are told what happens: create, list, test, rotate, log, replay, delete.",
             routes=(
                 "POST /api/v1/webhooks",
@@ -152,22 +156,22 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/webhooks/{webhook}/deliveries",
             ),
         ),
-        "db": Entry("The ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
-        "audit": Entry(
+        "db": CommandEntry("The ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
+        "audit": CommandEntry(
             "What happened to a request or session, with its seals checked.",
             at="commands.instances:audit_app",
             routes=("GET /api/v1/audit/{request}",),
         ),
-        "budget": Entry(
+        "budget": CommandEntry(
             "What the budgets still allow, and what was spent: show, set, costs.",
             routes=("GET /api/v1/budgets", "POST /api/v1/budgets", "GET /api/v1/costs"),
         ),
-        "costs": Entry(
+        "costs": CommandEntry(
             "What was spent, by the hour, day or month, and by whom, where and on what.",
             at="commands.budget:costs_app",
             routes=("GET /api/v1/costs",),
         ),
-        "ledger": Entry(
+        "ledger": CommandEntry(
             "The ledger that tools share: append, import, export, verify, summary, manifest.",
             routes=(
                 "POST /api/v1/ledger/entries",
@@ -177,31 +181,31 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/ledger/manifest",
             ),
         ),
-        "strays": Entry(
+        "strays": CommandEntry(
             "Instances of ours without a row of their own: list, condemn.",
             at="commands.instances:strays_app",
             routes=("GET /api/v1/strays", "POST /api/v1/strays/{stray}/condemn"),
         ),
-        "adopt": Entry(
+        "adopt": CommandEntry(
             "Keep an instance that the ledger had lost, with your approval.",
             at="commands.instances:adopt_app",
             routes=("POST /api/v1/strays/{stray}/adopt",),
         ),
-        "unreachable": Entry(
+        "unreachable": CommandEntry(
             "Open instances of accounts whose key is not set up: list, gone.",
             at="commands.unreachable:app",
             routes=("GET /api/v1/unreachable", "POST /api/v1/unreachable/gone"),
         ),
-        "recover": Entry(
+        "recover": CommandEntry(
             "After a lost or restored ledger: find every instance of ours at every cloud.",
             at="commands.instances:recover_app",
             routes=("POST /api/v1/recover", "GET /api/v1/strays"),
         ),
-        "profiles": Entry(
+        "profiles": CommandEntry(
             "What is peculiar to each cloud and what ends its meter: show, lint.",
             routes=("GET /api/v1/profiles", "GET /api/v1/profiles/{cloud}"),
         ),
-        "mcp": Entry(
+        "mcp": CommandEntry(
             "Serve AI agents (Model Context Protocol, stdio): they look, plan and ask; people decide.",
             at="commands.mcp:app",
             routes=(
@@ -216,15 +220,15 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/budgets",
             ),
         ),
-        "config": Entry(
+        "config": CommandEntry(
             "Credentials in .env, readable by you alone, or in the keyring: set, unset, list.", at="local.config:app"
         ),
-        "completion": Entry(
+        "completion": CommandEntry(
             "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:app"
         ),
-        "version": Entry("Print the version.", at="local.version:app"),
-        "practice": Entry("Serve the practice workspace alone.", hidden=True, at="local.practice:app"),
-        "docs": Entry("Write the generated pages under docs/.", hidden=True, at="local.docs:app"),
+        "version": CommandEntry("Print the version.", at="local.version:app"),
+        "practice": CommandEntry("Serve the practice workspace alone.", hidden=True, at="local.practice:app"),
+        "docs": CommandEntry("Write the generated pages under docs/.", hidden=True, at="local.docs:app"),
     }
 )
 

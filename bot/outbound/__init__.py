@@ -1,1 +1,1 @@
-"""What leaves this process on a user's behalf: egress guard, checkpoint stores, SSH probes."""
+"""Make the calls that leave this process for a user: guarded HTTP, checkpoint stores, SSH probes."""

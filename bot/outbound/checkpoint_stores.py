@@ -1,6 +1,6 @@
-"""Where checkpoints are kept outside of the clouds: the newest file of a place on the Hub or in S3, or one URL.
+"""Find the newest checkpoint in an external store: on the Hub, in S3, or behind one URL.
 
-The clients are imported on first use and run in a thread. They answer with facts or with one error, and decide nothing.
+The clients are imported on first use and run in a thread. They return facts or raise one error, and decide nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.outbound.egress import Egress, Refused, Unreachable, head
+from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, head
 
 TIMEOUT_S = 20.0
-#: Files beside checkpoints: they tell how a job goes, or what a repository is, and keep nothing of the job.
+#: Files beside checkpoints: they log a job or describe a repository, and contain nothing that the job saved.
 _BESIDE = re.compile(
     r"\.(?:log|out|err)(?:\.(?:\d+|gz))?$|(?:^|/)(?:events\.out\.|logs?/|\.git\w+$|README(?:\.\w+)?$)", re.IGNORECASE
 )
@@ -25,12 +25,12 @@ CONNECT_S = 5.0
 
 
 class StoreUnreachable(Exception):
-    """The store could not be asked; the message is one sentence without any secret."""
+    """The store could not be read; the message is one sentence without any secret."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One file: its path, its bytes, and the store's own time of it."""
+class StoredFile:
+    """One file: its path, its size in bytes, and its time in the store."""
 
     path: str
     size: int
@@ -39,18 +39,21 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """`secrets` are the variables that the stores' own clients know, such as HF_TOKEN."""
+    """The checkpoint stores. `secrets` are the variables that their own clients know, such as HF_TOKEN."""
 
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     hub_url: str | None = None
     s3_url: str | None = None
-    #: A place is looked at for so long: keys come in ascending order, so what was not read is often the newest.
+    #: A place is read for this long: keys come in ascending order, so what was not read is often the newest.
     timeout_s: float = TIMEOUT_S
-    #: Where a URL may lead; whoever asks for GPUs chooses it.
+    #: Where a URL may lead; the requester chooses the URL.
     egress: Egress = field(default_factory=Egress)
 
-    async def newest(self, scheme: str, root: str, path: str) -> Found | None:
-        """The newest file at a place, of scheme s3, hf or https; None where there is none, else `StoreUnreachable`."""
+    async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
+        """Return the newest file at a place, of scheme s3, hf or https; None where there is none.
+
+        Raises `StoreUnreachable` when the store could not be read.
+        """
         if scheme == "https":
             return await self._file(root)
         over = Event()
@@ -61,18 +64,18 @@ class Stores:
         except TimeoutError:
             raise StoreUnreachable(f"{scheme}://{root} was not read to its end in {self.timeout_s:g} s") from None
         except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
-            # What the clients raise may hold a signed address or a header, so only its kind is said.
+            # A client's error may contain a signed address or a header, so only its type is named.
             raise StoreUnreachable(f"{scheme}://{root} could not be asked ({type(error).__name__})") from None
         finally:
-            over.set()  # A thread cannot be ended from outside, so it asks between two pages.
+            over.set()  # A thread cannot be ended from outside, so it checks this between two pages.
 
-    async def _file(self, url: str) -> Found | None:
-        """One file by its URL, as its server describes it without sending it."""
+    async def _file(self, url: str) -> StoredFile | None:
+        """Return one file by its URL, as its server describes it without sending it."""
         try:
             answer = await head(url, self.egress, timeout_s=self.timeout_s)
-        except Refused:
+        except AddressRefused:
             raise StoreUnreachable("its URL does not lead to a public address, so it is not called") from None
-        except Unreachable as error:
+        except AddressUnreachable as error:
             raise StoreUnreachable(f"its URL could not be asked ({error})") from None
         at = urlsplit(url)
         if answer.status in (404, 410):
@@ -81,9 +84,9 @@ class Stores:
             raise StoreUnreachable(f"{at.hostname} answered {answer.status}")
         if answer.length is None or answer.modified is None:
             raise StoreUnreachable(f"{at.hostname} does not say how large its file is and when it was changed")
-        return Found(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
+        return StoredFile(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
 
-    def _s3(self, bucket: str, prefix: str, over: Event) -> Found | None:
+    def _s3(self, bucket: str, prefix: str, over: Event) -> StoredFile | None:
         import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.
         from botocore.config import Config  # noqa: PLC0415
 
@@ -97,38 +100,38 @@ class Stores:
                 connect_timeout=CONNECT_S, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
             ),
         )
-        newest: Found | None = None
+        newest: StoredFile | None = None
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             if over.is_set():
-                return None  # Nobody waits for this answer any more.
+                return None  # Nobody waits for this result any more.
             for one in page.get("Contents", ()):
-                # `run` is a prefix of `run2/` too, where somebody else's newer file would speak for this place.
+                # `run` is a prefix of `run2/` too, where another job's newer file would count for this place.
                 if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
-                    newest = _newer(newest, Found(one["Key"], int(one["Size"]), one["LastModified"]))
+                    newest = _newer(newest, StoredFile(one["Key"], int(one["Size"]), one["LastModified"]))
         return newest
 
-    def _hub(self, repository: str, path: str, over: Event) -> Found | None:
+    def _hub(self, repository: str, path: str, over: Event) -> StoredFile | None:
         from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
         api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
-        # A listing of a Hub that is away is tried for 23 s in a thread that nothing ends; this call is tried once.
+        # A listing of an unreachable Hub is retried for 23 s in a thread that nothing ends; this call is tried once.
         api.model_info(repository, timeout=CONNECT_S)
-        newest: Found | None = None
+        newest: StoredFile | None = None
         try:
             for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):
                 if over.is_set():
                     return None
                 commit = getattr(one, "last_commit", None)
                 if commit is not None and hasattr(one, "size"):
-                    newest = _newer(newest, Found(one.path, int(one.size), commit.date))
+                    newest = _newer(newest, StoredFile(one.path, int(one.size), commit.date))
         except EntryNotFoundError:
             return None
         return newest
 
 
-def _newer(one: Found | None, other: Found) -> Found | None:
-    # A log goes on when nothing is saved any more, and a new repository has a file before anything is.
+def _newer(one: StoredFile | None, other: StoredFile) -> StoredFile | None:
+    # A log still grows when nothing is saved any more, and a new repository has a file before anything is saved.
     if _BESIDE.search(other.path):
         return one
     return other if one is None or other.at >= one.at else one

@@ -1,9 +1,9 @@
-"""One POST, or one HEAD, to an address that somebody else chose, without becoming their way into our network.
+"""Send one POST or HEAD to an address that a user chose, without exposing our own network.
 
-The name is resolved once, every record of the answer is checked, and what is dialled is the checked address; Host, SNI
-and the certificate stay with the name. There are no redirects, no proxies from the environment, no connection that
-outlives its call, and nothing of the answer but its status. A name that points somewhere else a moment later
-(rebinding) changes nothing, because nobody asks for it again.
+The name is resolved once, every record of the reply is checked, and the checked address is dialled; Host, SNI and the
+certificate stay with the name. There are no redirects, no proxies from the environment, no connection that outlives its
+call, and nothing of the response is used but its status. A name that resolves to another address a moment later
+(rebinding) changes nothing, because it is never resolved again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import httpcore
 from ledger.kernel.network_guard import forbid_in_transaction
 
 TIMEOUT_S: Final = 15.0
-#: So much of an answer is read, and thrown away: a server that never stops talking must not keep us.
+#: At most this much of a response is read, and discarded: a server that never stops sending must not keep us.
 READ_MAX: Final = 64 * 1024
 LONGEST_URL: Final = 1000
 PORTS: Final = {"https": 443, "http": 80}
@@ -61,12 +61,12 @@ _HOST: Final = re.compile(
 _PLAIN: Final = re.compile(r"[!-~]+")
 
 
-class Refused(ValueError):
+class AddressRefused(ValueError):
     """We do not call this address; the message says why, in a sentence for people."""
 
 
-class Unreachable(Exception):
-    """Nobody answered; the message says in a few words what happened, and nothing of what was received."""
+class AddressUnreachable(Exception):
+    """The address did not respond; the message says what happened, and nothing of what was received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart once; nothing reads the text again."""
+    """The parts of a URL, parsed once."""
 
     scheme: str
     host: str
@@ -100,10 +100,10 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What is known of an answer: its status, and for how many seconds it asked to be left alone.
+class EgressResponse:
+    """What is used of a response: its status, and its Retry-After in seconds.
 
-    Of a HEAD also the bytes of what is there, and when it was last changed; None where the server does not say.
+    Of a HEAD also the size of the file, and when it was last changed; None where the server does not say.
     """
 
     status: int
@@ -121,26 +121,28 @@ def is_public(address: Address) -> bool:
 
 
 def read_url(url: str, egress: Egress) -> Target:
-    """A URL that may be called as far as its text tells. Raises `Refused`."""
+    """Parse a URL that may be called as far as its text shows. Raises `AddressRefused`."""
     if len(url) > LONGEST_URL or not _PLAIN.fullmatch(url) or "\\" in url:
-        raise Refused("A webhook's URL is ASCII without spaces and backslashes, such as https://example.com/hooks.")
+        raise AddressRefused(
+            "A webhook's URL is ASCII without spaces and backslashes, such as https://example.com/hooks."
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise Refused("This is not a URL; it looks like https://example.com/hooks.") from error
+        raise AddressRefused("This is not a URL; it looks like https://example.com/hooks.") from error
     scheme = parts.scheme.lower()
     if scheme not in PORTS:
-        raise Refused("A webhook's URL begins with https://.")
+        raise AddressRefused("A webhook's URL begins with https://.")
     if "@" in parts.netloc:
-        raise Refused("A webhook's URL holds no user name or password; the signature says who calls.")
+        raise AddressRefused("A webhook's URL holds no user name or password; the signature says who calls.")
     if parts.fragment or "#" in url:
-        raise Refused("A webhook's URL has no #fragment; it would never be sent.")
+        raise AddressRefused("A webhook's URL has no #fragment; it would never be sent.")
     host = _host(parts.hostname or "")
     port = PORTS[scheme] if port is None else port
     if not egress.networks and (scheme != "https" or port not in egress.ports):
         allowed = ", ".join(map(str, egress.ports))
-        raise Refused(f"A webhook's URL begins with https:// and its port is one of {allowed}.")
+        raise AddressRefused(f"A webhook's URL begins with https:// and its port is one of {allowed}.")
     path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
     target = Target(scheme, host, port, path)
     if _literal(host) is not None and not egress.allows(scheme, host, port):
@@ -154,7 +156,9 @@ def _host(host: str) -> str:
         return host
     last = host.rpartition(".")[2]
     if not _HOST.fullmatch(host) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
-        raise Refused("The host of a webhook's URL is a name such as example.com, or an address in its usual spelling.")
+        raise AddressRefused(
+            "The host of a webhook's URL is a name such as example.com, or an address in its usual spelling."
+        )
     return host
 
 
@@ -167,18 +171,21 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _inside(host: str) -> Refused:
-    return Refused(f"{host[:80]} is not a public address, so it is not called.")
+def _inside(host: str) -> AddressRefused:
+    return AddressRefused(f"{host[:80]} is not a public address, so it is not called.")
 
 
 async def resolve_once(host: str, port: int) -> Sequence[str]:
-    """The system's own answer, all records of it."""
+    """Resolve a name with the system's resolver; return all its records."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 async def vet(target: Target, egress: Egress, resolve: Resolve = resolve_once) -> Sequence[str]:
-    """The addresses behind a target, resolved once; all of them may be dialled. Raises `Refused`, `Unreachable`."""
+    """Resolve a target once and return its addresses, all of which may be dialled.
+
+    Raises `AddressRefused` and `AddressUnreachable`.
+    """
     forbid_in_transaction("webhook")
     if _literal(target.host) is not None:
         found: Sequence[str] = [target.host]
@@ -186,17 +193,17 @@ async def vet(target: Target, egress: Egress, resolve: Resolve = resolve_once) -
         try:
             found = await resolve(target.host, target.port)
         except (OSError, UnicodeError) as error:
-            raise Unreachable("the name does not resolve") from error
+            raise AddressUnreachable("the name does not resolve") from error
     if not found:
-        raise Unreachable("the name does not resolve")
-    # One bad record of several is enough: whoever answers so wants it to be the one that is dialled.
+        raise AddressUnreachable("the name does not resolve")
+    # One bad record of several is enough to refuse: an attacker adds it so that it is the one that is dialled.
     if not all(egress.allows(target.scheme, ip, target.port) for ip in found):
         raise _inside(target.host)
     return found
 
 
 class _Pinned(httpcore.AsyncNetworkBackend):
-    """Dials the addresses that were checked, whatever name it is asked for."""
+    """Dial the addresses that were checked, whatever name is requested."""
 
     def __init__(self, addresses: Sequence[str], port: int) -> None:
         self._addresses = addresses
@@ -221,11 +228,11 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         raise failed
 
     async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        """Never: a path is no public address."""
+        """Refuse: a path is no public address."""
         raise httpcore.UnsupportedProtocol("no local sockets")
 
     async def sleep(self, seconds: float) -> None:
-        """The library's own pauses."""
+        """Sleep for the library's own pauses."""
         await self._inner.sleep(seconds)
 
 
@@ -238,8 +245,8 @@ async def post(
     timeout_s: float = TIMEOUT_S,
     resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
-) -> Answer:
-    """POST `body` and say which status came back. Raises `Refused` and `Unreachable`, and nothing else."""
+) -> EgressResponse:
+    """POST `body` and return the status. Raises only `AddressRefused` and `AddressUnreachable`."""
     return await _call("POST", url, body, headers, egress, timeout_s, resolve, tls)
 
 
@@ -250,8 +257,8 @@ async def head(
     timeout_s: float = TIMEOUT_S,
     resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
-) -> Answer:
-    """HEAD a file and say what its server knows of it. Raises `Refused` and `Unreachable`, and nothing else."""
+) -> EgressResponse:
+    """HEAD a file and return what its server says of it. Raises only `AddressRefused` and `AddressUnreachable`."""
     return await _call("HEAD", url, b"", {}, egress, timeout_s, resolve, tls)
 
 
@@ -264,23 +271,26 @@ async def _call(
     timeout_s: float,
     resolve: Resolve,
     tls: ssl.SSLContext | None,
-) -> Answer:
+) -> EgressResponse:
     target = read_url(url, egress)
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await vet(target, egress, resolve)
             return await _send(method, target, addresses, body, headers, tls, timeout_s)
     except TimeoutError as error:
-        raise Unreachable(f"no answer within {timeout_s:g} s") from error
+        raise AddressUnreachable(f"no answer within {timeout_s:g} s") from error
     except (httpcore.ConnectError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        raise Unreachable(_words(error)) from error
+        raise AddressUnreachable(_words(error)) from error
     except (OSError, ssl.SSLError) as error:
-        raise Unreachable(_words(error)) from error
+        raise AddressUnreachable(_words(error)) from error
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Whom this machine trusts, read once: it takes longer than the whole delivery, and the loop waits meanwhile."""
+    """Return the certificates that this machine trusts, read once.
+
+    Reading them takes longer than the whole delivery, and blocks the event loop.
+    """
     return ssl.create_default_context()
 
 
@@ -292,7 +302,7 @@ async def _send(
     headers: Mapping[str, str],
     tls: ssl.SSLContext | None,
     timeout_s: float,
-) -> Answer:
+) -> EgressResponse:
     at = httpcore.URL(
         scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
     )
@@ -311,14 +321,14 @@ async def _send(
             read += len(chunk)
             if read > READ_MAX:
                 break
-        found = Answer(answer.status, _retry_after(answer.headers))
+        found = EgressResponse(answer.status, _retry_after(answer.headers))
         if method == "HEAD":
             found = replace(found, length=_length(answer.headers), modified=_modified(answer.headers))
         return found
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
-    """Seconds of a Retry-After header; a date there, or nonsense, is none."""
+    """Return the seconds of a Retry-After header; None for a date or nonsense."""
     said = _header(headers, b"retry-after")
     return float(said) if said.isdigit() and len(said) <= 6 else None
 

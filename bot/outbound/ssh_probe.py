@@ -1,4 +1,4 @@
-"""Trying an SSH endpoint for real: a TCP connect, the server's version line and its host key (RFC 4253)."""
+"""Probe an SSH endpoint: a TCP connect, the server's version line and its host key (RFC 4253)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINE_MAX = 255
 BANNER_SHOWN = 80
 #: A longer key would be no key that anybody uses: RSA with 8,192 bits takes 1,400 characters.
 KEY_MAX = 2_048
-#: In this order, so that a host with several keys shows the same one at every look.
+#: In this order, so that a host with several keys shows the same one every time.
 KEY_KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
 KEY_SIGNED = (*KEY_KINDS[:-1], "rsa-sha2-512", "rsa-sha2-256")
 #: What every OpenSSH since 6.5 can do; the host chooses no group whose arithmetic would take seconds here.
@@ -24,7 +24,7 @@ EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nis
 
 
 async def ssh_banner(host: str, port: int, timeout_s: float) -> tuple[bool, str]:
-    """`(True, the version line)` when an SSH server greets within `timeout_s`; else `(False, why in a few words)`.
+    """Return `(True, the version line)` when an SSH server greets within `timeout_s`; else `(False, a short reason)`.
 
     Never raises for a network failure. The text is reduced to printable ASCII, because the host is not ours.
     """
@@ -45,9 +45,9 @@ async def ssh_banner(host: str, port: int, timeout_s: float) -> tuple[bool, str]
 
 
 async def host_key(host: str, port: int, timeout_s: float) -> str | None:
-    """The server's host key as one OpenSSH line (`ssh-ed25519 AAAA…`), proved by a key exchange; no login is tried.
+    """Return the server's host key as one OpenSSH line (`ssh-ed25519 AAAA…`), proved by a key exchange without a login.
 
-    None when it shows none within `timeout_s`. Never raises for what the host does: it is not ours.
+    None when it shows none within `timeout_s`. Never raises for what the host does, because it is not ours.
     """
     forbid_in_transaction("ssh")
     asyncssh = await asyncio.to_thread(_library)
@@ -63,22 +63,22 @@ async def _exchanged(asyncssh: Any, host: str, port: int) -> str | None:
         key = await asyncssh.get_server_host_key(
             host, port, config=None, kex_algs=list(EXCHANGES), server_host_key_algs=list(KEY_SIGNED)
         )
-    except asyncssh.Error:  # It greets, and does not go on as an SSH server does.
+    except asyncssh.Error:  # It greets, and then does not behave like an SSH server.
         return None
     return None if key is None else _key_line(key.export_public_key("openssh"))
 
 
 def _library() -> Any:
-    """Loaded on first use, in a thread: it takes a fifth of a second, and most commands never need it."""
+    """Load the SSH library on first use, in a thread: it takes a fifth of a second, and most commands never need it."""
     import asyncssh  # noqa: PLC0415
 
-    # It writes a line for every connection, with what the host says.
+    # It logs a line for every connection, with what the host sent.
     logging.getLogger("asyncssh").setLevel(logging.ERROR)
     return asyncssh
 
 
 def _key_line(exported: bytes) -> str | None:
-    """Kind and base64, nothing else; None for what is not such a line."""
+    """Return kind and base64 and nothing else; None for what is not such a line."""
     words = exported.split()
     if len(words) < 2 or len(exported) > KEY_MAX or words[0].decode("ascii", "replace") not in KEY_KINDS:
         return None

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bot.practice import messages, payloads, views
 from bot.practice.dispatch import Ack, Courier
 from bot.practice.inputs import entry_for, fill_in, find_option
-from bot.practice.model import ApiError, Channel, Json, Message, Outcome, ResponseUrl, User, View
+from bot.practice.model import ActionResult, ApiError, Channel, ChatMessage, Json, OpenView, ResponseUrl, User
 from bot.practice.response_url import apply_response
 from bot.practice.workspace import Workspace
 
@@ -30,7 +30,7 @@ class Acts:
 
     # ── slash commands and messages ──────────────────────────────────────────────────────────────
 
-    async def command(self, who: str, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> Outcome:
+    async def command(self, who: str, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
         """Type `/gpu …` somewhere. Unknown commands and commands in threads are refused by the platform itself."""
         user, place = self._at(who, channel)
         name, _, text = line.strip().partition(" ")
@@ -38,7 +38,7 @@ class Acts:
         if registered is None or thread_ts is not None:
             refusal = f"{name} is not supported in threads. Sorry!" if registered else f"{name} is not a valid command."
             messages.notice(self._workspace, place.id, user.id, refusal)
-            return Outcome(False, "not_in_threads" if registered else "invalid_command")
+            return ActionResult(False, "not_in_threads" if registered else "invalid_command")
         text = text.strip()
         if registered.should_escape:
             text = payloads.escaped_text(self._workspace, text)
@@ -59,7 +59,7 @@ class Acts:
                 self._workspace, right.channel, right.user, f'The answer could not be shown: "{refusal.code}".'
             )
 
-    async def say(self, who: str, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> Message:
+    async def say(self, who: str, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
         """Write a message; the app hears of it when it subscribed to such messages."""
         user, place = self._at(who, channel)
         words = payloads.escaped_text(self._workspace, text)
@@ -92,7 +92,7 @@ class Acts:
         value: Any = None,
         block_id: str | None = None,
         version: int | None = None,
-    ) -> Outcome:
+    ) -> ActionResult:
         """Press the button, or choose `value` in the menu, called `what` (action_id, words or value) in a message.
 
         `version` clicks on the message as it was after that many edits: a screen that has not caught up.
@@ -115,7 +115,7 @@ class Acts:
 
     async def click_in_view(
         self, who: str, view_id: str, what: str, *, value: Any = None, values: Mapping[str, Any] | None = None
-    ) -> Outcome:
+    ) -> ActionResult:
         """Press a button or choose in a menu of a modal or home tab; `values` is what is filled in at that moment."""
         view = self._open_view(who, view_id)
         block, element = find_element(view.blocks, what)
@@ -146,21 +146,21 @@ class Acts:
 
     # ── dialogs and the home tab ─────────────────────────────────────────────────────────────────
 
-    def _open_view(self, who: str, view_id: str) -> View:
+    def _open_view(self, who: str, view_id: str) -> OpenView:
         user = self._workspace.user(who)
         view = views.open_views(self._workspace).get(view_id)
         if view is None or view.user != user.id:
             raise LookupError(f"{user.name} has no view {view_id} open")
         return view
 
-    async def submit(self, who: str, view_id: str, values: Mapping[str, Any] | None = None) -> Outcome:
+    async def submit(self, who: str, view_id: str, values: Mapping[str, Any] | None = None) -> ActionResult:
         """Fill in a modal and press its submit button. Required fields left empty stop it before the app hears."""
         view = self._open_view(who, view_id)
         view.state, complaints = fill_in(view.blocks, values or {}, view.state)
         view.errors = complaints
         if complaints:
             self._workspace.changed()
-            return Outcome(False, NOT_FILLED_IN, errors=complaints)
+            return ActionResult(False, NOT_FILLED_IN, errors=complaints)
         user = self._workspace.user(who)
         ack = await self._courier.interaction(payloads.view_submission(self._workspace, user, view))
         outcome = _outcome(ack)
@@ -171,7 +171,7 @@ class Acts:
         self._workspace.changed()
         return outcome
 
-    def _after_submit(self, view: View, answer: Json, outcome: Outcome) -> None:
+    def _after_submit(self, view: OpenView, answer: Json, outcome: ActionResult) -> None:
         action = answer.get("response_action")
         try:
             if action is None:
@@ -192,38 +192,38 @@ class Acts:
             outcome.response = {"error": refusal.code, **refusal.extra}
             view.errors = {"": TROUBLE}
 
-    def _field_errors(self, view: View, errors: Any) -> dict[str, str]:
+    def _field_errors(self, view: OpenView, errors: Any) -> dict[str, str]:
         inputs = {block["block_id"] for block in view.blocks if block.get("type") == "input"}
         if not isinstance(errors, dict) or not errors or not set(errors) <= inputs:
             # Slack shows a general failure when an error does not name an input block of the view.
             raise ApiError("invalid_errors", known=sorted(inputs))
         return {str(block_id): str(words) for block_id, words in errors.items()}
 
-    async def close(self, who: str, view_id: str, *, everything: bool = False) -> Outcome:
+    async def close(self, who: str, view_id: str, *, everything: bool = False) -> ActionResult:
         """Close a modal with its close button, or with `everything` the whole stack with the cross."""
         view = self._open_view(who, view_id)
         user = self._workspace.user(who)
-        outcome = Outcome(True)
+        outcome = ActionResult(True)
         for gone in views.close_view(self._workspace, view, everything=everything):
             if gone.body.get("notify_on_close"):
                 closed = payloads.view_closed(user, gone, is_cleared=everything)
                 outcome = _outcome(await self._courier.interaction(closed))
         return outcome
 
-    async def open_home(self, who: str) -> Outcome:
+    async def open_home(self, who: str) -> ActionResult:
         """Look at the app's home tab; the app hears of it when it subscribed."""
         user = self._workspace.user(who)
         if not self._workspace.manifest.home_tab:
-            return Outcome(False, "not_enabled")
+            return ActionResult(False, "not_enabled")
         if "app_home_opened" in self._workspace.manifest.events:
             home = self._workspace.homes.get(user.id)
             body = payloads.home_opened(self._workspace, user, self._workspace.dm(user.id), home)
             self._courier.event(payloads.event(self._workspace, body))
-        return Outcome(True)
+        return ActionResult(True)
 
 
-def _outcome(ack: Ack) -> Outcome:
-    return Outcome(ack.error is None, ack.error, ack.status, ack.took_s, ack.body)
+def _outcome(ack: Ack) -> ActionResult:
+    return ActionResult(ack.error is None, ack.error, ack.status, ack.took_s, ack.body)
 
 
 def find_element(blocks: list[Json], what: str, block_id: str | None = None) -> tuple[Json, Json]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from bot.practice.act import Acts
-from bot.practice.model import Message, Outcome, View
+from bot.practice.model import ActionResult, ChatMessage, OpenView
 from bot.practice.reader import Reader
 from bot.practice.workspace import Workspace
 
@@ -53,7 +53,7 @@ class Driver(Reader):
 
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
-    def all_messages(self) -> Iterable[Message]:
+    def all_messages(self) -> Iterable[ChatMessage]:
         """Every message, oldest first."""
         return list(self.workspace.messages)
 
@@ -69,11 +69,11 @@ class Driver(Reader):
         """The id of somebody's direct messages with the app."""
         return self.workspace.dm(self.user_id(who)).id
 
-    def view_stack(self, who: str) -> list[View]:
+    def view_stack(self, who: str) -> list[OpenView]:
         """The modals on somebody's screen, the top one last."""
         return [view.copy() for view in self.workspace.stacks.get(self.user_id(who), [])]
 
-    def home(self, who: str) -> View | None:
+    def home(self, who: str) -> OpenView | None:
         """Somebody's home tab."""
         found = self.workspace.homes.get(self.user_id(who))
         return found.copy() if found else None
@@ -87,39 +87,39 @@ class Person:
         self._acts = acts
         self.name = name
 
-    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> Outcome:
+    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
         """Type a slash command."""
         return await self._acts.command(self.name, line, channel, thread_ts)
 
-    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> Message:
+    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
         """Write a message."""
         return (await self._acts.say(self.name, text, channel, thread_ts)).copy()
 
     async def click(
-        self, thing: Message | View, what: str, value: Any = None, values: Mapping[str, Any] | None = None
-    ) -> Outcome:
+        self, thing: ChatMessage | OpenView, what: str, value: Any = None, values: Mapping[str, Any] | None = None
+    ) -> ActionResult:
         """Press a button or choose in a menu, on the message or view as this snapshot shows it.
 
         `what` is an action_id, the words on the button, or its value. A snapshot that is older than the message
         clicks on a screen that has not caught up.
         """
-        if isinstance(thing, View):
+        if isinstance(thing, OpenView):
             return await self._acts.click_in_view(self.name, thing.id, what, value=value, values=values)
         return await self._acts.click(self.name, thing.channel, thing.ts, what, value=value, version=thing.version)
 
-    async def submit(self, view: View, values: Mapping[str, Any] | None = None) -> Outcome:
+    async def submit(self, view: OpenView, values: Mapping[str, Any] | None = None) -> ActionResult:
         """Fill in a modal (by block_id, action_id or label) and submit it."""
         return await self._acts.submit(self.name, view.id, values)
 
-    async def close(self, view: View, *, everything: bool = False) -> Outcome:
+    async def close(self, view: OpenView, *, everything: bool = False) -> ActionResult:
         """Close a modal."""
         return await self._acts.close(self.name, view.id, everything=everything)
 
-    async def open_home(self) -> Outcome:
+    async def open_home(self) -> ActionResult:
         """Look at the app's home tab."""
         return await self._acts.open_home(self.name)
 
-    async def view(self, timeout_s: float = WAIT_S) -> View:
+    async def view(self, timeout_s: float = WAIT_S) -> OpenView:
         """The modal on this person's screen, waited for."""
         found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
         if found is None:
@@ -127,7 +127,7 @@ class Person:
         return found
 
 
-def describe(messages: Iterable[Message], kept: int = 5) -> str:
+def describe(messages: Iterable[ChatMessage], kept: int = 5) -> str:
     """The last messages in one line each, for the text of a failure."""
     lines = [
         f"[{m.channel}{' only to ' + m.ephemeral_to if m.ephemeral_to else ''}] {m.user}: {m.text[:160]}"

@@ -10,7 +10,7 @@ DELIVERY_KINDS: Final = ("duplicate", "late", "reorder", "lose")
 
 
 @dataclass(slots=True)
-class Fault:
+class SlackFault:
     """One ordered fault.
 
     `where` is `api` or `delivery`; `name` is a Web API method, a kind of delivery (`slash_commands`, `block_actions`,
@@ -40,9 +40,9 @@ class FaultPlan:
     """The ordered faults that have not happened yet."""
 
     def __init__(self) -> None:
-        self._faults: list[Fault] = []
+        self._faults: list[SlackFault] = []
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: SlackFault) -> None:
         """Order a fault; it happens `times` times."""
         self._faults.append(fault)
 
@@ -50,7 +50,7 @@ class FaultPlan:
         """Forget every fault that has not happened."""
         self._faults.clear()
 
-    def take(self, where: str, name: str) -> Fault | None:
+    def take(self, where: str, name: str) -> SlackFault | None:
         """The fault that happens to this call, used up by one."""
         for fault in self._faults:
             if fault.where == where and fault.name in {name, "*"} and fault.times > 0:

@@ -14,7 +14,7 @@ MINUTE_S: Final = 60.0
 CHANNEL_INTERVAL_S: Final = 1.0
 
 
-class RateLimited(ApiError):
+class TooManyRequests(ApiError):
     """HTTP 429 with `Retry-After` in whole seconds."""
 
     def __init__(self, retry_after_s: int) -> None:
@@ -54,5 +54,5 @@ class RateLimits:
         bucket.tokens = min(capacity, bucket.tokens + (now_s - bucket.at_s) * per_s)
         bucket.at_s = now_s
         if bucket.tokens < 1:
-            raise RateLimited(max(1, math.ceil((1 - bucket.tokens) / per_s)))
+            raise TooManyRequests(max(1, math.ceil((1 - bucket.tokens) / per_s)))
         bucket.tokens -= 1

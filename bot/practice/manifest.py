@@ -10,7 +10,7 @@ import yaml
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SlashCommand:
     """A slash command that the app has registered."""
 
     name: str
@@ -25,13 +25,15 @@ class Manifest:
 
     name: str = "GPU Shopper"
     bot_name: str = "gpu"
-    commands: tuple[Command, ...] = field(default=(Command("/gpu", "Request and approve GPUs", "help", True),))
+    commands: tuple[SlashCommand, ...] = field(
+        default=(SlashCommand("/gpu", "Request and approve GPUs", "help", True),)
+    )
     scopes: frozenset[str] | None = None
     events: frozenset[str] = frozenset({"app_home_opened"})
     home_tab: bool = True
     messages_tab: bool = True
 
-    def command(self, name: str) -> Command | None:
+    def command(self, name: str) -> SlashCommand | None:
         """The registered command of that name."""
         return next((command for command in self.commands if command.name == name), None)
 
@@ -59,8 +61,8 @@ def load_manifest(path: Path | None) -> Manifest:
     )
 
 
-def _command(entry: dict[str, Any]) -> Command:
-    return Command(
+def _command(entry: dict[str, Any]) -> SlashCommand:
+    return SlashCommand(
         name=str(entry["command"]),
         description=str(entry.get("description", "")),
         usage_hint=str(entry.get("usage_hint", "")),

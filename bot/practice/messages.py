@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bot.blockkit import validate_message
-from bot.practice.model import BOT_ID, BOT_USER_ID, SLACKBOT_ID, ApiError, Channel, Json, Message
+from bot.practice.model import BOT_ID, BOT_USER_ID, SLACKBOT_ID, ApiError, Channel, ChatMessage, Json
 from bot.practice.workspace import Workspace
 
 UPDATE_TEXT_MAX: Final = 4_000
@@ -103,14 +103,14 @@ def post(
     ephemeral_to: str | None = None,
     metadata: Json | None = None,
     subtype: str | None = None,
-) -> Message:
+) -> ChatMessage:
     """Add one message. A thread_ts that names no message here is refused as Slack does. Raises `ApiError`."""
     if thread_ts is not None and workspace.find_message(channel.id, thread_ts) is None:
         raise ApiError("thread_not_found")
     if user == BOT_USER_ID and not ephemeral_to:
         workspace.limits.post(channel.id)
     is_app = user == BOT_USER_ID
-    message = Message(
+    message = ChatMessage(
         ts=workspace.next_ts(),
         channel=channel.id,
         user=user,
@@ -126,14 +126,16 @@ def post(
     return message
 
 
-def notice(workspace: Workspace, channel_id: str, user_id: str, text: str) -> Message:
+def notice(workspace: Workspace, channel_id: str, user_id: str, text: str) -> ChatMessage:
     """What the platform itself tells one person, such as that the app did not answer in time."""
     channel = workspace.channels[channel_id]
     content: Json = {"text": text, "blocks": [], "attachments": []}
     return post(workspace, channel, content, user=SLACKBOT_ID, ephemeral_to=user_id, subtype="notice")
 
 
-def edit(workspace: Workspace, message: Message, arguments: Mapping[str, Any], *, marks_edited: bool = True) -> Message:
+def edit(
+    workspace: Workspace, message: ChatMessage, arguments: Mapping[str, Any], *, marks_edited: bool = True
+) -> ChatMessage:
     """Replace what a message says. Without `blocks` the old ones stay, an empty list clears them. Raises `ApiError`."""
     text = arguments.get("text")
     if isinstance(text, str) and len(text) > UPDATE_TEXT_MAX:
@@ -155,13 +157,13 @@ def edit(workspace: Workspace, message: Message, arguments: Mapping[str, Any], *
     return message
 
 
-def delete(workspace: Workspace, message: Message) -> None:
+def delete(workspace: Workspace, message: ChatMessage) -> None:
     """Take a message away; it stays findable as deleted."""
     message.deleted = True
     workspace.changed()
 
 
-def app_message(workspace: Workspace, channel: Channel, ts: object, *, cannot: str) -> Message:
+def app_message(workspace: Workspace, channel: Channel, ts: object, *, cannot: str) -> ChatMessage:
     """The app's own, living, public message. Raises `ApiError`: `message_not_found`, or `cannot` for another's."""
     message = workspace.find_message(channel.id, ts) if isinstance(ts, str) else None
     if message is None or message.deleted or message.ephemeral_to is not None:

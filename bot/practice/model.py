@@ -132,7 +132,7 @@ class Usergroup:
 
 
 @dataclass(slots=True)
-class Message:
+class ChatMessage:
     """A message as everybody sees it now, or with `ephemeral_to` as one person sees it.
 
     `version` counts the edits; `history` holds the earlier `{"text", "blocks"}` so that a stale screen can be clicked.
@@ -167,7 +167,7 @@ class Message:
             return self.blocks
         return list(self.history[version]["blocks"])
 
-    def copy(self) -> Message:
+    def copy(self) -> ChatMessage:
         """A snapshot that later edits do not change: what somebody's screen shows now."""
         return copy.deepcopy(self)
 
@@ -202,13 +202,13 @@ class Message:
         }  # fmt: skip
 
     @classmethod
-    def from_state(cls, data: Json) -> Message:
+    def from_state(cls, data: Json) -> ChatMessage:
         """The inverse of `to_state`."""
         return cls(**data)
 
 
 @dataclass(slots=True)
-class View:
+class OpenView:
     """A modal on somebody's screen, or their home tab."""
 
     id: str
@@ -241,7 +241,7 @@ class View:
         """The blocks, in order."""
         return list(self.body.get("blocks", ()))
 
-    def copy(self) -> View:
+    def copy(self) -> OpenView:
         """A snapshot that later updates do not change."""
         return copy.deepcopy(self)
 
@@ -277,7 +277,7 @@ class View:
         return {name: getattr(self, name) for name in names}
 
     @classmethod
-    def from_state(cls, data: Json) -> View:
+    def from_state(cls, data: Json) -> OpenView:
         """The inverse of `to_state`."""
         return cls(**data)
 
@@ -305,7 +305,7 @@ class ResponseUrl:
 
 
 @dataclass(slots=True)
-class StoredFile:
+class UploadedFile:
     """An upload. It is shared only once it has been completed."""
 
     id: str
@@ -349,7 +349,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ActionResult:
     """What a person sees after acting. `error` is None, or a code such as `operation_timeout` shown to them.
 
     `errors` are a dialog's complaints by block_id; `response` is the app's own answer; `took_s` is its ack time.

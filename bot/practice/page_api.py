@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from bot.practice import messages
 from bot.practice.act import Acts
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.model import ApiError, Json
 from bot.practice.snapshot import raw_log, snapshot
 from bot.practice.workspace import Workspace
@@ -134,7 +134,7 @@ class PageApi:
         return {"ok": True, "now": self._workspace.clock.now().timestamp()}
 
     async def _fault(self, body: Json) -> Json:
-        self._workspace.faults.add(Fault(**body))
+        self._workspace.faults.add(SlackFault(**body))
         return {"ok": True}
 
     async def _delete_message(self, body: Json) -> Json:

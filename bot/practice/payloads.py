@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from bot.blockkit import escape
-from bot.practice.model import APP_ID, TEAM_ID, Channel, Json, Message, User, View
+from bot.practice.model import APP_ID, TEAM_ID, Channel, ChatMessage, Json, OpenView, User
 from bot.practice.workspace import Workspace
 
 VERIFICATION_TOKEN: Final = "practice-verification"  # noqa: S105 - the deprecated token of the format, it guards nothing.
@@ -69,7 +69,7 @@ def _interaction(kind: str, user: User) -> Json:
 
 
 def message_action(
-    workspace: Workspace, user: User, channel: Channel, message: Message, action: Json, state: Json
+    workspace: Workspace, user: User, channel: Channel, message: ChatMessage, action: Json, state: Json
 ) -> Json:
     """A block_actions payload for an element in a message."""
     container: Json = {
@@ -92,7 +92,7 @@ def message_action(
     }
 
 
-def view_action(workspace: Workspace, user: User, view: View, action: Json) -> Json:
+def view_action(workspace: Workspace, user: User, view: OpenView, action: Json) -> Json:
     """A block_actions payload for an element in a modal or a home tab."""
     return {
         **_interaction("block_actions", user),
@@ -103,7 +103,7 @@ def view_action(workspace: Workspace, user: User, view: View, action: Json) -> J
     }
 
 
-def view_submission(workspace: Workspace, user: User, view: View) -> Json:
+def view_submission(workspace: Workspace, user: User, view: OpenView) -> Json:
     """A view_submission payload; the view carries its state."""
     return {
         **_interaction("view_submission", user),
@@ -113,7 +113,7 @@ def view_submission(workspace: Workspace, user: User, view: View) -> Json:
     }
 
 
-def view_closed(user: User, view: View, *, is_cleared: bool) -> Json:
+def view_closed(user: User, view: OpenView, *, is_cleared: bool) -> Json:
     """A view_closed payload; it has no trigger_id."""
     return {**_interaction("view_closed", user), "view": view.to_json(), "is_cleared": is_cleared}
 
@@ -134,7 +134,7 @@ def event(workspace: Workspace, body: Json) -> Json:
     }
 
 
-def home_opened(workspace: Workspace, user: User, channel: Channel, view: View | None) -> Json:
+def home_opened(workspace: Workspace, user: User, channel: Channel, view: OpenView | None) -> Json:
     """The app_home_opened event; it carries the published view from the second time on."""
     body: Json = {
         "type": "app_home_opened",
@@ -148,7 +148,7 @@ def home_opened(workspace: Workspace, user: User, channel: Channel, view: View |
     return body
 
 
-def message_event(channel: Channel, message: Message) -> Json:
+def message_event(channel: Channel, message: ChatMessage) -> Json:
     """The message event for what a person wrote."""
     kind = "im" if channel.is_im else ("group" if channel.is_private else "channel")
     body: dict[str, Any] = {

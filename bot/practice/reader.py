@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bot.practice.messages import elements_of, flat_blocks
-from bot.practice.model import BOT_USER_ID, Json, Message, View
+from bot.practice.model import BOT_USER_ID, ChatMessage, Json, OpenView
 
 Place = str
 
@@ -17,7 +17,7 @@ class Reader(ABC):
     """Questions about what is on the screens. Answers are snapshots: later changes do not touch them."""
 
     @abstractmethod
-    def all_messages(self) -> Iterable[Message]:
+    def all_messages(self) -> Iterable[ChatMessage]:
         """Every message, deleted and ephemeral ones too, oldest first."""
 
     @abstractmethod
@@ -33,14 +33,14 @@ class Reader(ABC):
         """The id of a person's direct messages with the app."""
 
     @abstractmethod
-    def view_stack(self, who: str) -> list[View]:
+    def view_stack(self, who: str) -> list[OpenView]:
         """The modals on somebody's screen, the top one last."""
 
     @abstractmethod
-    def home(self, who: str) -> View | None:
+    def home(self, who: str) -> OpenView | None:
         """Somebody's home tab, None before it was published."""
 
-    def channel_messages(self, channel: str = "#gpu", *, threads: bool = False) -> list[Message]:
+    def channel_messages(self, channel: str = "#gpu", *, threads: bool = False) -> list[ChatMessage]:
         """What everybody reads in a channel, oldest first; thread replies only with `threads`."""
         place = self.channel_id(channel)
         return [
@@ -52,24 +52,24 @@ class Reader(ABC):
             and (threads or m.thread_ts in {None, m.ts})
         ]
 
-    def dm_messages(self, who: str) -> list[Message]:
+    def dm_messages(self, who: str) -> list[ChatMessage]:
         """The direct messages between somebody and the app, thread replies too."""
         place = self.dm_id(who)
         return [m.copy() for m in self.all_messages() if m.channel == place and not m.deleted and not m.ephemeral_to]
 
-    def ephemerals(self, who: str) -> list[Message]:
+    def ephemerals(self, who: str) -> list[ChatMessage]:
         """What the app told only this person, everywhere."""
         return [m for m in self._only_to(who) if m.subtype != "notice"]
 
-    def notices(self, who: str) -> list[Message]:
+    def notices(self, who: str) -> list[ChatMessage]:
         """What the platform told only this person, such as `/gpu failed with the error "operation_timeout".`"""
         return [m for m in self._only_to(who) if m.subtype == "notice"]
 
-    def _only_to(self, who: str) -> Iterator[Message]:
+    def _only_to(self, who: str) -> Iterator[ChatMessage]:
         reader = self.user_id(who)
         return (m.copy() for m in self.all_messages() if m.ephemeral_to == reader and not m.deleted)
 
-    def thread(self, message: Message) -> list[Message]:
+    def thread(self, message: ChatMessage) -> list[ChatMessage]:
         """The replies to a message, oldest first."""
         return [
             m.copy()
@@ -81,29 +81,29 @@ class Reader(ABC):
             and m.ephemeral_to is None
         ]
 
-    def now(self, message: Message) -> Message:
+    def now(self, message: ChatMessage) -> ChatMessage:
         """The message as it is now. LookupError when it is gone."""
         for found in self.all_messages():
             if found.channel == message.channel and found.ts == message.ts:
                 return found.copy()
         raise LookupError(f"there is no message {message.ts} in {message.channel}")
 
-    def view(self, who: str) -> View | None:
+    def view(self, who: str) -> OpenView | None:
         """The modal on top of somebody's screen."""
         stack = self.view_stack(who)
         return stack[-1] if stack else None
 
-    def duplicates(self, channel: str | None = None) -> list[list[Message]]:
+    def duplicates(self, channel: str | None = None) -> list[list[ChatMessage]]:
         """Groups of the app's messages that say the same thing at the same place: each should have one member."""
         place = self.channel_id(channel) if channel else None
-        groups: dict[str, list[Message]] = {}
+        groups: dict[str, list[ChatMessage]] = {}
         for m in self.all_messages():
             if m.user == BOT_USER_ID and not m.deleted and place in {None, m.channel}:
                 groups.setdefault(_fingerprint(m), []).append(m.copy())
         return [group for group in groups.values() if len(group) > 1]
 
 
-def _fingerprint(message: Message) -> str:
+def _fingerprint(message: ChatMessage) -> str:
     blocks = [without_ids(block) for block in message.blocks]
     place = (message.channel, message.thread_ts, message.ephemeral_to)
     return json.dumps([place, message.text, blocks, message.metadata], sort_keys=True, default=str)
@@ -116,19 +116,19 @@ def without_ids(value: Any) -> Any:
     return [without_ids(item) for item in value] if isinstance(value, list) else value
 
 
-def buttons(thing: Message | View) -> list[Json]:
+def buttons(thing: ChatMessage | OpenView) -> list[Json]:
     """The buttons of a message or view, in reading order."""
     return [e for block in flat_blocks(thing.blocks) for e in elements_of(block) if e.get("type") == "button"]
 
 
-def button_texts(thing: Message | View) -> list[str]:
+def button_texts(thing: ChatMessage | OpenView) -> list[str]:
     """The words on the buttons, in reading order."""
     return [str(button["text"]["text"]) for button in buttons(thing)]
 
 
-def all_text(thing: Message | View) -> str:
+def all_text(thing: ChatMessage | OpenView) -> str:
     """Every word that a person reads, one piece a line: the text, headers, sections, cells, buttons, labels."""
-    pieces: list[str] = [thing.text] if isinstance(thing, Message) else [thing.title]
+    pieces: list[str] = [thing.text] if isinstance(thing, ChatMessage) else [thing.title]
     _collect(thing.blocks, pieces)
     return "\n".join(piece for piece in pieces if piece)
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 
 from bot.practice.driver import WAIT_S, describe
-from bot.practice.faults import Fault
-from bot.practice.model import Json, Message, Outcome, View
+from bot.practice.faults import SlackFault
+from bot.practice.model import ActionResult, ChatMessage, Json, OpenView
 from bot.practice.reader import Reader
 
 T = TypeVar("T")
@@ -80,12 +80,12 @@ class RemoteDriver(Reader):
         """Move the workspace's clock forward."""
         await self.call("travel", {"seconds": seconds})
 
-    async def fault(self, fault: Fault) -> None:
+    async def fault(self, fault: SlackFault) -> None:
         """Order a fault."""
         names = ("where", "name", "kind", "times", "seconds", "error")
         await self.call("fault", {name: getattr(fault, name) for name in names})
 
-    async def delete_message(self, message: Message) -> None:
+    async def delete_message(self, message: ChatMessage) -> None:
         """Take a message away, as an administrator can."""
         await self.call("delete_message", {"channel": message.channel, "ts": message.ts})
 
@@ -97,9 +97,9 @@ class RemoteDriver(Reader):
 
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
-    def all_messages(self) -> Iterable[Message]:
+    def all_messages(self) -> Iterable[ChatMessage]:
         """Every message, oldest first."""
-        return [Message.from_state(data) for data in self.state["messages"]]
+        return [ChatMessage.from_state(data) for data in self.state["messages"]]
 
     def channel_id(self, which: str) -> str:
         """The id of a channel."""
@@ -124,14 +124,14 @@ class RemoteDriver(Reader):
                 return str(channel["id"])
         raise LookupError(f"{who} has no messages with the app yet")
 
-    def view_stack(self, who: str) -> list[View]:
+    def view_stack(self, who: str) -> list[OpenView]:
         """The modals on somebody's screen, the top one last."""
-        return [View.from_state(data) for data in self.state["stacks"].get(self.user_id(who), [])]
+        return [OpenView.from_state(data) for data in self.state["stacks"].get(self.user_id(who), [])]
 
-    def home(self, who: str) -> View | None:
+    def home(self, who: str) -> OpenView | None:
         """Somebody's home tab."""
         found = self.state["homes"].get(self.user_id(who))
-        return View.from_state(found) if found else None
+        return OpenView.from_state(found) if found else None
 
 
 class RemotePerson:
@@ -141,41 +141,41 @@ class RemotePerson:
         self._driver = driver
         self.name = name
 
-    async def _do(self, verb: str, **body: Any) -> Outcome:
-        return Outcome(**await self._driver.call(verb, {"as": self.name, **body}))
+    async def _do(self, verb: str, **body: Any) -> ActionResult:
+        return ActionResult(**await self._driver.call(verb, {"as": self.name, **body}))
 
-    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> Outcome:
+    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
         """Type a slash command."""
         return await self._do("command", text=line, channel=channel, thread_ts=thread_ts)
 
-    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> Message:
+    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
         """Write a message."""
         body = {"as": self.name, "text": text, "channel": channel, "thread_ts": thread_ts}
-        return Message.from_state((await self._driver.call("say", body))["message"])
+        return ChatMessage.from_state((await self._driver.call("say", body))["message"])
 
     async def click(
-        self, thing: Message | View, what: str, value: Any = None, values: Mapping[str, Any] | None = None
-    ) -> Outcome:
+        self, thing: ChatMessage | OpenView, what: str, value: Any = None, values: Mapping[str, Any] | None = None
+    ) -> ActionResult:
         """Press a button or choose in a menu, on the message or view as this snapshot shows it."""
-        if isinstance(thing, View):
+        if isinstance(thing, OpenView):
             return await self._do("view_click", view_id=thing.id, what=what, value=value, values=values)
         return await self._do(
             "click", channel=thing.channel, ts=thing.ts, what=what, value=value, version=thing.version
         )
 
-    async def submit(self, view: View, values: Mapping[str, Any] | None = None) -> Outcome:
+    async def submit(self, view: OpenView, values: Mapping[str, Any] | None = None) -> ActionResult:
         """Fill in a modal (by block_id, action_id or label) and submit it."""
         return await self._do("submit", view_id=view.id, values=values)
 
-    async def close(self, view: View, *, everything: bool = False) -> Outcome:
+    async def close(self, view: OpenView, *, everything: bool = False) -> ActionResult:
         """Close a modal."""
         return await self._do("close", view_id=view.id, everything=everything)
 
-    async def open_home(self) -> Outcome:
+    async def open_home(self) -> ActionResult:
         """Look at the app's home tab."""
         return await self._do("home")
 
-    async def view(self, timeout_s: float = WAIT_S) -> View:
+    async def view(self, timeout_s: float = WAIT_S) -> OpenView:
         """The modal on this person's screen, waited for."""
         found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
         if found is None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from bot.practice import messages
-from bot.practice.model import ApiError, Json, Message, ResponseUrl
+from bot.practice.model import ApiError, ChatMessage, Json, ResponseUrl
 from bot.practice.workspace import Workspace
 
 POSTS_MAX: Final = 5
@@ -27,7 +27,7 @@ def respond(workspace: Workspace, token: str, body: Json) -> Json:
     return {}
 
 
-def apply_response(workspace: Workspace, right: ResponseUrl, body: Json) -> Message | None:
+def apply_response(workspace: Workspace, right: ResponseUrl, body: Json) -> ChatMessage | None:
     """Post, replace or delete as `body` asks. Raises `ApiError`."""
     original = _original(workspace, right)
     if _flag(body, "delete_original"):
@@ -44,7 +44,7 @@ def apply_response(workspace: Workspace, right: ResponseUrl, body: Json) -> Mess
     return messages.post(workspace, channel, content, ephemeral_to=reader, thread_ts=thread)
 
 
-def _original(workspace: Workspace, right: ResponseUrl) -> Message | None:
+def _original(workspace: Workspace, right: ResponseUrl) -> ChatMessage | None:
     if right.message_ts is None:
         return None
     message = workspace.find_message(right.channel, right.message_ts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from bot.practice.model import BOT_USER_ID, Json, Message
+from bot.practice.model import BOT_USER_ID, ChatMessage, Json
 from bot.practice.workspace import Workspace
 
 
@@ -40,7 +40,7 @@ def snapshot(workspace: Workspace, viewer: str | None = None) -> Json:
     }
 
 
-def _sees(workspace: Workspace, message: Message, viewer: str) -> bool:
+def _sees(workspace: Workspace, message: ChatMessage, viewer: str) -> bool:
     if message.deleted or viewer not in workspace.channels[message.channel].members:
         return False
     return message.ephemeral_to in {None, viewer}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bot.blockkit import validate_view
 from bot.practice.messages import named_blocks, parse_json_argument
-from bot.practice.model import ApiError, Json, View
+from bot.practice.model import ApiError, Json, OpenView
 from bot.practice.workspace import Workspace
 
 STACK_MAX: Final = 3
@@ -34,15 +34,15 @@ def _new_hash(workspace: Workspace) -> str:
     return f"{int(workspace.clock.now().timestamp())}.{secrets.token_hex(4)}"
 
 
-def _new_view(workspace: Workspace, user_id: str, body: Json, previous: View | None) -> View:
+def _new_view(workspace: Workspace, user_id: str, body: Json, previous: OpenView | None) -> OpenView:
     identifier = workspace.new_id("V0")
     root = previous.root_id if previous else identifier
-    view = View(identifier, user_id, body, _new_hash(workspace), root, previous.id if previous else None)
+    view = OpenView(identifier, user_id, body, _new_hash(workspace), root, previous.id if previous else None)
     workspace.views[view.id] = view
     return view
 
 
-def open_view(workspace: Workspace, trigger_id: object, value: Any) -> View:
+def open_view(workspace: Workspace, trigger_id: object, value: Any) -> OpenView:
     """Show a modal to the person whose trigger this is; a modal already open gives way to it."""
     user_id = workspace.use_trigger(trigger_id)
     body = checked_view(value, "modal")
@@ -52,12 +52,12 @@ def open_view(workspace: Workspace, trigger_id: object, value: Any) -> View:
     return view
 
 
-def push_view(workspace: Workspace, trigger_id: object, value: Any) -> View:
+def push_view(workspace: Workspace, trigger_id: object, value: Any) -> OpenView:
     """Put a modal on top of the open ones, at most three."""
     return push_for(workspace, workspace.use_trigger(trigger_id), checked_view(value, "modal"))
 
 
-def push_for(workspace: Workspace, user_id: str, body: Json) -> View:
+def push_for(workspace: Workspace, user_id: str, body: Json) -> OpenView:
     """Put a checked modal on top of somebody's stack. Raises `ApiError`."""
     stack = workspace.stacks.setdefault(user_id, [])
     if not stack:
@@ -70,7 +70,7 @@ def push_for(workspace: Workspace, user_id: str, body: Json) -> View:
     return view
 
 
-def update_view(workspace: Workspace, view_id: object, external_id: object, value: Any, given_hash: object) -> View:
+def update_view(workspace: Workspace, view_id: object, external_id: object, value: Any, given_hash: object) -> OpenView:
     """Replace an open view. Raises `ApiError`: `not_found` once it is closed, `hash_conflict` when it has changed."""
     view = open_views(workspace).get(view_id) if isinstance(view_id, str) else None
     if view is None and isinstance(external_id, str) and external_id:
@@ -82,7 +82,7 @@ def update_view(workspace: Workspace, view_id: object, external_id: object, valu
     return replace_body(workspace, view, checked_view(value, view.type))
 
 
-def replace_body(workspace: Workspace, view: View, body: Json) -> View:
+def replace_body(workspace: Workspace, view: OpenView, body: Json) -> OpenView:
     """Give an open view a new, checked body; what people typed in inputs that stay is kept."""
     kept = {str(block["block_id"]) for block in body["blocks"]}
     view.body = body
@@ -94,7 +94,7 @@ def replace_body(workspace: Workspace, view: View, body: Json) -> View:
     return view
 
 
-def publish_view(workspace: Workspace, user_id: object, value: Any, given_hash: object) -> View:
+def publish_view(workspace: Workspace, user_id: object, value: Any, given_hash: object) -> OpenView:
     """Set somebody's home tab. Raises `ApiError`."""
     if not workspace.manifest.home_tab:
         raise ApiError("not_enabled")
@@ -112,13 +112,13 @@ def publish_view(workspace: Workspace, user_id: object, value: Any, given_hash: 
     return replace_body(workspace, known, body)
 
 
-def open_views(workspace: Workspace) -> dict[str, View]:
+def open_views(workspace: Workspace) -> dict[str, OpenView]:
     """Every modal on a screen and every home tab, by id."""
     shown = [view for stack in workspace.stacks.values() for view in stack]
     return {view.id: view for view in (*shown, *workspace.homes.values())}
 
 
-def close_view(workspace: Workspace, view: View, *, everything: bool = False) -> list[View]:
+def close_view(workspace: Workspace, view: OpenView, *, everything: bool = False) -> list[OpenView]:
     """Take a modal away, with `everything` the whole stack. Returns the views that were closed."""
     stack = workspace.stacks.get(view.user, [])
     gone = [v for v in stack if everything or v.id == view.id]

@@ -20,15 +20,15 @@ from bot.practice.model import (
     SLACKBOT_ID,
     ApiError,
     Channel,
+    ChatMessage,
     Json,
-    Message,
+    OpenView,
     Record,
     ResponseUrl,
-    StoredFile,
     Trigger,
+    UploadedFile,
     User,
     Usergroup,
-    View,
 )
 from bot.practice.signal import Signal
 from ledger.kernel.clock import Clock
@@ -90,11 +90,11 @@ class Workspace:
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.usergroups: dict[str, Usergroup] = {}
-        self.messages: list[Message] = []
-        self.views: dict[str, View] = {}
-        self.stacks: dict[str, list[View]] = {}
-        self.homes: dict[str, View] = {}
-        self.files: dict[str, StoredFile] = {}
+        self.messages: list[ChatMessage] = []
+        self.views: dict[str, OpenView] = {}
+        self.stacks: dict[str, list[OpenView]] = {}
+        self.homes: dict[str, OpenView] = {}
+        self.files: dict[str, UploadedFile] = {}
         self.triggers: dict[str, Trigger] = {}
         self.response_urls: dict[str, ResponseUrl] = {}
         self.log: list[Record] = []
@@ -238,11 +238,11 @@ class Workspace:
 
     # ── messages ─────────────────────────────────────────────────────────────────────────────────
 
-    def find_message(self, channel_id: str, ts: str) -> Message | None:
+    def find_message(self, channel_id: str, ts: str) -> ChatMessage | None:
         """The message of that name, also when it has been deleted."""
         return next((m for m in self.messages if m.channel == channel_id and m.ts == ts), None)
 
-    def living(self, channel_id: str) -> Iterable[Message]:
+    def living(self, channel_id: str) -> Iterable[ChatMessage]:
         """The messages of a channel that everybody sees, oldest first."""
         return (m for m in self.messages if m.channel == channel_id and not m.deleted and m.ephemeral_to is None)
 

@@ -1,1 +1,1 @@
-"""The rules: pure functions from facts to verdicts. No I/O, no clock, no framework; one file per rule."""
+"""Judge facts with pure functions: no I/O, no clock, no framework; one file per rule."""

@@ -1,1 +1,4 @@
-"""The use-cases. A door hands a command in and gets a `Reply`; a ticker hands a claim in. Nothing here knows a door."""
+"""Carry out the use-cases.
+
+A client (Slack, REST, command line) sends a command and gets a `Reply`; a job sends a claim. Services know no client.
+"""

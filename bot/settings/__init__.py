@@ -1,4 +1,4 @@
-"""Typed settings: environment, `.env`, an optional policy file, and two secrets kept beside the ledger."""
+"""Load the settings: environment, `.env`, an optional policy file, and two secrets stored beside the ledger."""
 
 from bot.settings.environment import SettingsError, load
 from bot.settings.fields import Settings, SlackMode

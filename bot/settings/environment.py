@@ -1,7 +1,8 @@
-"""Settings from the environment and from `.env`. Unknown names are refused, so that a typing error is not a default.
+"""Load the settings from the environment and from `.env`.
 
-Which variables a cloud has is written in the registry of clouds, so a new cloud needs no line here. A cloud whose
-required variables are not all set is absent: it is neither asked nor offered.
+Unknown names are refused, so that a typing error does not become a default. Which variables a cloud has is in the
+registry of clouds, so a new cloud needs no line here. A cloud whose required variables are not all set is absent: it is
+neither queried nor offered.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from providers.registry import REGISTRY
 
 
 class SettingsError(ValueError):
-    """One or more settings cannot be used. Each line names one, says what is wrong and shows a right example."""
+    """Settings that cannot be used. Each line names one, says what is wrong and shows a right example."""
 
 
 def load(
@@ -87,7 +88,7 @@ def _unknown(name: str, known: Mapping[str, Variable]) -> str:
 
 
 def _practice_problems(settings: Settings, clouds: Clouds) -> list[str]:
-    """Short timings are for stand-ins only, so every address must be on this machine."""
+    """Return the addresses that are not on this machine: short timings are for sandboxes only."""
     if not settings.practice:
         return []
     addresses = {"GPU_SHOPPER_SLACK_API_URL": settings.slack_api_url}

@@ -1,4 +1,4 @@
-"""What can be set from the environment: every setting with its default, its sentence and an example."""
+"""Define every setting of the environment with its default, its sentence and an example."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bot.rules.checkpoints.stores import STORES
 PREFIX = "GPU_SHOPPER_"
 DATABASE_FILE = "gpu-shopper.db"
 
-#: What a secret looks like, because a token pasted into the wrong variable is the usual mistake.
+#: The format of each secret, because a token pasted into the wrong variable is the usual mistake.
 SHAPES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "slack_bot_token": (r"xoxb-\S+", "a bot token, which starts with xoxb-"),
@@ -38,7 +38,7 @@ class SlackMode(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """AUTO is readable on a terminal and JSON everywhere else."""
+    """The format of the log. AUTO is readable on a terminal and JSON everywhere else."""
 
     AUTO = "auto"
     JSON = "json"
@@ -170,7 +170,7 @@ class Settings(BaseSettings):
         init_settings: PydanticBaseSettingsSource,
         **_: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `load` hands over: it reads the environment and `.env` itself, so that nothing slips by."""
+        """Use only what `load` passes in: it reads the environment and `.env` itself, and refuses unknown names."""
         return (init_settings,)
 
     @field_validator("slack_bot_token", "slack_signing_secret", "slack_app_token", "label_key")
@@ -188,48 +188,48 @@ class Settings(BaseSettings):
 
     @property
     def database(self) -> str:
-        """The URL of the ledger, with its default filled in. It may hold a password: never print it."""
+        """Return the URL of the ledger, with its default filled in. It may contain a password: never print it."""
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         return f"sqlite+aiosqlite:///{self.data_dir / DATABASE_FILE}"
 
     @property
     def sqlite_file(self) -> Path | None:
-        """The database file, or None when the ledger is on PostgreSQL."""
+        """Return the database file, or None when the ledger is on PostgreSQL."""
         scheme, _, rest = self.database.partition(":///")
         return Path(rest.partition("?")[0]) if scheme.startswith("sqlite") else None
 
     @property
     def identity_dir(self) -> Path:
-        """Where the label key lives: beside the SQLite file, or in the data folder."""
+        """Return the folder of the label key: beside the SQLite file, or the data folder."""
         return self.sqlite_file.parent if self.sqlite_file else self.data_dir
 
     @property
     def socket_mode(self) -> bool:
-        """True when Slack is reached through Socket Mode."""
+        """Whether Slack is reached through Socket Mode."""
         return self.slack_mode is SlackMode.SOCKET or (
             self.slack_mode is SlackMode.AUTO and self.slack_app_token is not None
         )
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The variables that are set of those that checkpoint stores need."""
+        """Return which variables of the checkpoint stores are set."""
         values = {name: getattr(self, name.lower()) for store in STORES for name in store.variables}
         return tuple(name for name, value in values.items() if value is not None)
 
     def store_secrets(self) -> dict[str, str]:
-        """What those variables say."""
+        """Return the values of those variables."""
         return {name: getattr(self, name.lower()).get_secret_value() for name in self.stores}
 
     def missing_for_slack(self) -> tuple[str, ...]:
-        """The variables that Slack still needs in the mode that is chosen."""
+        """Return the variables that Slack still needs in the chosen mode."""
         second = ("SLACK_APP_TOKEN", self.slack_app_token)
         if not self.socket_mode:
             second = ("SLACK_SIGNING_SECRET", self.slack_signing_secret)
         return tuple(name for name, value in (("SLACK_BOT_TOKEN", self.slack_bot_token), second) if value is None)
 
     def secrets(self) -> Iterator[str]:
-        """Every secret value in here, for the redaction of the logs."""
+        """Yield every secret value of the settings, for the redaction of the logs."""
         for name in type(self).model_fields:
             value = getattr(self, name)
             if isinstance(value, SecretStr):

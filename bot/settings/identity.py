@@ -1,7 +1,7 @@
-"""What makes this deployment itself and must never be in its database: the label key and the deployment's name.
+"""Create and read the identity of this deployment, which must never be in its database: label key and name.
 
-Both are made once and kept in 0600 files beside the SQLite database (or in the data folder when the database is
-elsewhere). Whoever loses them can still read old labels as *ours by name*, but can no longer prove it.
+Both are made once and stored in 0600 files beside the SQLite database (or in the data folder when the database is
+elsewhere). An operator who loses them can still read old labels as *ours by name*, but can no longer prove it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ LOOSE = stat.S_IRWXG | stat.S_IRWXO
 
 
 class IdentityError(ValueError):
-    """The stored identity cannot be used; the message says which file and how to put it right."""
+    """The stored identity cannot be used; the message says which file and how to correct it."""
 
 
 def private_directory(path: Path) -> Path:
-    """Make `path` with mode 0700, or check that nobody else may enter it. `IdentityError` when its mode is loose."""
+    """Create `path` with mode 0700, or check that nobody else may enter it. `IdentityError` when its mode is loose."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     refuse_loose(path)
     return path
 
 
 def refuse_loose(path: Path) -> None:
-    """`IdentityError` when other users of this machine may read or write `path`."""
+    """Raise `IdentityError` when other users of this machine may read or write `path`."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & LOOSE:
         right = "700" if path.is_dir() else "600"
@@ -41,9 +41,9 @@ def refuse_loose(path: Path) -> None:
 
 
 def identity(folder: Path, *, key_hex: str | None = None, deployment: str | None = None) -> LabelKey:
-    """The label key of this deployment. Values given win; what is missing is read from `folder`, or made there once.
+    """Return the label key of this deployment: from the given values, or read from `folder` or created there once.
 
-    Raises `IdentityError` for a loose mode or for a key or name of the wrong shape.
+    Raises `IdentityError` for a loose mode or for a key or name of the wrong format.
     """
     key_text = key_hex or _stored(folder / KEY_FILE, secrets.token_hex(KEY_BYTES))
     name = deployment or _stored(
@@ -61,9 +61,12 @@ def identity(folder: Path, *, key_hex: str | None = None, deployment: str | None
 
 
 def _stored(path: Path, fresh: str) -> str:
-    """The content of a private file, which is made with `fresh` when it is not there. Two starters agree on one."""
+    """Return the content of a private file, which is created with `fresh` when it does not exist.
+
+    Two processes that start at once agree on one.
+    """
     private_directory(path.parent)
-    # The text is written under another name first, so that a second starter never reads half a key.
+    # The text is written under another name first, so that a second process never reads half a key.
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     if not path.exists():
         handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

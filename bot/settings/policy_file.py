@@ -1,6 +1,6 @@
-"""The optional policy file: YAML with the two sections `policy` and `timing`, checked key by key.
+"""Read the optional policy file: YAML with the two sections `policy` and `timing`, checked key by key.
 
-Every complaint names the file, the line and the key, and shows what a right value looks like.
+Every error names the file, the line and the key, and shows a right value.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ class PolicyFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """What the file says, laid over the defaults."""
+    """The policy and the timing: what the file sets, over the defaults."""
 
     policy: Policy
     timing: Timing
 
 
 def default_of(item: Field[Any]) -> Any:
-    """The default of one dataclass field, whichever way it is given."""
+    """Return the default of one dataclass field, whichever way it is given."""
     return item.default_factory() if item.default_factory is not MISSING else item.default
 
 
 def example_of(item: Field[Any]) -> str:
-    """One right line of YAML for a setting."""
+    """Return one right line of YAML for a setting."""
     value = EXAMPLES.get(item.name, default_of(item))
     text = yaml.safe_dump(plain(value), default_flow_style=True, sort_keys=False, width=1000)
     return f"{item.name}: {text.removesuffix('...' + chr(10)).strip()}"
 
 
 def plain(value: Any) -> Any:
-    """A default as YAML and JSON can write it."""
+    """Return a default in types that YAML and JSON can write."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):
@@ -104,7 +104,7 @@ class _Reader:
         self._path = path
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """Section → setting → checked value."""
+        """Return section → setting → checked value."""
         found: dict[str, dict[str, Any]] = {}
         for name, key, body in self._items(self._root()):
             if name not in SECTIONS:
@@ -170,7 +170,10 @@ class _Reader:
 
 
 def _numbers(raw: Any) -> Any:
-    """A YAML float as its decimal text, so that 1.1 stays 1.1; a true where a number belongs stays visible as text."""
+    """Return a YAML float as its decimal text, so that 1.1 stays 1.1.
+
+    A `true` in place of a number is refused before this.
+    """
     if isinstance(raw, float):
         return str(raw)
     return raw

@@ -1,4 +1,4 @@
-"""The names of the settings in the environment: for the check of unknown names, for doctor and for the docs."""
+"""List the environment variables of all settings, for the check of unknown names, for doctor and for the docs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Clouds = Mapping[str, ProviderEntry]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable: for the unknown-name check, `doctor` and the generated docs."""
+    """One environment variable, for the check of unknown names, `doctor` and the generated docs."""
 
     name: str
     doc: str
@@ -28,12 +28,12 @@ class Variable:
 
 
 def variable_of(field: str) -> str:
-    """The environment variable behind one field of `Settings`."""
+    """Return the environment variable of one field of `Settings`."""
     return str(Settings.model_fields[field].validation_alias or f"{PREFIX}{field}".upper())
 
 
 def cloud_variables(entry: ProviderEntry) -> tuple[Variable, ...]:
-    """The variables of one cloud, those without which it is absent first."""
+    """Return the variables of one cloud, the required ones first."""
     found = []
     for name, field in entry.fields.items():
         item = entry.config_class.model_fields[field]
@@ -45,7 +45,7 @@ def cloud_variables(entry: ProviderEntry) -> tuple[Variable, ...]:
 
 
 def known_variables(clouds: Clouds = REGISTRY) -> tuple[Variable, ...]:
-    """Every variable that is read, in the order of the docs."""
+    """Return every variable that is read, in the order of the docs."""
     own = [
         Variable(
             name=variable_of(name),

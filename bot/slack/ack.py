@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bot.rules.grammar.parser import Command, GrammarError, parse
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
 from bot.slack import forms, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.elements import Message
 from bot.slack.blocks.private_answer import said
-from bot.slack.inbound import WITHHELD, Heard, Kind
+from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset(
@@ -31,34 +31,34 @@ OTHER_TEAM: Final = "Only members of the workspace that installed this app can u
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AckPlan:
     """`answer` is acknowledged as it is; `work` is what is processed afterwards, None when the answer is all.
 
     `parsed` are the words of a command, so that they need not be read again.
     """
 
     answer: dict[str, Any] = field(default_factory=dict)
-    work: Heard | None = None
-    parsed: Command | None = None
+    work: InboundMessage | None = None
+    parsed: ParsedCommand | None = None
 
 
-def plan(heard: Heard, policy: Policy, clouds: Sequence[str], command: str, home_team: str | None) -> Plan:
+def plan(heard: InboundMessage, policy: Policy, clouds: Sequence[str], command: str, home_team: str | None) -> AckPlan:
     """The acknowledgement of one message. The same payload always gets the same one."""
     if not heard.user:
-        return Plan()
+        return AckPlan()
     foreign = bool(home_team and heard.team and heard.team != home_team)
-    if heard.kind is Kind.COMMAND:
+    if heard.kind is InboundKind.COMMAND:
         return _ephemeral(said(OTHER_TEAM)) if foreign else _command(heard, policy, clouds, command)
     if foreign:
-        return Plan()
-    if heard.kind is Kind.ACTION:
-        return Plan(work=heard if heard.action.partition(":")[0] in BUTTONS else None)
-    if heard.kind is Kind.VIEW:
+        return AckPlan()
+    if heard.kind is InboundKind.ACTION:
+        return AckPlan(work=heard if heard.action.partition(":")[0] in BUTTONS else None)
+    if heard.kind is InboundKind.VIEW:
         return _view(heard, policy)
-    return Plan(work=heard if heard.kind is Kind.HOME else None)
+    return AckPlan(work=heard if heard.kind is InboundKind.HOME else None)
 
 
-def _command(heard: Heard, policy: Policy, clouds: Sequence[str], command: str) -> Plan:
+def _command(heard: InboundMessage, policy: Policy, clouds: Sequence[str], command: str) -> AckPlan:
     if heard.text == WITHHELD:
         return _ephemeral(said(PRIVATE_KEY))
     parsed = parse(heard.text, policy)
@@ -66,18 +66,18 @@ def _command(heard: Heard, policy: Policy, clouds: Sequence[str], command: str) 
         return _ephemeral(help_message.grammar_error(parsed, command))
     if parsed.name == "help":
         return _ephemeral(help_message.overview(command, parsed.target))
-    if parsed.name in ASKS_CLOUDS or (parsed.name == "provision" and parsed.args):
-        return Plan(_asking(parsed, clouds), heard, parsed)
-    return Plan(work=heard, parsed=parsed)
+    if parsed.name in ASKS_CLOUDS or (parsed.name == "provision" and parsed.job):
+        return AckPlan(_asking(parsed, clouds), heard, parsed)
+    return AckPlan(work=heard, parsed=parsed)
 
 
-def _asking(parsed: Command, clouds: Sequence[str]) -> dict[str, Any]:
-    wanted = parsed.args.clouds if parsed.args else ()
+def _asking(parsed: ParsedCommand, clouds: Sequence[str]) -> dict[str, Any]:
+    wanted = parsed.job.candidates if parsed.job else ()
     asked = [cloud for cloud in clouds if not wanted or cloud in wanted]
     return _ephemeral(said(f"Asking {plural(len(asked), 'cloud')}…")).answer
 
 
-def _view(heard: Heard, policy: Policy) -> Plan:
+def _view(heard: InboundMessage, policy: Policy) -> AckPlan:
     found: Any = {}
     if heard.view == modals.PROVISION:
         found = forms.read_job(heard.values, policy)
@@ -90,11 +90,11 @@ def _view(heard: Heard, policy: Policy) -> Plan:
     elif heard.view == modals.EXTEND:
         found = forms.read_extension(heard.values, policy)
     else:
-        return Plan()
+        return AckPlan()
     if isinstance(found, Mapping):
-        return Plan({"response_action": "errors", "errors": dict(found)})
-    return Plan(work=heard)
+        return AckPlan({"response_action": "errors", "errors": dict(found)})
+    return AckPlan(work=heard)
 
 
-def _ephemeral(message: Message) -> Plan:
-    return Plan({"response_type": "ephemeral", "text": message.text, "blocks": list(message.blocks)})
+def _ephemeral(message: Message) -> AckPlan:
+    return AckPlan({"response_type": "ephemeral", "text": message.text, "blocks": list(message.blocks)})

@@ -17,9 +17,9 @@ from bot.slack import actions, commands, home
 from bot.slack.ack import plan
 from bot.slack.blocks.home import CALLBACK
 from bot.slack.guard import PAYLOAD, SIGNATURE_HEADER, Asgi, Guard, Receive, Scope, Send
-from bot.slack.handler_context import Desk, Job
+from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.identity import Directory
-from bot.slack.inbound import Kind, hear, key_of, trigger_of
+from bot.slack.inbound import InboundKind, key_of, read_payload, trigger_of
 from bot.slack.notifier import Notifier
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError, quiet_logger
@@ -33,21 +33,21 @@ NOT_STORED = "I could not note this down, so nothing was done. Please try again 
 log = logging.getLogger(__name__)
 
 
-async def process(desk: Desk, job: Job) -> None:
+async def process(desk: HandlerContext, job: HandlerJob) -> None:
     """Hand one stored message to its handler. Idempotent, so that it may run again after a crash."""
-    if job.heard.kind is Kind.COMMAND:
+    if job.message.kind is InboundKind.COMMAND:
         await commands.run(desk, job)
-    elif job.heard.kind is Kind.ACTION:
+    elif job.message.kind is InboundKind.ACTION:
         await actions.click(desk, job)
-        if job.heard.view == CALLBACK:
+        if job.message.view == CALLBACK:
             await home.publish(desk, job)  # What was clicked there has changed what it shows.
-    elif job.heard.kind is Kind.VIEW:
+    elif job.message.kind is InboundKind.VIEW:
         await actions.submitted(desk, job)
-    elif job.heard.kind is Kind.HOME:
+    elif job.message.kind is InboundKind.HOME:
         await home.publish(desk, job)
 
 
-class SlackDoor:
+class SlackApp:
     """Everything that Slack needs of this process. `start` and `stop` run in the loop that serves `asgi`."""
 
     def __init__(self, ctx: Context, settings: SlackSettings) -> None:
@@ -56,7 +56,9 @@ class SlackDoor:
         self._ctx = ctx
         self._settings = settings
         self._web = Web(settings)
-        self._desk = Desk(ctx, settings, self._web, Directory(self._web, ctx.clock, ctx.policy, settings.team_id))
+        self._desk = HandlerContext(
+            ctx, settings, self._web, Directory(self._web, ctx.clock, ctx.policy, settings.team_id)
+        )
         self._worker = Worker(self._desk, process)
         self._bolt = self._build()
         self._socket: AsyncSocketModeHandler | None = None
@@ -142,7 +144,7 @@ class SlackDoor:
         await ack(answer or "")
 
     async def _take(self, body: dict[str, Any], headers: Mapping[str, Any]) -> dict[str, Any]:
-        heard = hear(body)
+        heard = read_payload(body)
         settings = self._settings
         planned = plan(
             heard, self._ctx.policy, tuple(self._ctx.providers), settings.command, self._desk.directory.known_team
@@ -156,13 +158,13 @@ class SlackDoor:
             receipt = await self._ctx.inbox.put(message)
         except Exception:
             log.exception("an inbound message was not stored")
-            if heard.kind is Kind.COMMAND:
+            if heard.kind is InboundKind.COMMAND:
                 return {"response_type": "ephemeral", "text": NOT_STORED}
             raise
         if receipt.claim is not None:
             since = self._ctx.clock.monotonic()
-            job = Job(key, receipt.claim, heard, trigger_of(body), since, planned.parsed)
-            self._worker.submit(job, urgent=heard.kind is not Kind.COMMAND or not planned.answer)
+            job = HandlerJob(key, receipt.claim, heard, trigger_of(body), since, planned.parsed)
+            self._worker.submit(job, urgent=heard.kind is not InboundKind.COMMAND or not planned.answer)
         return receipt.answer
 
     async def _serve(self, scope: Scope, _receive: Receive, send: Send) -> None:

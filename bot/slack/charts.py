@@ -11,7 +11,7 @@ from bot.services.plans.planner import Planned
 from bot.services.plans.text import title
 from bot.slack.blocks.elements import safe
 from bot.slack.blocks.private_answer import said
-from bot.slack.handler_context import Desk, Job
+from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.web import WebError
 
 NAME: Final = "gpu_plan.png"
@@ -21,14 +21,14 @@ _COMMENT: Final = "The chart of the plan for {plan}: total cost against hours. N
 log = logging.getLogger(__name__)
 
 
-async def share(desk: Desk, job: Job, planned: Planned) -> None:
+async def share(desk: HandlerContext, job: HandlerJob, planned: Planned) -> None:
     """Show it, or say why it cannot be shown; the plan itself does not depend on it."""
     if planned.best is None:
         return
     # Drawing takes a good part of a second of computing, and others wait for their acknowledgement meanwhile.
     picture = await asyncio.to_thread(chart, planned)
     try:
-        opened = await desk.web.call("conversations.open", users=job.heard.user)
+        opened = await desk.web.call("conversations.open", users=job.message.user)
         direct = str((opened.get("channel") or {}).get("id") or "")
         comment = _COMMENT.format(plan=safe(title(planned), 300))
         await desk.web.share_picture(direct, NAME, picture, title=TITLE, said=comment)

@@ -5,102 +5,58 @@ Pure: the answer depends on the payload and the policy, and errors come back und
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.job_args import JobArgs, job_request
-from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, BadWord, Fields, show
-from bot.rules.grammar.run_words import run_word, unsaid, work_word
+from bot.rules.grammar.commands import BY_NAME
+from bot.rules.grammar.job import Draft, pair
+from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, BadWord, hours_of, show
+from bot.rules.grammar.run_words import run_word
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import read_amount
-from bot.rules.values.text import UnclosedQuote, clean, tokens
-from bot.services.plans.planner import LOOK_HOURS
+from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 
-#: Blocks of the form → the word of the grammar that reads them.
-_BLOCKS = {
-    "gpu": "gpu",
-    "typed": "gpu",
-    "count": "count",
-    "hours": "hours",
-    "disk": "disk",
-    "max": "max",
-    "price": "price",
-    "clouds": "clouds",
-    "spot": "spot",
-    "for": "for",
-}
+#: Blocks that are called as the word of the grammar that reads them; `typed` is another GPU.
+_BLOCKS = ("gpu", "typed", "count", "hours", "disk", "max", "price", "clouds", "spot", "for")
+#: What a missing word is said under → blocks in which something else is wrong that may be why it is missing.
+_MISSING = {"gpu": ("typed", {"gpu", "typed", "limits", "work"}), "hours": ("hours", {"hours", "work"})}
 
 
 def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True) -> JobRequest | Errors:
     """The job of a provision form, or what is wrong, by block id. Without `to_rent` nothing needs to be filled in."""
-    fields: Fields = {}
-    errors: Errors = {}
-    for block, word in _BLOCKS.items():
-        text = field_text(values, block)
-        if not text:
-            continue
+    draft, errors = Draft(policy), Errors()
+    for block in (*_BLOCKS, "limits", "work"):
         try:
-            found = KEYS[word].read(text, policy)
-        except BadWord as error:
+            for word in _words(block, field_text(values, block)):
+                draft.read(word)
+        except (BadWord, UnclosedQuote) as error:
             errors[block] = str(error)[:300]
-            continue
-        if block == "typed":
-            found["gpu_names"] = tuple(dict.fromkeys((*fields.get("gpu_names", ()), *found["gpu_names"])))
-        if block == "count" and "count_min" in fields:
-            errors["count"] = "The number stands with the GPU already; keep one of the two."
-        fields.update(found)
-    limits, problem = _limits(field_text(values, "limits"), policy)
-    fields.update(limits)
-    if problem:
-        errors["limits"] = problem[:300]
-    work, problem = _work(field_text(values, "work")) if "hours" not in fields else ((), "")
-    if problem:
-        errors["work"] = problem[:300]
-    if to_rent and not work and not fields.get("gpu_names") and not errors.keys() & {"gpu", "typed", "work"}:
-        errors["typed"] = "Choose a GPU above or type one, such as 4090."
-    if to_rent and not work and "hours" not in fields and not errors.keys() & {"hours", "work"}:
-        errors["hours"] = "Say for how long, such as 6h or 90m."
-    if work and "count_min" not in fields:
-        fields["count_max"] = policy.max_gpus
-    return errors or job_request(JobArgs(**fields, work=work), policy, LOOK_HOURS)
+    for needed, sentence in draft.missing(BY_NAME["provision"]) if to_rent else ():
+        block, instead = _MISSING[needed]
+        if not errors.keys() & instead:
+            errors["work" if block == "hours" and draft.said.get("work") else block] = sentence[:300]
+    return errors or draft.request(BY_NAME["provision"])
 
 
-def _limits(text: str, policy: Policy) -> tuple[Fields, str]:
-    """What further limits say, or what is wrong with one of them."""
-    fields: Fields = {}
-    try:
-        for token in tokens(clean(text)):
-            key, equals, value = token.value.partition("=")
-            word = KEYS.get(key.lower())
-            if not equals or word is None or word.key not in LIMIT_WORDS:
-                return {}, f"{show(token.value)} is not a limit; there are {', '.join(LIMIT_WORDS)}."
-            fields.update(word.read(value, policy))
-    except UnclosedQuote:
-        return {}, "This quote is not closed."
-    except BadWord as error:
-        return {}, str(error)
-    return fields, ""
-
-
-def _work(text: str) -> tuple[tuple[str, ...], str]:
-    """The words that describe a run, or what is wrong with them or still missing."""
-    words: tuple[str, ...] = ()
-    try:
-        for token in tokens(clean(text)):
-            key, equals, value = token.value.partition("=")
-            if not equals or not run_word(key.lower()):
-                return (), f"{show(token.value)} does not describe a run; write model=7B tokens=2B."
-            words = work_word(key.lower(), value, words)
-    except UnclosedQuote:
-        return (), "This quote is not closed."
-    except BadWord as error:
-        return (), str(error)
-    return words, unsaid(words)
+def _words(block: str, text: str) -> Iterator[WordToken]:
+    """Read one block as words: its own, or several of a kind. Raises `BadWord` for any other."""
+    if block in _BLOCKS:
+        if text:
+            yield pair("gpu" if block == "typed" else block, text)
+        return
+    for token in tokens(text):
+        key, equals, _ = token.value.lower().partition("=")
+        if block == "limits" and not (equals and key in KEYS and KEYS[key].key in LIMIT_WORDS):
+            raise BadWord(f"{show(token.value)} is not a limit; there are {', '.join(LIMIT_WORDS)}.")
+        if block == "work" and not (equals and run_word(key)):
+            raise BadWord(f"{show(token.value)} does not describe a run; write model=7B tokens=2B.")
+        yield token
 
 
 def read_reason(values: Mapping[str, Any], policy: Policy) -> str | Errors:
@@ -108,21 +64,19 @@ def read_reason(values: Mapping[str, Any], policy: Policy) -> str | Errors:
     reason = field_text(values, "reason")
     if not reason:
         return {"reason": "Say why, so that the requester knows what to change."}
-    if len(reason) > policy.max_reason_chars:
-        return {"reason": f"The reason has {len(reason):,} characters; {policy.max_reason_chars:,} is the most."}
-    return reason
+    wrong = job_bounds.reason(reason, policy)
+    return {"reason": wrong.sentence} if wrong else reason
 
 
 def read_extension(values: Mapping[str, Any], policy: Policy) -> tuple[Decimal, str] | Errors:
     """`(hours more, why)`, or what cannot be read. Whether a reason is needed is judged by the service."""
     try:
-        hours: Decimal = KEYS["hours"].read(field_text(values, "hours"), policy)["hours"]
+        hours = hours_of(field_text(values, "hours"), policy)
     except BadWord as error:
         return {"hours": str(error)[:300]}
     reason = field_text(values, "for")
-    if len(reason) > policy.max_reason_chars:
-        return {"for": f"The reason has {len(reason):,} characters; {policy.max_reason_chars:,} is the most."}
-    return hours, reason
+    wrong = job_bounds.reason(reason, policy)
+    return {"for": wrong.sentence} if wrong else (hours, reason)
 
 
 def read_confirmation(values: Mapping[str, Any]) -> tuple[str, Decimal | None] | Errors:
@@ -153,7 +107,7 @@ def read_change(values: Mapping[str, Any], policy: Policy) -> Change | Errors:
     errors: Errors = {}
     hours = None
     try:
-        hours = KEYS["hours"].read(time, policy)["hours"] if time else None
+        hours = hours_of(time, policy) if time else None
     except BadWord as error:
         errors["hours"] = str(error)[:300]
     cap_usd = read_amount(limit) if limit else None

@@ -40,7 +40,7 @@ Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that goes no further; `status` is what is answered, the message says why in the log."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -48,7 +48,7 @@ class Refused(Exception):
         self.status = status
 
 
-class TooBig(Refused):
+class TooBig(RequestRefused):
     """The body is above the limit."""
 
     def __init__(self) -> None:
@@ -72,12 +72,12 @@ class Guard:
             return
         try:
             if scope["method"] != "POST":
-                raise Refused(401, "only signed POST requests are taken")
+                raise RequestRefused(401, "only signed POST requests are taken")
             headers = _headers(scope["headers"])
             body = await _read(headers, receive)
             verify(self._secret, headers, body, self._clock)
             scope[PAYLOAD] = well_formed(body, headers.get("content-type", b""))
-        except Refused as refused:
+        except RequestRefused as refused:
             # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
             log.info("a request to the Slack door was refused: %s", refused)
             await _answer(send, refused)
@@ -90,12 +90,12 @@ def verify(secret: bytes, headers: dict[str, bytes], body: bytes, clock: Clock) 
     stamp = headers.get(TIMESTAMP_HEADER, b"")
     signature = headers.get(SIGNATURE_HEADER, b"")
     if not _TIMESTAMP.fullmatch(stamp) or not _SIGNATURE.fullmatch(signature):
-        raise Refused(401, "the signature headers are missing or malformed")
+        raise RequestRefused(401, "the signature headers are missing or malformed")
     if abs(int(clock.now().timestamp()) - int(stamp)) > WINDOW_S:
-        raise Refused(401, "the timestamp is more than five minutes away")
+        raise RequestRefused(401, "the timestamp is more than five minutes away")
     expected = "v0=" + hmac.new(secret, b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(expected.encode(), signature):
-        raise Refused(401, "the signature does not match")
+        raise RequestRefused(401, "the signature does not match")
 
 
 def well_formed(body: bytes, content_type: bytes) -> dict[str, Any]:
@@ -108,11 +108,11 @@ def well_formed(body: bytes, content_type: bytes) -> dict[str, Any]:
             form = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX))
             parsed = json.loads(form["payload"]) if "payload" in form else form
     except (ValueError, RecursionError) as error:
-        raise Refused(401, f"the body cannot be read: {type(error).__name__}") from error
+        raise RequestRefused(401, f"the body cannot be read: {type(error).__name__}") from error
     if not isinstance(parsed, dict) or not parsed:
-        raise Refused(401, "the body is not an object")
+        raise RequestRefused(401, "the body is not an object")
     if odd := problem(parsed):
-        raise Refused(401, odd)
+        raise RequestRefused(401, odd)
     return parsed
 
 
@@ -121,7 +121,7 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, bytes]:
     for name, value in pairs:
         key = name.decode("latin-1").lower()
         if key in found and key in (TIMESTAMP_HEADER, SIGNATURE_HEADER):
-            raise Refused(401, "a signature header occurs twice")
+            raise RequestRefused(401, "a signature header occurs twice")
         found[key] = value
     return found
 
@@ -135,7 +135,7 @@ async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Refused(401, "the caller went away")
+            raise RequestRefused(401, "the caller went away")
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > BODY_MAX:
@@ -155,7 +155,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _answer(send: Send, refused: Refused) -> None:
+async def _answer(send: Send, refused: RequestRefused) -> None:
     # The reason stays here: whoever cannot sign learns nothing about what was wrong.
     body = b"the request is too large" if refused.status == 413 else b"the request is not signed by Slack"
     await send(

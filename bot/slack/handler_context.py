@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from bot.blockkit import validate_view
 from bot.rules.approvals.approvers import DeciderFacts
-from bot.rules.grammar.parser import Command
+from bot.rules.grammar.parser import ParsedCommand
 from bot.services.access import delegation
 from bot.services.runtime.context import Context
 from bot.slack.blocks.elements import Message
 from bot.slack.blocks.private_answer import said
 from bot.slack.identity import Directory
-from bot.slack.inbound import Heard
+from bot.slack.inbound import InboundMessage
 from bot.slack.modals import View
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class HandlerJob:
     """One stored message to process.
 
     Only there right after it came: `trigger`, `since` (when that was, monotonic seconds) and `parsed`, its words.
@@ -37,14 +37,14 @@ class Job:
 
     key: str
     claim: Claim
-    heard: Heard
+    message: InboundMessage
     trigger: str = ""
     since: float = 0.0
-    parsed: Command | None = None
+    parsed: ParsedCommand | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class HandlerContext:
     """Handed to every handler."""
 
     ctx: Context
@@ -52,19 +52,19 @@ class Desk:
     web: Web
     directory: Directory
 
-    async def decider(self, job: Job) -> DeciderFacts:
+    async def decider(self, job: HandlerJob) -> DeciderFacts:
         """Who decides, with what Slack knows now of those in whose place they do."""
-        facts = await self.directory.facts(job.heard.user, job.heard.team)
+        facts = await self.directory.facts(job.message.user, job.message.team)
         return await delegation.looked_up(replace(self.ctx, people=self.directory), facts)
 
-    async def say(self, job: Job, message: Message, channel: str = "", *, about: str = "") -> None:
+    async def say(self, job: HandlerJob, message: Message, channel: str = "", *, about: str = "") -> None:
         """Answer privately, through the outbox, so that the answer survives a crash. Saying it twice says it once.
 
         `about` tells a further answer to the same message from the first.
         """
         subject = f"{job.key}/{about}" if about else job.key
-        where = channel or job.heard.channel
-        destination = f"{where}/{job.heard.user}" if where else job.heard.user
+        where = channel or job.message.channel
+        destination = f"{where}/{job.message.user}" if where else job.message.user
         now = self.ctx.clock.now()
         async with self.ctx.db.write() as tx:
             kind = NotificationKind.REPLY
@@ -74,7 +74,7 @@ class Desk:
             await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
         self.ctx.hints.outbox.set()
 
-    async def open(self, job: Job, view: View, instead: str, channel: str = "") -> None:
+    async def open(self, job: HandlerJob, view: View, instead: str, channel: str = "") -> None:
         """Open a dialog while the trigger lives; afterwards say `instead`, the sentence that tells what to do."""
         if not await self.show(job, view, "views.open"):
             await self.say(job, said(instead), channel)
@@ -91,7 +91,7 @@ class Desk:
             return False
         return True
 
-    async def show(self, job: Job, view: View, method: str) -> str:
+    async def show(self, job: HandlerJob, view: View, method: str) -> str:
         """Open a dialog, or push one onto another, while the trigger lives. Its id, empty when it is not shown."""
         age_s = self.ctx.clock.monotonic() - job.since
         if job.trigger and age_s < TRIGGER_S:

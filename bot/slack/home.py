@@ -13,7 +13,7 @@ from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.sessions import service
 from bot.slack.blocks.home import DECISIONS, Mine, home
-from bot.slack.handler_context import Desk, Job
+from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.web import WebError
 from ledger.kernel.states import RequestState
 from ledger.models import Request
@@ -22,9 +22,9 @@ from ledger.queries.views import request_view
 log = logging.getLogger(__name__)
 
 
-async def publish(desk: Desk, job: Job) -> None:
+async def publish(desk: HandlerContext, job: HandlerJob) -> None:
     """Render and publish the tab."""
-    heard = job.heard
+    heard = job.message
     facts = await desk.directory.facts(heard.user, heard.team)
     now = desk.ctx.clock.now()
     view = home(await _mine(desk, facts), desk.settings.command, now)
@@ -38,7 +38,7 @@ async def publish(desk: Desk, job: Job) -> None:
         log.warning("the home tab of %s was not published: %s", heard.user, error)
 
 
-async def _mine(desk: Desk, facts: DeciderFacts) -> Mine:
+async def _mine(desk: HandlerContext, facts: DeciderFacts) -> Mine:
     ctx = desk.ctx
     own = await service.listing(ctx, facts.actor)
     spent = await costs.brief(ctx, facts.actor)
@@ -57,7 +57,7 @@ async def _mine(desk: Desk, facts: DeciderFacts) -> Mine:
     )
 
 
-async def decidable(desk: Desk, facts: DeciderFacts) -> list[Request]:
+async def decidable(desk: HandlerContext, facts: DeciderFacts) -> list[Request]:
     """Requests that wait for somebody like this person, who is not their requester."""
     policy = desk.ctx.policy
     if not facts.known or not is_approver(policy, facts):
@@ -70,5 +70,5 @@ async def decidable(desk: Desk, facts: DeciderFacts) -> list[Request]:
         if row.state is RequestState.PENDING and (policy.allow_self_approval or row.requester not in names)
     ]
     async with desk.ctx.db.read() as tx:
-        asked = await approvers.mandates(tx, policy, pending, desk.ctx.clock.now())
+        asked = await approvers.approver_groups(tx, policy, pending, desk.ctx.clock.now())
     return [row for row in pending if may_decide(policy, facts, asked[row.id])]

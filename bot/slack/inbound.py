@@ -16,7 +16,7 @@ TEXT_MAX = 8_000
 WITHHELD = "(withheld: it looked like a private key)"
 
 
-class Kind(StrEnum):
+class InboundKind(StrEnum):
     """The kinds of inbox rows that this door makes and recovers."""
 
     COMMAND = "slack.command"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class InboundMessage:
     """One message from Slack. Which fields are set depends on `kind`.
 
     `text` is what follows a command; `action` and `value` are a button's; `view` is the callback id of a form that was
@@ -35,7 +35,7 @@ class Heard:
     (block id → text, or list of choices).
     """
 
-    kind: Kind
+    kind: InboundKind
     user: str
     team: str
     channel: str = ""
@@ -57,18 +57,18 @@ class Heard:
         return {key: value for key in self.__slots__ if (value := getattr(self, key))}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Heard:
+    def from_json(cls, data: Mapping[str, Any]) -> InboundMessage:
         """The inverse of `to_json`; unknown keys are ignored, so that older code reads newer rows."""
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
-        return cls(**{"user": "", "team": "", **known, "kind": Kind(known["kind"])})
+        return cls(**{"user": "", "team": "", **known, "kind": InboundKind(known["kind"])})
 
 
-def hear(body: Mapping[str, Any]) -> Heard:
+def read_payload(body: Mapping[str, Any]) -> InboundMessage:
     """Read a verified payload. What is not understood becomes `Kind.OTHER`, never an exception."""
     kind = body.get("type")
     if "command" in body and kind is None:
-        return Heard(
-            Kind.COMMAND,
+        return InboundMessage(
+            InboundKind.COMMAND,
             user=_text(body.get("user_id")),
             team=_text(body.get("team_id")),
             channel=_text(body.get("channel_id")),
@@ -81,8 +81,8 @@ def hear(body: Mapping[str, Any]) -> Heard:
         return _view(body, user, team)
     event = _mapping(body.get("event"))
     if kind == "event_callback" and event.get("type") == "app_home_opened" and event.get("tab") == "home":
-        return Heard(Kind.HOME, user=_text(event.get("user")), team=_text(body.get("team_id")))
-    return Heard(Kind.OTHER, user=user, team=team)
+        return InboundMessage(InboundKind.HOME, user=_text(event.get("user")), team=_text(body.get("team_id")))
+    return InboundMessage(InboundKind.OTHER, user=user, team=team)
 
 
 def key_of(body: Mapping[str, Any], signature: str | None) -> str:
@@ -104,12 +104,12 @@ def trigger_of(body: Mapping[str, Any]) -> str:
     return _text(body.get("trigger_id"))
 
 
-def _action(body: Mapping[str, Any], user: str, team: str) -> Heard:
+def _action(body: Mapping[str, Any], user: str, team: str) -> InboundMessage:
     actions = body.get("actions")
     first = _mapping(actions[0]) if isinstance(actions, list) and actions else {}
     channel = _mapping(body.get("channel")).get("id") or _mapping(body.get("container")).get("channel_id")
-    return Heard(
-        Kind.ACTION,
+    return InboundMessage(
+        InboundKind.ACTION,
         user=user,
         team=team,
         channel=_text(channel),
@@ -119,8 +119,8 @@ def _action(body: Mapping[str, Any], user: str, team: str) -> Heard:
     )
 
 
-def _view(body: Mapping[str, Any], user: str, team: str) -> Heard:
-    return Heard(Kind.VIEW, user=user, team=team, **_form(body))
+def _view(body: Mapping[str, Any], user: str, team: str) -> InboundMessage:
+    return InboundMessage(InboundKind.VIEW, user=user, team=team, **_form(body))
 
 
 def _form(body: Mapping[str, Any]) -> dict[str, Any]:

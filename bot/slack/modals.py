@@ -16,6 +16,7 @@ from bot.rules.grammar.job_words import LIMIT_WORDS
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, rate, short_hours, usd
 from bot.slack.blocks.elements import Block, code, context, dollars, person, safe, section
+from ledger.kernel.request_kind import RequestKind
 from ledger.queries.views import RequestView
 from providers.gpus.table import GPUS
 
@@ -60,7 +61,7 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
     blocks.append(_input("for", "What for", why, optional=True, hint="Whoever approves reads this."))
     button = {"type": "button", "action_id": "plan:form", "text": plain("Show what it would cost", 75)}
     blocks.append({"type": "actions", "block_id": "plan", "elements": [button]})
-    return _modal(PROVISION, "Ask for GPUs", "Ask", blocks, channel)
+    return _modal(PROVISION, RequestKind.PROVISION.label, "Ask", blocks, channel)
 
 
 def planned(blocks: Sequence[Block]) -> View:
@@ -90,11 +91,11 @@ def extend(meta: str, policy: Policy) -> View:
         _input("for", "What for", why, optional=True, hint=beyond),
         context("What is inside the time and the amount approved already is taken at once; the rest is asked for."),
     ]
-    return _modal(EXTEND, "More time", "Ask", blocks, meta)
+    return _modal(EXTEND, RequestKind.EXTEND.label, "Ask", blocks, meta)
 
 
 @dataclass(frozen=True, slots=True)
-class Spend:
+class ConfirmedSpend:
     """What an approver confirms. Amounts are dollars for the whole run, `time_h` hours.
 
     `limit_usd` is what an approver set for all attempts together, and `spent_usd` what earlier ones cost.
@@ -110,7 +111,7 @@ class Spend:
     spent_usd: Decimal = Decimal(0)
 
 
-def amount(token: str, spend: Spend, problem: str = "") -> View:
+def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
     """Asks the approver to type the expected total; `problem` says what was wrong with what was typed before."""
     facts = [
         f"*Expected total* {dollars(spend.expected_usd)}",

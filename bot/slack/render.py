@@ -9,7 +9,7 @@ from typing import Final
 
 from bot.rules.approvals.approvers import ANYBODY, groups
 from bot.rules.instances.health import given_up_at
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
 from bot.services.grants import approvers
@@ -21,13 +21,13 @@ from bot.slack.blocks import checkpoint_hold, digest, idle_warning, instance_fai
 from bot.slack.blocks import session_ending as ending_message
 from bot.slack.blocks.elements import TEXT_MAX, Message, safe, section
 from bot.slack.blocks.private_answer import mentioned
-from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
+from bot.slack.blocks.request import no_key, reminder, reopened_reply, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState
-from ledger.models import Instance, Notification, Session, Stray
+from ledger.models import Instance, Notification, Orphan, Session
 from ledger.queries.lookups import public_key, waiting_extensions
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
@@ -74,10 +74,10 @@ def channel_of(settings: SlackSettings, destination: str) -> str:
     return destination
 
 
-async def _mandate(ctx: Context, view: RequestView) -> Mandate:
+async def _mandate(ctx: Context, view: RequestView) -> ApproverGroup:
     """Who is asked about a request that is rendered now."""
     async with ctx.db.read() as tx:
-        return await approvers.mandate(tx, ctx.policy, view.request, ctx.clock.now())
+        return await approvers.approver_group(tx, ctx.policy, view.request, ctx.clock.now())
 
 
 async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decimal | None]:
@@ -104,7 +104,7 @@ async def _is_keyless(ctx: Context, owner: str, asked: bool = True) -> bool:
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, cost = await _request(ctx, row)
-    own_key = view.request.job.get("public_key") is not None
+    own_key = view.request.job.public_key is not None
     asked = view.request.state is RequestState.PENDING and not own_key
     keyless = await _is_keyless(ctx, view.request.requester, asked)
     hints = (no_key(view.request.requester, settings.command),) if keyless else ()
@@ -140,7 +140,7 @@ async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notifica
     mandate = await _mandate(ctx, view)
     number = row.subject.rpartition(".")[2]
     if number == "0":
-        return await _in_thread(ctx, settings, row, view, asked_again(view, ctx.policy, mandate))
+        return await _in_thread(ctx, settings, row, view, reopened_reply(view, ctx.policy, mandate))
     onwards = ", ".join(groups(ctx.policy, mandate)[1:]) if number.startswith(ONWARDS) else ""
     what = reminder(view, ctx.policy, ctx.clock.now(), mandate, onwards)
     return await _in_thread(ctx, settings, row, view, what)
@@ -198,8 +198,8 @@ async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notifi
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
     now = ctx.clock.now()
-    shown = idle_warning.Unattended(view, int(end_s), cost_now(ctx, view, now), view.cap_usd)
-    return Shown(idle_warning.unattended(shown, now), channel_of(settings, row.destination), edits=True)
+    shown = idle_warning.IdleWarningFacts(view, int(end_s), cost_now(ctx, view, now), view.cap_usd)
+    return Shown(idle_warning.idle_warning(shown, now), channel_of(settings, row.destination), edits=True)
 
 
 async def _session_held(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -209,8 +209,12 @@ async def _session_held(ctx: Context, settings: SlackSettings, row: Notification
         view = await session_view(tx, session_id)
         instance = await tx.get_one(Instance, instance_id)
         waiting = bool(await waiting_extensions(tx, view.request.id))
-    shown = checkpoint_hold.Held(view, instance, step, cost_now(ctx, view, now), view.cap_usd, waiting)
-    return Shown(checkpoint_hold.held(shown, settings.command, now), channel_of(settings, row.destination), edits=True)
+    shown = checkpoint_hold.CheckpointHoldFacts(view, instance, step, cost_now(ctx, view, now), view.cap_usd, waiting)
+    return Shown(
+        checkpoint_hold.checkpoint_hold_message(shown, settings.command, now),
+        channel_of(settings, row.destination),
+        edits=True,
+    )
 
 
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
@@ -229,7 +233,7 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
         if session is None or instance is None:
             raise LookupError(f"there is no instance {row.subject}")
         view = await request_view(tx, session.request_id)
-        stray = await tx.get(Stray, stray_id) if stray_id else None
+        stray = await tx.get(Orphan, stray_id) if stray_id else None
     owner_ref = Actor.from_ref(session.owner)
     own = owner_ref.kind is ActorKind.SLACK and owner_ref.id == row.destination
     if stray is not None:
@@ -243,10 +247,10 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
 
 async def _stray_found(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     async with ctx.db.read() as tx:
-        stray = await tx.get(Stray, row.subject)
+        stray = await tx.get(Orphan, row.subject)
     if stray is None:
         raise LookupError(f"there is no stray {row.subject}")
-    return Shown(operators.stray_found(stray), channel_of(settings, row.destination), edits=True)
+    return Shown(operators.orphan_found(stray), channel_of(settings, row.destination), edits=True)
 
 
 async def _budget_threshold(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

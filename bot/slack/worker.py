@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.slack.blocks.private_answer import broken
-from bot.slack.handler_context import Desk, Job
-from bot.slack.inbound import Heard, Kind
+from bot.slack.handler_context import HandlerContext, HandlerJob
+from bot.slack.inbound import InboundKind, InboundMessage
 from ledger.core.claims import claim, release
 from ledger.kernel.states import InboxState
 from ledger.models import Inbox
@@ -24,7 +24,7 @@ from ledger.models import Inbox
 TRIES_MAX: Final = 5
 FIRST_PAUSE_S: Final = 2
 BATCH: Final = 16
-OURS: Final = frozenset(Kind)
+OURS: Final = frozenset(InboundKind)
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 class Worker:
     """Runs `process` on jobs; `process` is idempotent, because a crash between its end and the mark repeats it."""
 
-    def __init__(self, desk: Desk, process: Callable[[Desk, Job], Awaitable[None]]) -> None:
+    def __init__(self, desk: HandlerContext, process: Callable[[HandlerContext, HandlerJob], Awaitable[None]]) -> None:
         self._desk = desk
         self._process = process
-        self._queue: asyncio.PriorityQueue[tuple[int, int, Job]] = asyncio.PriorityQueue()
+        self._queue: asyncio.PriorityQueue[tuple[int, int, HandlerJob]] = asyncio.PriorityQueue()
         self._order = itertools.count()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -48,10 +48,10 @@ class Worker:
         """Wait until everything that was queued has been worked on."""
         await self._queue.join()
 
-    def submit(self, job: Job, *, urgent: bool) -> None:
+    def submit(self, job: HandlerJob, *, urgent: bool) -> None:
         """Queue a job; `urgent` ones open a dialog and have seconds. A full queue leaves it to `recover`."""
         if self._queue.qsize() >= self._desk.settings.queue_max:
-            log.warning("the queue is full; %s waits for its lease to end", job.heard.kind)
+            log.warning("the queue is full; %s waits for its lease to end", job.message.kind)
             return
         self._queue.put_nowait((0 if urgent else 1, next(self._order), job))
 
@@ -78,25 +78,25 @@ class Worker:
         """Claim and process rows whose process died, or whose next try is due. Returns how many were worked on."""
         lease = timedelta(seconds=self._desk.ctx.timing.claim_ttl_s)
         held = await claim(self._desk.ctx.db, Inbox, now=now, states={InboxState.NEW}, limit=BATCH, lease=lease)
-        jobs: list[Job] = []
+        jobs: list[HandlerJob] = []
         for one in held:
             async with self._desk.ctx.db.read() as tx:
                 row = await tx.get_one(Inbox, one.row_id)
             if row.kind in OURS:
-                jobs.append(Job(one.row_id, one, Heard.from_json({**row.body, "kind": row.kind})))
+                jobs.append(HandlerJob(one.row_id, one, InboundMessage.from_json({**row.body, "kind": row.kind})))
             else:
                 async with self._desk.ctx.db.write() as tx:
                     await release(tx, Inbox, one, due_at=now + lease)
         await asyncio.gather(*(self.run(job) for job in jobs))
         return len(jobs)
 
-    async def run(self, job: Job) -> None:
+    async def run(self, job: HandlerJob) -> None:
         """Process one job and mark its row, or note the failure on it."""
         try:
             await self._process(self._desk, job)
         except Exception as error:
             incident = secrets.token_hex(4)
-            log.exception("incident %s: a message of kind %s was not processed", incident, job.heard.kind)
+            log.exception("incident %s: a message of kind %s was not processed", incident, job.message.kind)
             await self._failed(job, incident, type(error).__name__)
             return
         self._desk.ctx.inbox.finish(job.key)
@@ -114,12 +114,12 @@ class Worker:
             finally:
                 self._queue.task_done()
 
-    def _is_late(self, job: Job) -> bool:
+    def _is_late(self, job: HandlerJob) -> bool:
         """A job that waited for its whole lease belongs to whoever claimed the row since."""
         waited_s = self._desk.ctx.clock.monotonic() - job.since
         return waited_s >= self._desk.ctx.timing.claim_ttl_s
 
-    async def _failed(self, job: Job, incident: str, what: str) -> None:
+    async def _failed(self, job: HandlerJob, incident: str, what: str) -> None:
         ctx = self._desk.ctx
         now = ctx.clock.now()
         async with ctx.db.write() as tx:

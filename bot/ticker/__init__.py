@@ -1,1 +1,1 @@
-"""The ticker: every replica ticks, the claim decides who works."""
+"""Run the jobs: every replica runs all of them, and claims decide which replica does the work."""

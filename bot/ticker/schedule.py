@@ -1,8 +1,7 @@
-"""When to look for work: a table of jobs on APScheduler, and hints that shorten the wait.
+"""Schedule jobs on APScheduler, and wake them early by hints.
 
-The scheduler only wakes a job's own loop and never runs the work itself: its executor cancels what is running when it
-is shut down, and a claim that was taken shall be finished. While time is frozen it does not fire; tests call the
-jobs directly.
+The scheduler only wakes a job's own loop and never runs the work itself: its executor cancels running work at shutdown,
+and work that was claimed must be finished. While time is frozen it does not fire; tests call the jobs directly.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bot import logs
 
-#: A job that keeps finding work goes on at once this often; then it waits for its next tick like all others.
+#: A job that keeps finding work runs again at once this often; then it waits for its next tick like all others.
 ROUNDS_MAX = 50
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """Claim a batch, call one service. `run` returns how many rows it worked on; it may be called at any time.
+class ScheduledJob:
+    """One job: claim a batch, call one service. `run` returns how many rows it processed; it may be called at any time.
 
-    `every_s` is the pause between two looks; `hints` wake it earlier; `drain` asks again at once while there is work.
-    `width` is how many runs there may be at once, so that one slow answer from outside does not hold up everybody's
-    work; claims keep them apart, as they keep replicas apart.
+    `every_s` is the pause between two runs; `hints` wake it earlier; `drain` runs it again at once while there is work.
+    `width` is how many runs there may be at once, so that one slow reply from outside does not delay everybody's work;
+    claims keep them apart, as they keep replicas apart.
     """
 
     name: str
@@ -38,15 +37,15 @@ class Job:
     hints: tuple[asyncio.Event, ...] = ()
     drain: bool = True
     width: int = 1
-    #: Called when a hint came, before the wake-up: a job with a pace of its own may drop its pause.
+    #: Called when a hint came, before the wake-up: a job with its own pace may shorten its pause.
     hurry: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)
 class _Loop:
-    """One of the loops of a job. At most one run at a time in it."""
+    """One of the loops of a job, with at most one run at a time."""
 
-    job: Job
+    job: ScheduledJob
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     rested: asyncio.Event = field(default_factory=asyncio.Event)
     failures: int = 0
@@ -66,7 +65,7 @@ class _Loop:
             self.rested.set()
 
     async def once(self, stopping: asyncio.Event) -> None:
-        """Work until there is nothing left. An error is logged and tried again at the next tick."""
+        """Work until there is nothing left. An error is logged, and the job runs again at its next tick."""
         for _ in range(ROUNDS_MAX):
             if stopping.is_set():
                 return
@@ -80,7 +79,7 @@ class _Loop:
             self.failures = 0
             if not done or not self.job.drain:
                 return
-        # There is more, but the other jobs get their turn first.
+        # There is more work, but the other jobs get their turn first.
         self.wake.set()
         await asyncio.sleep(0)
 
@@ -88,17 +87,17 @@ class _Loop:
 class _Crew:
     """All loops of one job."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ScheduledJob) -> None:
         self.job = job
         self.loops = [_Loop(job) for _ in range(job.width)]
         self.waited_s = 0.0
 
     def call(self) -> None:
-        """Wake one loop that is free. When none is, the first one looks again as soon as it is."""
+        """Wake one idle loop. When none is idle, the first one runs again as soon as it is."""
         next((loop for loop in self.loops if not loop.busy), self.loops[0]).wake.set()
 
     def moved(self, passed_s: float) -> None:
-        """Wake one when the clock, moved by hand, went over the job's pace since it was last woken so."""
+        """Wake one loop when the clock, moved by hand, passed the job's pace since the last such wake-up."""
         self.waited_s += passed_s
         if self.waited_s >= self.job.every_s:
             self.waited_s = 0.0
@@ -107,14 +106,14 @@ class _Crew:
             self.call()
 
     async def ring(self) -> None:
-        """The scheduler's call. A coroutine, because the scheduler runs plain functions in threads of its own."""
+        """Wake a loop for the scheduler. A coroutine, because the scheduler runs plain functions in its own threads."""
         self.call()
 
 
 class Ticker:
-    """Runs jobs until it is stopped. `start` once, then `stop` once."""
+    """Run jobs until it is stopped. `start` once, then `stop` once."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[ScheduledJob]) -> None:
         self._crews = [_Crew(job) for job in jobs]
         self._loops = [loop for crew in self._crews for loop in crew.loops]
         self._scheduler = AsyncIOScheduler(
@@ -125,16 +124,16 @@ class Ticker:
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """The jobs whose last runs failed, for the health page: a job is named after three failures in a row."""
+        """Return the jobs that failed three times in a row, for the health page."""
         return tuple(crew.job.name for crew in self._crews if any(loop.failures >= 3 for loop in crew.loops))
 
     @property
     def running(self) -> bool:
-        """True between `start` and `stop`, while every loop lives."""
+        """Whether every loop is alive, between `start` and `stop`."""
         return bool(self._tasks) and not self._stopping.is_set() and not any(task.done() for task in self._tasks)
 
     def start(self) -> None:
-        """Start looking. Every job looks at once, because there may be work from before."""
+        """Start all jobs. Every job runs at once, because there may be work from before."""
         for loop in self._loops:
             self._tasks.append(asyncio.create_task(loop.forever(self._stopping), name=f"job-{loop.job.name}"))
         for crew in self._crews:
@@ -146,16 +145,16 @@ class Ticker:
         self._scheduler.start()
 
     async def pass_over(self, passed_s: float, limit_s: float) -> bool:
-        """The clock was moved by `passed_s`: let every job look whose pace that fills, and wait until all are done.
+        """Run every job whose pace has passed after the clock was moved by `passed_s`, and wait until all are done.
 
-        False when they were not after `limit_s` real seconds; they go on then.
+        False when they were not after `limit_s` real seconds; they continue then.
         """
         for crew in self._crews:
             crew.moved(passed_s)
         try:
             async with asyncio.timeout(limit_s):
                 while not self._stopping.is_set() and (loop := self._restless()) is not None:
-                    await asyncio.sleep(0)  # One that was only called has not begun yet.
+                    await asyncio.sleep(0)  # A loop that was only just woken has not begun yet.
                     await loop.rested.wait()
                 return True
         except TimeoutError:
@@ -165,7 +164,7 @@ class Ticker:
         return next((one for one in self._loops if one.busy or one.wake.is_set()), None)
 
     async def stop(self, grace_s: float = 30.0) -> None:
-        """Take no new work, let running claims finish for at most `grace_s`, then cancel what is left."""
+        """Claim no new work, let running work finish for at most `grace_s`, then cancel what is left."""
         self._stopping.set()
         # Only paused: shut down now, it would cancel the calls that are under way and log each as an error.
         if self._scheduler.running:
@@ -183,11 +182,14 @@ class Ticker:
         self._tasks.clear()
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
-            await asyncio.sleep(0)  # It does so in the loop's next turn.
+            await asyncio.sleep(0)  # It shuts down in the event loop's next turn.
 
 
 async def _pass_on(hint: asyncio.Event, crews: Sequence[_Crew]) -> None:
-    """One hint may concern several jobs; each gets a wake-up call of its own, so that none takes it from another."""
+    """Wake every job that waits for a hint.
+
+    Each gets its own wake-up, so that none takes it from another.
+    """
     while True:
         await hint.wait()
         hint.clear()

@@ -1,4 +1,4 @@
-"""The table of jobs: which service is called how often, and what wakes it earlier."""
+"""Define the jobs: which service is called how often, and what wakes it earlier."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from bot.services.runtime.context import Context
 from bot.services.runtime.ports import Messenger
 from bot.services.sessions import expiration, idle_termination, overspend, retained_disks
 from bot.services.webhooks import delivery
-from bot.ticker.schedule import Job
+from bot.ticker.schedule import ScheduledJob
 
-#: Completed hours are booked this often; the running hour is computed when somebody looks.
+#: Completed hours are booked this often; the running hour is computed on request.
 ACCRUE_S = 60.0
 #: Entries that were booked are folded into the rollup this often; until then they are counted one by one.
 ROLL_S = 10.0
-#: Whether a digest is due is looked up this often.
+#: It is checked this often whether a digest is due.
 DIGEST_S = 30.0
 #: The clouds' own bills are read this often.
 RECONCILE_S = 3600.0
-#: Runs at once of the jobs that wait for answers from outside: a cloud or Slack that hangs holds up one of them.
+#: Concurrent runs of the jobs that wait for replies from outside: a cloud or Slack that hangs delays one of them.
 WIDTH = 4
 
 Recover = Callable[[], Awaitable[int]]
 
 
 class CloudWatch:
-    """Looks at one cloud: at its own pace while all is quiet, soon while something boots or ends there."""
+    """Reconcile one cloud: at a slow pace while all is quiet, soon while an instance boots or ends there."""
 
     def __init__(self, ctx: Context, cloud: str) -> None:
         self._ctx = ctx
@@ -43,19 +43,19 @@ class CloudWatch:
         self._next_at: datetime | None = None
 
     def hurry(self) -> None:
-        """Something was just ordered there: look again soon, though never below the pace of a boot."""
+        """Run the next pass soon after an order there, though never below the pace of a boot."""
         if self._looked_at is not None and self._next_at is not None:
             soonest = self._looked_at + timedelta(seconds=self._ctx.timing.boot_poll_s)
             self._next_at = min(self._next_at, soonest)
 
     async def look(self) -> int:
-        """Look when it is time; 1 when the cloud was listed."""
+        """Run a reconcile pass when it is time; 1 when the cloud was listed."""
         if self._next_at is not None and self._ctx.clock.now() < self._next_at:
             return 0
         return await self.look_now()
 
     async def look_now(self) -> int:
-        """One complete look, whatever the time."""
+        """Run one complete reconcile pass, whatever the time."""
         timing = self._ctx.timing
         self._looked_at = self._ctx.clock.now()
         found = await reconcile.observe(self._ctx, self._cloud)
@@ -64,40 +64,45 @@ class CloudWatch:
         return 1
 
 
-def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> list[Job]:
-    """Every job of one process. Without a messenger nothing is delivered: the rows wait for a process that has one."""
+def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> list[ScheduledJob]:
+    """Return every job of one process.
+
+    Without a messenger nothing is delivered: the rows wait for a process that has one.
+    """
     tick_s, hints = ctx.timing.tick_s, ctx.hints
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [
-        Job("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
-        Job("expiry", lambda: expiry.expire_due(ctx), tick_s, asked),
-        Job("creates", lambda: launch.send_due(ctx), tick_s, bought, width=WIDTH),
-        Job("unclear-creates", lambda: unknown_outcome.resolve_due(ctx), tick_s, bought, width=WIDTH),
-        Job("terminations", lambda: termination.terminate_due(ctx), tick_s, bought, width=WIDTH),
-        Job("orders", lambda: power.switch_due(ctx), tick_s, bought, width=WIDTH),
-        Job("deadlines", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
-        Job("drift", lambda: overspend.drift_due(ctx), overspend.LOOK_S, drain=False),
-        Job("agents", lambda: idle_termination.unattended_due(ctx), liveness.LOOK_S, drain=False),
-        Job("overlooked", lambda: operator_reminders.overlooked_due(ctx), operator_reminders.LOOK_S, drain=False),
-        Job("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
-        Job("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
-        Job("seals", lambda: journal.seal_due(ctx), ACCRUE_S),
-        Job("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
-        Job("webhooks", lambda: delivery.fan_out(ctx), tick_s, drain=False),
-        Job("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=WIDTH),
-        Job("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
-        Job("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),
-        Job("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, drain=False),
-        Job("cost-ledger", lambda: shared_ledger.import_due(ctx), ACCRUE_S, drain=False),
-        Job("rollup", lambda: rollup.roll_due(ctx), ROLL_S),
-        Job("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
-        Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
+        ScheduledJob("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
+        ScheduledJob("expiry", lambda: expiry.expire_due(ctx), tick_s, asked),
+        ScheduledJob("creates", lambda: launch.send_due(ctx), tick_s, bought, width=WIDTH),
+        ScheduledJob("unclear-creates", lambda: unknown_outcome.resolve_due(ctx), tick_s, bought, width=WIDTH),
+        ScheduledJob("terminations", lambda: termination.terminate_due(ctx), tick_s, bought, width=WIDTH),
+        ScheduledJob("orders", lambda: power.switch_due(ctx), tick_s, bought, width=WIDTH),
+        ScheduledJob("deadlines", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
+        ScheduledJob("drift", lambda: overspend.overspend_due(ctx), overspend.LOOK_S, drain=False),
+        ScheduledJob("agents", lambda: idle_termination.idle_terminations_due(ctx), liveness.LOOK_S, drain=False),
+        ScheduledJob(
+            "overlooked", lambda: operator_reminders.operator_reminders_due(ctx), operator_reminders.LOOK_S, drain=False
+        ),
+        ScheduledJob("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
+        ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
+        ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),
+        ScheduledJob("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
+        ScheduledJob("webhooks", lambda: delivery.fan_out(ctx), tick_s, drain=False),
+        ScheduledJob("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=WIDTH),
+        ScheduledJob("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
+        ScheduledJob("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),
+        ScheduledJob("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, drain=False),
+        ScheduledJob("cost-ledger", lambda: shared_ledger.import_due(ctx), ACCRUE_S, drain=False),
+        ScheduledJob("rollup", lambda: rollup.roll_due(ctx), ROLL_S),
+        ScheduledJob("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
+        ScheduledJob("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
     for cloud in ctx.providers:
         watch = CloudWatch(ctx, cloud)
-        table.append(Job(f"watch-{cloud}", watch.look, tick_s, (hints.sweep,), drain=False, hurry=watch.hurry))
+        table.append(ScheduledJob(f"watch-{cloud}", watch.look, tick_s, (hints.sweep,), drain=False, hurry=watch.hurry))
     if messenger is not None:
-        table.append(Job("outbox", lambda: dispatch.deliver_due(ctx, messenger), tick_s, shown, width=WIDTH))
+        table.append(ScheduledJob("outbox", lambda: dispatch.deliver_due(ctx, messenger), tick_s, shown, width=WIDTH))
     if recover is not None:
-        table.append(Job("inbox", recover, tick_s, (hints.inbox,), drain=False, width=WIDTH))
+        table.append(ScheduledJob("inbox", recover, tick_s, (hints.inbox,), drain=False, width=WIDTH))
     return table

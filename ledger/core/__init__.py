@@ -1,1 +1,1 @@
-"""Writers: moves, claims, locks, events, inbox, outbox and entries."""
+"""Write the ledger: moves, claims, locks, events, inbox, outbox and entries."""

@@ -1,11 +1,11 @@
-"""Claims: the right to work on a row until a time. One path for both databases, safe with any number of replicas.
+"""Claim rows: take the right to work on one until a time, on both databases and with any number of replicas.
 
 Select due ids with `FOR UPDATE SKIP LOCKED` (SQLite's write transaction needs no lock), set a token and an expiry,
-commit, work outside any transaction, and apply the result guarded by the token. A replica that dies leaves a claim
-that expires; a replica that pauses finds its token replaced.
+commit, work outside any transaction, and apply the result guarded by the token. A replica that dies leaves a claim that
+expires; a replica that pauses finds its token replaced.
 
-A claimed row is due again when its lease ends, so whoever makes it due earlier meanwhile leaves a trace, and giving the
-row back keeps that earlier time: what happened during the work is not slept over.
+A claimed row is due again when its lease ends. If something makes it due earlier meanwhile, giving the row back keeps
+that earlier time, so that what happened during the work is handled at once.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Model = TypeVar("Model", Request, Session, Instance, Notification, Inbox, Webhoo
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`row_id` is ours to work on until the lease ends; every result is applied under `token`.
+    """Hold the right to work on `row_id` until the lease ends; every result is applied under `token`.
 
-    `taken_over` says that somebody else's claim ran out: what they did with the row is not known.
+    `taken_over` says that another replica's claim ran out: what it did with the row is not known.
     """
 
     row_id: str
@@ -44,7 +44,10 @@ def _key(model: type[Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def _due(model: type[Any], states: frozenset[Any]) -> tuple[Select[Any], Select[Any]]:
-    """Is a row due at `now`, and which ones, at `most` so many? Built once, because every tick asks for every kind."""
+    """Build the two statements: whether any row is due at `now`, and which ones, `most` at most.
+
+    Built once, because every tick asks for every kind.
+    """
     key = _key(model)
     due = (
         select(key.label("id"), model.claim_token.label("held"))
@@ -116,7 +119,7 @@ async def wake(tx: AsyncSession, model: type[Model], row_id: str, at: datetime) 
 
 
 async def next_due(db: Database, after: datetime) -> datetime | None:
-    """When a request, a session, an instance or a message is due next after that moment; None when nothing is."""
+    """Return when a request, a session, an instance or a message is due next after then; None when nothing is."""
     tables: tuple[Any, ...] = (Request, Session, Instance, Notification)
     soonest = union_all(*(select(func.min(one.due_at)).where(one.due_at > after) for one in tables))
     async with db.read() as tx:

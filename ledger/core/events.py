@@ -1,4 +1,4 @@
-"""The journal and the outbox, written in the transaction of the change that they speak of."""
+"""Write the journal and the outbox in the transaction of the change that they speak of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Event, Notification
@@ -20,7 +21,7 @@ def record(
     at: datetime,
     actor: Actor,
     subject: str,
-    kind: str,
+    kind: EventKind,
     before: str = "",
     after: str = "",
     reason: str = "",

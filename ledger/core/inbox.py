@@ -1,4 +1,4 @@
-"""The inbox: every inbound message is on disk before it is acknowledged. Commits are shared by those who wait.
+"""Store every inbound message on disk before it is acknowledged; messages that wait share a commit.
 
 While one commit runs, the messages that arrive collect, and the next commit takes them all; under load the cost of a
 flush to disk is divided by the size of the group. Finished rows are marked in the same groups: a crash before the mark
@@ -27,13 +27,13 @@ LONGEST_KEY = 128
 #: The least time between the starts of two groups. A message that comes alone is not held up; during a burst a group
 #: holds what arrived in this time, so that the fixed cost of a transaction is shared by many messages.
 GROUP_EVERY_S = 0.01
-#: A group of this size does not wait for more: whoever sent its messages goes on while the next group is written.
+#: A group of this size does not wait for more: its senders continue while the next group is written.
 GROUP_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Inbound:
-    """One message as it came: `key` is unique to it, `body` has no token and no response URL in it.
+    """Hold one message as it came: `key` is unique to it, `body` has no token and no response URL in it.
 
     Raises ValueError for a key that is empty or too long, and for a body that is not JSON: such a message must fail
     alone, before it shares a commit with those of other people.
@@ -46,7 +46,7 @@ class Inbound:
     at: datetime
 
     def __post_init__(self) -> None:
-        """Check, and replace the characters that no database takes, in the key too: it is compared as it is stored."""
+        """Check the message, and replace characters that no database takes, in the key too."""
         if not 0 < len(self.key) <= LONGEST_KEY:
             raise ValueError(f"the key of a message has 1 to {LONGEST_KEY} characters; this one has {len(self.key)}")
         try:
@@ -60,14 +60,17 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """`claim` is set when the message is new and ours to process; a replay has only the stored `answer`."""
+    """Answer a stored message.
+
+    `claim` is set when it is new and ours to process; a replay has only the stored `answer`.
+    """
 
     answer: dict[str, Any]
     claim: Claim | None
 
 
 class InboxWriter:
-    """Group commit of inbound messages. One per process."""
+    """Store inbound messages in group commits. One per process."""
 
     def __init__(self, db: Database, lease: timedelta) -> None:
         self._db = db
@@ -95,7 +98,7 @@ class InboxWriter:
     async def drain(self) -> None:
         """Wait until everything handed over so far is on disk."""
         while self._flusher is not None and not self._flusher.done():
-            await asyncio.shield(self._flusher)  # Whoever gives up waiting must not cancel everybody's commit.
+            await asyncio.shield(self._flusher)  # A caller that gives up waiting must not cancel everybody's commit.
 
     def _start(self) -> None:
         if self._flusher is None or self._flusher.done():
@@ -112,7 +115,7 @@ class InboxWriter:
                 batch, self._incoming = self._incoming[:GROUP_MAX], self._incoming[GROUP_MAX:]
                 finished, self._finished = self._finished, []
                 receipts = await self._commit([m for m, _ in batch], finished)
-            except Exception as error:  # noqa: BLE001 # Every waiter must hear of it; none may be acknowledged.
+            except Exception as error:  # noqa: BLE001 # Every waiter must get the error; none may be acknowledged.
                 for _, receipt in batch:
                     if not receipt.done():
                         receipt.set_exception(error)
@@ -156,7 +159,7 @@ class InboxWriter:
 
 
 async def _held_by(tx: AsyncSession, keys: Iterable[str], token: str) -> set[str]:
-    """Those of the keys that this group inserted: its token is new, so nobody else can hold it."""
+    """Return the keys that this group inserted: its token is new, so nobody else can hold it."""
     mine = select(Inbox.key).where(Inbox.key.in_(list(keys)), Inbox.claim_token == token)
     return set((await tx.execute(mine)).scalars())
 

@@ -1,4 +1,4 @@
-"""One order of locks. Whatever a transaction changes about a request, it first locks the request's family.
+"""Lock rows in one order: a transaction first locks the family of the request that it changes.
 
 A family is a request with its override, sessions, grants and instances. Two transactions that lock the same rows in
 different orders (the sender: instance, then session; an end: session, then instance) would each wait for the other
@@ -15,11 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.engine.db import may_lock
-from ledger.models import GrantRow, Instance, Request, Session, Stray
+from ledger.models import GrantRow, Instance, Orphan, Request, Session
 
 
 def _lock_of(of: Any) -> Any:
-    """The statement that locks the root of the family of the request that `of` names."""
+    """Build the statement that locks the root of the family of the request that `of` names."""
     family = aliased(Request)
     root = select(func.coalesce(family.parent_id, family.id)).where(family.id == of)
     # NO KEY UPDATE: rows that refer to the request may still be inserted meanwhile.
@@ -27,11 +27,11 @@ def _lock_of(of: Any) -> Any:
 
 
 #: Keys of PostgreSQL's advisory locks, any numbers that nothing else here uses: for the policy's own approvals, the
-#: budgets, and the seals of the journal.
-_STANDING = 7_301
+#: budgets, and the hash chain of the journal.
+_AUTO_APPROVAL = 7_301
 _BUDGETS = 7_302
-_SEALS = 7_303
-#: The first of two keys; the second stands for a person.
+_HASH_CHAIN = 7_303
+#: The first of two keys; the second is a hash of a person.
 _REQUESTER = 7_304
 _ROLLUP = 7_305
 
@@ -54,7 +54,7 @@ async def lock_family(tx: AsyncSession, model: type[Any], row_id: str) -> None:
 
 
 async def lock_families(tx: AsyncSession, instance_ids: Collection[str]) -> None:
-    """The same for the families of many instances, in one order and by one statement."""
+    """Lock the families of many instances, in one order and by one statement."""
     if may_lock(tx):
         family = aliased(Request)
         roots = (
@@ -66,14 +66,14 @@ async def lock_families(tx: AsyncSession, instance_ids: Collection[str]) -> None
         await tx.execute(query.with_for_update(key_share=True, of=Request))
 
 
-async def lock_stray(tx: AsyncSession, stray_id: str) -> None:
-    """Let one transaction at a time decide what becomes of a stray, until it ends."""
+async def lock_orphan(tx: AsyncSession, orphan_id: str) -> None:
+    """Let one transaction at a time change what becomes of an orphan, until it ends."""
     if may_lock(tx):
-        await tx.execute(select(Stray.id).where(Stray.id == stray_id).with_for_update(key_share=True))
+        await tx.execute(select(Orphan.id).where(Orphan.id == orphan_id).with_for_update(key_share=True))
 
 
 async def lock_budgets(tx: AsyncSession) -> None:
-    """Let one transaction at a time take from the budgets, until it ends. Taken last, like `lock_standing`."""
+    """Let one transaction at a time take from the budgets, until it ends. Taken last, like `lock_auto_approval`."""
     if may_lock(tx):
         await tx.execute(select(func.pg_advisory_xact_lock(_BUDGETS)))
 
@@ -84,10 +84,10 @@ async def lock_requester(tx: AsyncSession, requester: str) -> None:
         await tx.execute(select(func.pg_advisory_xact_lock(_REQUESTER, func.hashtext(requester))))
 
 
-async def lock_seals(tx: AsyncSession) -> None:
-    """Let one transaction at a time seal the journal, until it ends."""
+async def lock_hash_chain(tx: AsyncSession) -> None:
+    """Let one transaction at a time add hashes to the journal, until it ends."""
     if may_lock(tx):
-        await tx.execute(select(func.pg_advisory_xact_lock(_SEALS)))
+        await tx.execute(select(func.pg_advisory_xact_lock(_HASH_CHAIN)))
 
 
 async def lock_rollup(tx: AsyncSession) -> None:
@@ -96,10 +96,10 @@ async def lock_rollup(tx: AsyncSession) -> None:
         await tx.execute(select(func.pg_advisory_xact_lock(_ROLLUP)))
 
 
-async def lock_standing(tx: AsyncSession) -> None:
+async def lock_auto_approval(tx: AsyncSession) -> None:
     """Let one transaction at a time judge what may still start without another person's approval, until it ends.
 
-    Taken after the family, so that whoever holds it waits for no other family.
+    Taken after the family, so that the transaction that holds it waits for no other family.
     """
     if may_lock(tx):
-        await tx.execute(select(func.pg_advisory_xact_lock(_STANDING)))
+        await tx.execute(select(func.pg_advisory_xact_lock(_AUTO_APPROVAL)))

@@ -1,4 +1,4 @@
-"""The only code that changes a state. One guarded UPDATE, its journal row and its notifications, in one transaction."""
+"""Change states, and nothing else does: one guarded UPDATE, its journal row and its notifications, in a transaction."""
 
 from __future__ import annotations
 
@@ -11,18 +11,43 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.events import announce, record
 from ledger.core.locks import lock_family
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import ProofOfEnd
-from ledger.kernel.states import InstanceState, NotificationKind, State, announced, is_terminal, reachable, sources
-from ledger.models import GrantRow, Instance, Request, Session, Stray
+from ledger.kernel.states import (
+    GrantState,
+    InstanceState,
+    NotificationKind,
+    OrphanState,
+    RequestState,
+    SessionState,
+    State,
+    announced,
+    claim_goes_on,
+    is_terminal,
+    nothing_due,
+    reachable,
+    sources,
+)
+from ledger.models import GrantRow, Instance, Orphan, Request, Session
 
-Row = TypeVar("Row", Request, GrantRow, Session, Instance, Stray)
+Row = TypeVar("Row", Request, GrantRow, Session, Instance, Orphan)
 
-#: The rows of which a sweep takes claims.
+#: The rows that jobs claim.
 CLAIMED: tuple[type[Any], ...] = (Request, Session, Instance)
 
 
+#: What the audit log calls a move, by machine.
+MOVED: dict[type[State], EventKind] = {
+    RequestState: EventKind.REQUEST_MOVED,
+    GrantState: EventKind.GRANT_MOVED,
+    SessionState: EventKind.SESSION_MOVED,
+    InstanceState: EventKind.INSTANCE_MOVED,
+    OrphanState: EventKind.ORPHAN_MOVED,
+}
+
+
 class MoveError(Exception):
-    """A move did not happen; `row_id`, `now` and `to` say which."""
+    """Say that a move did not happen; `row_id`, `now` and `to` say which."""
 
     def __init__(self, row_id: str, now: str, to: str) -> None:
         super().__init__(f"{row_id} is {now} and did not become {to}")
@@ -32,15 +57,15 @@ class MoveError(Exception):
 
 
 class StaleMove(MoveError):
-    """Somebody else moved the row first, or the claim under which we worked is no longer ours."""
+    """Say that somebody else moved the row first, or that the claim of this work is lost."""
 
 
 class IllegalMove(MoveError):
-    """The table of legal moves has no way from the row's history to this state: a bug in the caller."""
+    """Say that no legal move leads from the row's history to this state: a bug in the caller."""
 
 
 class ProofMissing(TypeError):
-    """A move of an instance to GONE was tried without a `ProofOfEnd`."""
+    """Say that a move of an instance to GONE was tried without a `ProofOfEnd`."""
 
 
 async def move(
@@ -62,9 +87,9 @@ async def move(
     """Move one row to `to` and return it as it is now.
 
     The WHERE clause comes from the table of legal moves, narrowed by `only_from`, `version` (the row's version that
-    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal.
-    Raises `StaleMove` when the row has moved on, `IllegalMove` when it could never have come here, `LookupError` for an
-    unknown id.
+    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal. The
+    claim ends here, unless it `claim_goes_on`. Raises `StaleMove` when the row has moved on, `IllegalMove` when it
+    could never have come here, `LookupError` for an unknown id.
     """
     if to is InstanceState.GONE and proof is None:
         raise ProofMissing(f"{row_id}: only a ProofOfEnd moves an instance to gone")
@@ -81,7 +106,7 @@ async def move(
         where.append(model.version == version)
     if claim is not None:
         where.append(model.claim_token == claim)  # type: ignore[attr-defined] # Checked above.
-    changed = {"state": to, "version": model.version + 1, **(values or {})}
+    changed = {"state": to, "version": model.version + 1, **_freed(to), **(values or {})}
     row = (
         await tx.execute(
             update(model).where(*where).values(changed).returning(model).execution_options(populate_existing=True)
@@ -94,7 +119,7 @@ async def move(
         at=at,
         actor=actor,
         subject=row_id,
-        kind=f"{model.__tablename__.rstrip('s')}.moved",
+        kind=MOVED[type(to)],
         before=str(before.state),
         after=str(to),
         reason=reason,
@@ -105,12 +130,20 @@ async def move(
     return row
 
 
+def _freed(to: State) -> dict[str, Any]:
+    """Return the columns by which a claim ends with the move, and by which no job looks again at a finished row."""
+    if isinstance(to, GrantState | OrphanState):
+        return {}
+    freed: dict[str, Any] = {} if claim_goes_on(to) else {"claim_token": None, "claim_until": None}
+    return freed | ({"due_at": None} if nothing_due(to) else {})
+
+
 def _evidence(proof: ProofOfEnd | None) -> dict[str, Any]:
     return {"proof": str(proof.kind), "evidence": [t.isoformat() for t in proof.evidence]} if proof else {}
 
 
 def _refuse_misuse(model: type[Any], to: State, claim: str | None, values: dict[str, Any]) -> None:
-    """A call that could only do something else than it says is a TypeError."""
+    """Raise TypeError for a call that could only do something else than it says."""
     if type(to) is not model.state.type.enum:
         raise TypeError(f"{to!r} is a state of another machine than {model.__name__}'s")
     if not values.keys().isdisjoint({"id", "state", "version"}):
@@ -120,20 +153,20 @@ def _refuse_misuse(model: type[Any], to: State, claim: str | None, values: dict[
 
 
 def _refusal(row_id: str, now: State, to: State) -> MoveError:
-    """Tell a lost race from a bug: after a race the row is where a legal history leads."""
+    """Distinguish a lost race from a bug: after a race the row is where a legal history leads."""
     followed = is_terminal(now) or any(now == state or now in reachable(state) for state in sources(to))
     return (StaleMove if followed else IllegalMove)(row_id, str(now), str(to))
 
 
 async def _announce(
     tx: AsyncSession,
-    row: Request | GrantRow | Session | Instance | Stray,
+    row: Request | GrantRow | Session | Instance | Orphan,
     to: State,
     kind: NotificationKind,
     at: datetime,
 ) -> None:
     """Find out where the notification of this move is read, and make it due there."""
-    if isinstance(row, Stray):
+    if isinstance(row, Orphan):
         await announce(tx, at=at, kind=kind, subject=row.id, destination="channel:operators")
         return
     request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)

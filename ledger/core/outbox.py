@@ -1,4 +1,7 @@
-"""The outbox: where a thing is told, and what became of the telling. Notifications are made by `ledger.core.events`."""
+"""Record deliveries in the outbox: where each notification is shown, and whether it was sent.
+
+Notifications are made by `ledger.core.events`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from ledger.models import Notification
 
 
 async def message_of(tx: AsyncSession, subject: str, destination: str) -> Notification | None:
-    """The request's own message in a channel: where thread replies go."""
+    """Return the request's own message in a channel: where thread replies go."""
     return await tx.scalar(
         select(Notification).where(
             Notification.kind == NotificationKind.REQUEST_MESSAGE,
@@ -27,7 +30,7 @@ async def message_of(tx: AsyncSession, subject: str, destination: str) -> Notifi
 async def notification_of(
     tx: AsyncSession, kind: NotificationKind, subject: str, destination: str
 ) -> Notification | None:
-    """One row of the outbox by what makes it unique."""
+    """Return one row of the outbox by what makes it unique."""
     return await tx.scalar(
         select(Notification).where(
             Notification.kind == kind, Notification.subject == subject, Notification.destination == destination
@@ -36,9 +39,9 @@ async def notification_of(
 
 
 async def notifications_of(tx: AsyncSession, kind: NotificationKind, subject: str) -> list[Notification]:
-    """Everywhere that one thing is told."""
-    told = select(Notification).where(Notification.kind == kind, Notification.subject == subject)
-    return list(await tx.scalars(told.order_by(Notification.id)))
+    """Return the notifications of one kind about one subject, wherever they are shown."""
+    found = select(Notification).where(Notification.kind == kind, Notification.subject == subject)
+    return list(await tx.scalars(found.order_by(Notification.id)))
 
 
 async def notification_sent(
@@ -51,7 +54,7 @@ async def notification_sent(
 
 
 async def notification_dead(tx: AsyncSession, held: Claim, *, version: int, error: str) -> None:
-    """No later attempt can succeed: keep the reason. A newer version is tried all the same."""
+    """Give a notification up for a reason that no later attempt changes. A newer version is tried all the same."""
     await _settle(tx, held, version, {"error": error}, NotificationState.DEAD)
 
 
@@ -69,5 +72,5 @@ async def _settle(
         .where(*mine, Notification.version == version)
         .values(**values, **free, state=state, due_at=None)
     )
-    if not done.rowcount:  # It has moved on meanwhile, so its newer version stays due; or the claim was lost.
+    if not done.rowcount:  # A newer version was announced meanwhile, so it stays due; or the claim was lost.
         await tx.execute(update(Notification).where(*mine).values(**values, **free))

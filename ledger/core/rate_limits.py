@@ -1,4 +1,4 @@
-"""The turns that all replicas of a deployment take at a cloud with a limit. One statement each, nothing else inside."""
+"""Share a cloud's rate limit among all replicas: each call takes a turn, in one statement of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ledger.engine.db import Database
 from ledger.models import TurnRow
 
-#: A row further ahead than this was written by a clock that was wrong, and is not believed.
+#: A row further ahead than this was written by a wrong clock, and is not believed.
 HORIZON = timedelta(minutes=15)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class TurnsUnavailable(RuntimeError):
-    """The ledger could not be asked now."""
+    """Say that the ledger could not be asked now."""
 
 
 async def take(
@@ -42,15 +42,15 @@ async def take(
     try:
         async with db.write() as tx:
             taken = (await tx.execute(statement)).scalar()
-            stands = taken if taken is not None else (await tx.execute(_standing(name))).scalar_one() + every_us
+            free_at = taken if taken is not None else (await tx.execute(_free_at(name))).scalar_one() + every_us
     except (SQLAlchemyError, OSError) as error:
         raise TurnsUnavailable(str(type(error).__name__)) from error
-    wait_us = max(stands - every_us - ahead_us - now_us, 0)
+    wait_us = max(free_at - every_us - ahead_us - now_us, 0)
     return timedelta(microseconds=wait_us), taken is not None
 
 
-async def hold(db: Database, name: str, until: datetime) -> None:
-    """No turn of `name` comes before `until`. Raises `TurnsUnavailable`."""
+async def pause_until(db: Database, name: str, until: datetime) -> None:
+    """Let no turn of `name` come before `until`. Raises `TurnsUnavailable`."""
     until_us = (until - _EPOCH) // _US
     insert = db.insert(TurnRow).values(name=name, free_at_us=until_us)
     statement = insert.on_conflict_do_update(
@@ -64,11 +64,11 @@ async def hold(db: Database, name: str, until: datetime) -> None:
 
 
 def _free_from(now_us: int) -> Any:
-    """When the group would be free: now, where it is free already or where the row cannot be right."""
+    """Return when the group would be free: now, where it is free already or where the row cannot be right."""
     stored = TurnRow.free_at_us
     wrong = stored > now_us + HORIZON // _US
     return case((stored < now_us, now_us), (wrong, now_us), else_=stored)
 
 
-def _standing(name: str) -> Any:
+def _free_at(name: str) -> Any:
     return select(TurnRow.free_at_us).where(TurnRow.name == name)

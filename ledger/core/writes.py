@@ -1,4 +1,4 @@
-"""Small guarded writes that are not moves: money, columns of a row in hand, and the bookkeeping of the outbox."""
+"""Write what is not a move, each guarded: money, columns of a row, and new requests."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for
 from ledger.kernel import money
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.ids import new_id
-from ledger.models import Instance, LedgerEntry, Request, Session, Stray
+from ledger.models import Instance, LedgerEntry, Orphan, Request, Session
 
 Tx = AsyncSession
 
 
 async def amend(
     tx: Tx,
-    model: type[Request | Session | Instance | Stray],
+    model: type[Request | Session | Instance | Orphan],
     row_id: str,
     *,
     claim: str | None = None,
@@ -38,7 +39,7 @@ async def amend(
     await lock_family(tx, model, row_id)
     where = [model.id == row_id]
     if claim is not None:
-        where.append(model.claim_token == claim)  # type: ignore[union-attr] # Strays have no claim and pass none.
+        where.append(model.claim_token == claim)  # type: ignore[union-attr] # Orphans have no claim and pass none.
     if version is not None:
         where.append(model.version == version)
     done = await tx.execute(update(model).where(*where).values(**values).returning(model.id))
@@ -46,17 +47,17 @@ async def amend(
 
 
 async def add_request(tx: Tx, **values: Any) -> bool:
-    """Store a request with these columns. False when its inbound message has asked already, here or elsewhere."""
+    """Store a request with these columns. False when its inbound message has made one already, here or elsewhere."""
     insert = insert_for(tx, Request).values(**values).on_conflict_do_nothing(index_elements=["inbox_key"])
     return (await tx.execute(insert.returning(Request.id))).first() is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
+class NewEntry:
+    """Describe one balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
 
     key: str
-    kind: str
+    kind: EntryKind
     debit: str
     credit: str
     amount_usd: Decimal
@@ -71,7 +72,7 @@ async def book(
     tx: Tx,
     *,
     key: str,
-    kind: str,
+    kind: EntryKind,
     debit: str,
     credit: str,
     amount_usd: Decimal,
@@ -85,7 +86,7 @@ async def book(
 
     Raises ValueError for a negative amount: a correction is an entry in the other direction.
     """
-    entry = Entry(
+    entry = NewEntry(
         key=key,
         kind=kind,
         debit=debit,
@@ -100,8 +101,8 @@ async def book(
     return await book_all(tx, [entry]) == 1
 
 
-async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
-    """Book many entries in few statements; how many of them are new. The rest is as for one."""
+async def book_all(tx: Tx, entries: Sequence[NewEntry]) -> int:
+    """Book many entries in few statements, as `book` does one; returns how many of them are new."""
     if any(entry.amount_usd < 0 for entry in entries):
         raise ValueError("an entry moves a positive amount; book a correction in the other direction")
     rows = [
@@ -115,4 +116,4 @@ async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
     return len((await tx.execute(added.returning(LedgerEntry.__table__.c.id), rows)).all())
 
 
-_ENTRY = tuple(one.name for one in fields(Entry))
+_ENTRY = tuple(one.name for one in fields(NewEntry))

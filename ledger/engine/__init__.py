@@ -1,1 +1,1 @@
-"""Connections and transactions on SQLite and PostgreSQL."""
+"""Open connections and transactions on SQLite and PostgreSQL."""

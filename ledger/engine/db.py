@@ -1,4 +1,4 @@
-"""Connections and transactions, on SQLite and on PostgreSQL.
+"""Open connections and transactions on SQLite and on PostgreSQL.
 
 SQLite: all writes of one process go through one connection, each transaction opens with `BEGIN IMMEDIATE`, and waiting
 writers share commits (`sqlite_writer`), where an inbound message may go first. With the driver's defaults a
@@ -32,7 +32,7 @@ from ledger.models import Base
 BUSY_TIMEOUT_MS = 15_000
 READERS = 4
 POOL_SIZE = 8
-#: Transactions hold no network call, so one that does nothing for this long belongs to a process that stands still.
+#: Transactions hold no network call, so one that does nothing for this long belongs to a process that hangs.
 IDLE_IN_TRANSACTION_MS = 10_000
 
 PRAGMAS = (
@@ -45,7 +45,7 @@ PRAGMAS = (
 
 
 class _Compiled(LRUCache[Any, Any]):
-    """Statements compiled to SQL, shared by all engines of this process.
+    """Cache compiled SQL statements for all engines of this process.
 
     SQLAlchemy keeps what it compiled per engine, so the reader and the writer of one file would each compile the same,
     and every further ledger that a process opens would begin again. The key's first part is the engine's dialect; what
@@ -57,7 +57,7 @@ class _Compiled(LRUCache[Any, Any]):
         return (dialect.name, dialect.driver, getattr(dialect, "server_version_info", None), *rest)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The compiled statement, whichever engine asked for it first."""
+        """Return the compiled statement, whichever engine asked for it first."""
         return super().get(self._shared(key), default)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -69,15 +69,15 @@ _COMPILED = _Compiled(3000)
 
 
 class DatabaseUrlError(ValueError):
-    """The database URL is not one of the two supported kinds."""
+    """Say that the database URL is not one of the two supported kinds."""
 
 
 class NestedWrite(RuntimeError):
-    """A task opened a second write inside its first. On SQLite it would wait for itself for ever."""
+    """Say that a task opened a second write inside its first; on SQLite it would wait for itself without end."""
 
 
 class Database:
-    """One ledger. `read()` and `write()` give a session; `write()` commits at its end or rolls back on an error."""
+    """Give sessions of one ledger: `read()` sees one state, `write()` commits at its end or rolls back on an error."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -106,7 +106,7 @@ class Database:
             self._reader = _sqlite_engine(url, size=READERS, begin="BEGIN", pragmas=(*PRAGMAS, "PRAGMA query_only=ON"))
             self._shared = SharedWriter(self._writer)
         else:
-            # A replica that is paused in the middle of a transaction must not keep its rows from all others for ever.
+            # A replica that is paused in the middle of a transaction must not lock its rows for all others without end.
             settings = {"idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS)}
             self._writer = create_async_engine(
                 url,
@@ -122,16 +122,16 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncSession]:
-        """A session for reading one consistent state. Nothing of it is committed."""
+        """Open a session that reads one consistent state and commits nothing."""
         with transaction_open():
             async with self._read_session() as session:
                 yield session
 
     @asynccontextmanager
     async def write(self, *, first: bool = False) -> AsyncIterator[AsyncSession]:
-        """A transaction, committed at the end of the block. `first` puts it ahead of the other waiting writers.
+        """Open a transaction and commit it at the end of the block.
 
-        Raises `NestedWrite` inside another write of the same task.
+        `first` puts it ahead of the other waiting writers. Raises `NestedWrite` inside another write of the same task.
         """
         task = asyncio.current_task()
         if task in self._writing:
@@ -149,13 +149,13 @@ class Database:
             self._writing.discard(task)
 
     def insert(self, model: type[Base] | FromClause) -> Any:
-        """The dialect's own INSERT, which knows ON CONFLICT. Both dialects spell it alike."""
+        """Return the dialect's own INSERT, which knows ON CONFLICT. Both dialects spell it alike."""
         make: Callable[[Any], Any] = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
         return make(model)
 
     @property
     def writer(self) -> AsyncEngine:
-        """The engine that migrations use."""
+        """Return the engine that migrations use."""
         return self._writer
 
     async def close(self) -> None:
@@ -203,7 +203,7 @@ def _sqlite_engine(url: str, *, size: int, begin: str, pragmas: tuple[str, ...] 
 
 
 def insert_for(session: AsyncSession, model: type[Base] | FromClause) -> Any:
-    """The dialect's INSERT for a session in hand, into a model's rows or, in bulk, into its table."""
+    """Return the dialect's INSERT for an open session, into a model's rows or, in bulk, into its table."""
     make: Callable[[Any], Any] = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     return make(model)
 

@@ -1,4 +1,4 @@
-"""SQLite without a thread hop per statement: what SQLAlchemy's async dialect asks of a driver, run where it is cheap.
+"""Run SQLite statements without a thread hop for each, as a driver for SQLAlchemy's async dialect.
 
 The stock driver sends every cursor, execute, fetch and close through a queue to a thread and back: three or four turns
 of the event loop per statement, all of them while the one write lock is held. Here a statement runs at once on the
@@ -21,7 +21,7 @@ BEGIN_WRITE = "BEGIN IMMEDIATE"
 
 
 class Cursor:
-    """A cursor whose calls finish before they return; they are coroutines because the dialect awaits them."""
+    """Run statements whose calls finish before they return; they are coroutines because the dialect awaits them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -44,7 +44,7 @@ class Cursor:
         return self
 
     async def fetchall(self) -> list[Any]:
-        """Every remaining row."""
+        """Return every remaining row."""
         return self._cursor.fetchall()
 
     async def close(self) -> None:
@@ -69,7 +69,7 @@ class Cursor:
 
 
 class Connection:
-    """One connection, used by one task at a time. Opening happens in `__init__`, so awaiting it is free.
+    """Hold one connection, used by one task at a time. Opening happens in `__init__`, so awaiting it is free.
 
     `busy_timeout_ms` is how long BEGIN IMMEDIATE waits for another process before sqlite3.OperationalError.
     """
@@ -89,7 +89,7 @@ class Connection:
         return self
 
     def cursor(self) -> Cursor:
-        """A new cursor."""
+        """Return a new cursor."""
         return Cursor(self)
 
     async def begin_write(self, cursor: sqlite3.Cursor) -> None:
@@ -116,7 +116,7 @@ class Connection:
         await self._in_thread(self.raw.commit)
 
     async def rollback(self) -> None:
-        """Undo; nothing is flushed, so it needs no thread."""
+        """Undo the transaction; nothing is flushed, so it needs no thread."""
         if self.raw.in_transaction:
             self.raw.rollback()
 
@@ -129,7 +129,7 @@ class Connection:
         self.stop()
 
     def stop(self) -> None:
-        """Close without a loop, as the pool does when it is thrown away."""
+        """Close the connection without a loop, as the pool does when it is thrown away."""
         if self._connection is not None:
             self._connection = None
             self._thread.shutdown(wait=True)
@@ -137,7 +137,7 @@ class Connection:
 
     @property
     def isolation_level(self) -> str | None:
-        """Always None: the engine's own BEGIN is the only one."""
+        """Return None always: the engine's own BEGIN is the only one."""
         return None
 
     async def _in_thread(self, call: Callable[[], T]) -> T:

@@ -1,9 +1,9 @@
-"""The one writer of a SQLite ledger: transactions run one after another and share their flush to disk.
+"""Run the transactions of one SQLite ledger one after another and let them share a flush to disk.
 
 SQLite has one write lock, and a durable COMMIT waits for the disk: that wait, not the work, bounds how many
 transactions a second a process can do. So a block that ends while others wait does not commit by itself. The next one
-goes on in the same SQLite transaction, each inside a SAVEPOINT of its own, and one COMMIT ends them all. Nobody's
-`write()` returns before that commit, so what was acknowledged is on disk; a block that fails undoes only itself.
+runs in the same SQLite transaction, each inside a SAVEPOINT of its own, and one COMMIT ends them all. No `write()`
+returns before that commit, so what was acknowledged is on disk; a block that fails undoes only itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ URGENT, ORDINARY = 0, 1
 
 @dataclass(slots=True)
 class _Group:
-    """One SQLite transaction and the blocks in it that wait for its commit."""
+    """Hold one SQLite transaction and the blocks in it that wait for its commit."""
 
     connection: AsyncConnection
     committed: asyncio.Future[None]
@@ -33,7 +33,7 @@ class _Group:
 
 @dataclass(slots=True)
 class SharedWriter:
-    """Serves waiters by urgency, then in order of arrival. One per database file and process."""
+    """Serve waiting writers by urgency, then in order of arrival. One per database file and process."""
 
     engine: AsyncEngine
     _group: _Group | None = None
@@ -44,7 +44,7 @@ class SharedWriter:
 
     @asynccontextmanager
     async def transaction(self, *, urgent: bool) -> AsyncIterator[AsyncSession]:
-        """A session inside the shared transaction. Left normally, it returns when its work is committed.
+        """Open a session inside the shared transaction. Left normally, it returns when its work is committed.
 
         Raises what the block raises, with only its own work undone, or what the shared commit raised.
         """
@@ -76,7 +76,7 @@ class SharedWriter:
                 await connection.close()
                 raise
             committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            # A failure that no member is left to hear of must not be reported as forgotten.
+            # A failure must not be reported as forgotten when no member of the group is left to receive it.
             committed.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._group = _Group(connection, committed)
         return self._group
@@ -92,20 +92,20 @@ class SharedWriter:
         await asyncio.shield(closing)
 
     async def _close_group(self) -> None:
-        """Commit what is open, tell everyone who waits for it, and hand the lock on."""
+        """Commit the open group, wake everyone who waits for it, and hand the lock on."""
         group, self._group = self._group, None
         try:
             if group is not None:
                 try:
                     await group.connection.commit()
                 except BaseException:
-                    # Nobody knows what state it is in, so it is thrown away with whatever it holds.
+                    # Nobody knows what state the connection is in, so it is thrown away with its transaction.
                     await group.connection.invalidate()
                     raise
                 finally:
                     await group.connection.close()
                 group.committed.set_result(None)
-        except Exception as error:  # noqa: BLE001 # Every member of the group must hear that nothing was stored.
+        except Exception as error:  # noqa: BLE001 # Every member of the group must learn that nothing was stored.
             if group is not None:
                 group.committed.set_exception(error)
         finally:
@@ -124,7 +124,7 @@ class SharedWriter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # The turn had been handed over; whoever is in the group still waits for its commit.
+                # The turn had been handed over; the members of the group still wait for its commit.
                 await self._leave(self._group, alone=False)
             raise
 

@@ -1,1 +1,1 @@
-"""Values without I/O: ids, money, actors, jobs, grants, proofs, states."""
+"""Define values without I/O: ids, money, actors, jobs, grants, proofs, states."""

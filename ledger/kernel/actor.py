@@ -15,25 +15,25 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts. `id` is the Slack user id, the program's name, the operating-system user, or the job's name."""
+    """Name who acts. `id` is the Slack user id, the program's name, the operating-system user, or the job's name."""
 
     kind: ActorKind
     id: str
     team: str = ""
 
     def __post_init__(self) -> None:
-        """ValueError for an id or team from which `ref` could not be read back."""
+        """Raise ValueError for an id or team from which `ref` could not be read back."""
         if not self.id or "/" in self.id:
             raise ValueError(f"an actor's id is not empty and has no slash; {self.id!r} is not one")
 
     @property
     def ref(self) -> str:
-        """The one string stored in the ledger: `slack:T1/U1`, `consumer:atlas`, `operator:ada`, `system:ticker`."""
+        """Return the string stored in the ledger: `slack:T1/U1`, `consumer:atlas`, `operator:ada`, `system:ticker`."""
         return f"{self.kind}:{self.team}/{self.id}" if self.team else f"{self.kind}:{self.id}"
 
     @classmethod
     def from_ref(cls, ref: str) -> Actor:
-        """The inverse of `ref`; ValueError when the text is not one."""
+        """Read an actor from its `ref`; ValueError when the text is not one."""
         kind, _, rest = ref.partition(":")
         team, slash, ident = rest.rpartition("/")
         return cls(ActorKind(kind), ident if slash else rest, team if slash else "")

@@ -1,4 +1,4 @@
-"""The clock as an argument: what every module that needs time is given."""
+"""Pass the clock as an argument to every module that needs the time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as an argument. `now` is aware UTC; `sleep` and `monotonic` are in seconds."""
+    """Give the time to code as an argument. `now` is aware UTC; `sleep` and `monotonic` are in seconds."""
 
     def now(self) -> datetime: ...
 

@@ -1,4 +1,4 @@
-"""Column types: money as integer micro-dollars, time as aware UTC, states as their enum, text that both databases take.
+"""Define column types: micro-dollars, aware UTC, enums, job requests, and text that both databases take.
 
 PostgreSQL refuses a NUL character and half of a surrogate pair, in text and in JSONB, where SQLite stores them. Foreign
 text (a message, a cloud's status) may hold both, and one such character must not make a row unwritable.
@@ -19,6 +19,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from ledger.kernel.job import JobRequest
 from ledger.kernel.money import from_micro, to_micro
 
 E = TypeVar("E", bound=StrEnum)
@@ -30,12 +31,12 @@ _SUSPECT = re.compile(r"[\ud800-\udfff]|\\u0000|NaN|Infinity")
 
 
 def storable(text: str) -> str:
-    """`text` with every character that PostgreSQL refuses replaced by U+FFFD."""
+    """Replace every character in `text` that PostgreSQL refuses by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def storable_json(value: Any) -> Any:
-    """A JSON value with every text in it made storable, keys too; NaN and infinities are no JSON and become text.
+    """Make every text in a JSON value storable, keys too; NaN and infinities become text, because they are no JSON.
 
     A value in which nothing is wrong is returned as it is. TypeError for what is no JSON, RecursionError for what is
     nested without end.
@@ -54,7 +55,7 @@ def _mended(value: Any) -> Any:
 
 
 class SafeText(TypeDecorator[str]):
-    """Text of any length that may come from outside."""
+    """Store text of any length that may come from outside."""
 
     impl = Text
     cache_ok = True
@@ -64,7 +65,7 @@ class SafeText(TypeDecorator[str]):
 
 
 class SafeString(TypeDecorator[str]):
-    """Text of at most `length` characters. PostgreSQL refuses a longer one; SQLite does not look."""
+    """Store text of at most `length` characters. PostgreSQL refuses a longer one; SQLite does not check."""
 
     impl = String
     cache_ok = True
@@ -78,7 +79,7 @@ CHECKED_JSON: TypeEngine[Any] = JSON().with_variant(JSONB(), "postgresql")
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value, made storable as it is bound."""
+    """Store a JSON value, made storable as it is bound."""
 
     impl = CHECKED_JSON
     cache_ok = True
@@ -87,8 +88,21 @@ class Json(TypeDecorator[Any]):
         return storable_json(value)
 
 
+class JobJson(TypeDecorator[JobRequest]):
+    """Store a `JobRequest` as JSON, made storable as it is bound."""
+
+    impl = CHECKED_JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: JobRequest | None, dialect: Dialect) -> Any:
+        return None if value is None else storable_json(value.to_json())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> JobRequest | None:
+        return None if value is None else JobRequest.from_json(value)
+
+
 class MicroUsd(TypeDecorator[Decimal]):
-    """`Decimal` dollars in Python, integer micro-dollars in the database. A float is refused."""
+    """Store `Decimal` dollars as integer micro-dollars. A float is refused."""
 
     impl = BigInteger
     cache_ok = True
@@ -105,7 +119,7 @@ class MicroUsd(TypeDecorator[Decimal]):
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC in and out. A naive datetime is refused, never guessed."""
+    """Store aware UTC times and read them back. A naive datetime is refused, never guessed."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -125,14 +139,14 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class EnumText(TypeDecorator[E]):
-    """A `StrEnum` stored as its text, so that a new state needs no change of type in the database."""
+    """Store a `StrEnum` as its text, so that a new member needs no change of type in the database."""
 
-    impl = String(24)
+    impl = String
     cache_ok = True
 
-    def __init__(self, enum: type[E]) -> None:
-        super().__init__()
-        self.enum = enum
+    def __init__(self, enum: type[E], length: int = 24) -> None:
+        super().__init__(length)
+        self.enum, self.length = enum, length
 
     def process_bind_param(self, value: E | None, dialect: Dialect) -> str | None:
         return None if value is None else str(self.enum(value))

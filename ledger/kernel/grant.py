@@ -1,4 +1,4 @@
-"""The authority to spend, as a provider receives it."""
+"""Carry the authority to spend to a provider."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GrantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Spend authority loaded from a committed row; `provider.create` takes one. Single use."""
+    """Carry spend authority loaded from a committed row; `provider.create` takes one. Single use."""
 
     id: str
     request_id: str

@@ -16,7 +16,10 @@ _newest = (-1, 0)
 
 
 def base32(number: int, width: int) -> str:
-    """`number` as lower-case base32 without the letters i, l, o, u, padded to `width`; ValueError if it is too long."""
+    """Write `number` as lower-case base32 without the letters i, l, o, u, padded to `width`.
+
+    ValueError if it is too long.
+    """
     digits = []
     for _ in range(width):
         number, digit = divmod(number, 32)
@@ -27,7 +30,7 @@ def base32(number: int, width: int) -> str:
 
 
 def new_id(prefix: str, at: datetime) -> str:
-    """A time-ordered id: `prefix_` + 16 base32 characters = 48 bits of milliseconds and 32 low bits.
+    """Make a time-ordered id: `prefix_` + 16 base32 characters = 48 bits of milliseconds and 32 low bits.
 
     The low bits are random for the first id of a millisecond, and grow by random steps after it: rows that one
     transaction writes at one instant, such as journal rows, keep their order.
@@ -42,15 +45,15 @@ def new_id(prefix: str, at: datetime) -> str:
 
 
 def first_id(prefix: str, at: datetime) -> str:
-    """The least id of the millisecond `at`: every id that was made later is greater."""
+    """Return the least id of the millisecond `at`: every id that was made later is greater."""
     return f"{prefix}_{base32(int(at.timestamp() * 1000) << _LOW_BITS, ID_LENGTH)}"
 
 
 def bare_id(identifier: str) -> str:
-    """The 16 characters of an id without its prefix."""
+    """Return the 16 characters of an id without its prefix."""
     return identifier.rsplit("_", 1)[-1]
 
 
 def short_id(identifier: str) -> str:
-    """The last six characters, which are random: enough for a person to tell two rows apart."""
+    """Return the last six characters, which are random: enough for a person to distinguish two rows."""
     return bare_id(identifier)[-6:]

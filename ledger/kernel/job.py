@@ -1,8 +1,8 @@
-"""The portable job request: what somebody asks for, and its form in the database."""
+"""Define the portable job request: what somebody asks for, and its form in the database."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -17,7 +17,7 @@ class SpotPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuConstraint:
-    """Hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU."""
+    """Describe hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU."""
 
     names: tuple[str, ...] = ()
     count_min: int = 1
@@ -26,22 +26,13 @@ class GpuConstraint:
     memory_gb_max: Decimal | None = None
 
 
-_DECIMALS = (
-    "max_price_usd_h",
-    "budget_cap_usd",
-    "min_reliability",
-    "memory_gb_total_min",
-    "min_cuda",
-    "min_capability",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """The portable job request. `candidates` is an ordered list of clouds; empty means all.
+    """Describe a job to be run, portable across clouds.
 
-    `work` holds the words that describe a run, such as `model=7B`; without them only `hours` are known.
-    `already_hours` are those that a session has already, where this asks for more of them.
+    `candidates` is an ordered list of clouds; empty means all. `work` holds the words that describe a run, such as
+    `model=7B`; without them only `hours` are known. `already_hours` are those that a session has already, where this
+    asks for more of them.
     """
 
     gpu: GpuConstraint
@@ -76,29 +67,31 @@ class JobRequest:
     label: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; decimals become strings so that nothing passes through a float."""
+        """Write the request as plain JSON types; decimals become strings so that nothing passes through a float."""
         return {k: _plain(v) for k, v in asdict(self).items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobRequest:
-        """The inverse of `to_json`. Unknown keys are ignored, so that older code reads newer rows."""
-        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
-        gpu = {k: v for k, v in known.pop("gpu").items() if k in GpuConstraint.__dataclass_fields__}
-        for key in ("memory_gb_min", "memory_gb_max"):
-            gpu[key] = _decimal(gpu.get(key))
-        gpu["names"] = tuple(gpu.get("names", ()))
-        for key in _DECIMALS:
-            known[key] = _decimal(known.get(key))
-        for key in ("candidates", "regions", "work"):
-            known[key] = tuple(known.get(key, ()))
-        known["hours"] = Decimal(known["hours"])
-        known["already_hours"] = Decimal(known.get("already_hours", 0))
-        known["spot"] = SpotPolicy(known.get("spot", SpotPolicy.NO))
-        return cls(gpu=GpuConstraint(**gpu), **known)
+        """Read a request from its JSON. Unknown keys are ignored, so that older code reads newer rows."""
+        return cls(**{**_known(cls, data), "gpu": GpuConstraint(**_known(GpuConstraint, data["gpu"]))})
 
 
-def _decimal(value: Any) -> Decimal | None:
-    return None if value is None else Decimal(value)
+#: How a value is read that JSON has in another type; fields that are not named here are read as they are.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("names", "candidates", "regions", "work"), tuple),
+    **dict.fromkeys(("hours", "already_hours", "memory_gb_min", "memory_gb_max", "memory_gb_total_min"), Decimal),
+    **dict.fromkeys(("max_price_usd_h", "budget_cap_usd", "min_reliability", "min_cuda", "min_capability"), Decimal),
+    "spot": SpotPolicy,
+}
+
+
+def _known(kind: type[GpuConstraint | JobRequest], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the fields of `kind` from `data`; a field that is not there keeps its default."""
+    return {
+        name: _READ[name](value) if name in _READ and value is not None else value
+        for name, value in data.items()
+        if name in kind.__dataclass_fields__
+    }
 
 
 def _plain(value: Any) -> Any:

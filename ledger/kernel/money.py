@@ -7,7 +7,7 @@ Every amount in the project is rounded here, so that each direction is chosen on
 - `amount`, `cents`, `dollars`: half up, as people round;
 - `amount_even`, `cents_even`: half to the even digit, so that many roundings cancel out.
 
-`half_up` and `down` do the same for numbers that stand beside money, such as hours and percentages.
+`half_up` and `down` do the same for numbers beside money, such as hours and percentages.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MOST_USD_H: Final = Decimal(1_000_000)
 
 
 def to_micro(amount_usd: Decimal) -> int:
-    """Dollars to integer micro-dollars, half up. Raises ValueError for NaN and infinities."""
+    """Convert dollars to integer micro-dollars, half up. Raises ValueError for NaN and infinities."""
     if not amount_usd.is_finite():
         raise ValueError("an amount of money must be finite")
     return int((amount_usd * MICRO).to_integral_value(rounding=ROUND_HALF_UP))
 
 
 def from_micro(amount_micro: int) -> Decimal:
-    """Integer micro-dollars to dollars, exactly."""
+    """Convert integer micro-dollars to dollars, exactly."""
     return Decimal(amount_micro) / MICRO
 
 

@@ -10,7 +10,7 @@ _IN_TRANSACTION: ContextVar[bool] = ContextVar("in_ledger_transaction", default=
 
 
 class NetworkInTransaction(RuntimeError):
-    """A port was used while a ledger transaction was open; that would hold locks for a network round trip."""
+    """Say that a port was used while a ledger transaction was open; locks would be held for a network round trip."""
 
 
 @contextmanager

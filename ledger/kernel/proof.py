@@ -10,7 +10,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """One complete listing of the right account that did not contain the instance. Minted by `Listing.absence`."""
+    """Record one complete listing of the right account without the instance. Minted by `Listing.absence`."""
 
     at: datetime
     account: str
@@ -18,14 +18,14 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class AbsenceRule:
-    """How many complete listings, how far apart and over how long prove that an instance is gone."""
+    """Say how many complete listings, how far apart and over how long, prove that an instance is gone."""
 
     count: int = 3
     apart: timedelta = timedelta(seconds=10)
     over: timedelta = timedelta(seconds=60)
 
 
-#: How long after a pushed timeout a batch run counts as over: the cloud's own slack and time in its queue.
+#: How long after a pushed timeout a batch run counts as ended: the cloud's own slack and time in its queue.
 TIMEOUT_MARGIN = timedelta(minutes=30)
 
 
@@ -33,14 +33,15 @@ class ProofKind(StrEnum):
     ABSENCE = "absence"
     FINAL_STATUS = "final_status"
     TIMEOUT = "timeout"
-    WORD = "word"
+    WRITE_OFF = "word"
 
 
 @dataclass(frozen=True, slots=True)
 class ProofOfEnd:
-    """What the move to GONE demands: `from_absences`; for a batch cloud `from_final_status` or `from_timeout`.
+    """Prove that an instance is gone; the move to GONE demands it.
 
-    `from_word` is an operator's, for an account that no key here opens any more.
+    `from_absences` serves most clouds, `from_final_status` and `from_timeout` a batch cloud. `from_write_off` is an
+    operator's, for an account that no key here opens any more.
     """
 
     kind: ProofKind
@@ -52,7 +53,7 @@ class ProofOfEnd:
     def from_absences(
         cls, absences: Sequence[Absence], rule: AbsenceRule, *, last_heartbeat_at: datetime | None
     ) -> ProofOfEnd | None:
-        """A proof, or None while the absences do not satisfy `rule` or a fresher heartbeat contradicts them.
+        """Make a proof of absences, or None while they do not satisfy `rule` or a fresher heartbeat contradicts them.
 
         Only listings of one account count, only those after the last heartbeat, and only those at least `rule.apart`
         from the one counted before.
@@ -67,21 +68,24 @@ class ProofOfEnd:
 
     @classmethod
     def from_final_status(cls, account: str, at: datetime) -> ProofOfEnd:
-        """A batch cloud's run reported its own final status."""
+        """Make a proof of a final status that a batch cloud's run reported."""
         return cls(ProofKind.FINAL_STATUS, account, at, (at,))
 
     @classmethod
-    def from_word(cls, account: str, at: datetime) -> ProofOfEnd:
-        """An operator answers for it, because nothing here can look: no key that is set up opens the account."""
-        return cls(ProofKind.WORD, account, at, (at,))
+    def from_write_off(cls, account: str, at: datetime) -> ProofOfEnd:
+        """Make a proof of an operator's write-off.
+
+        No key that is set up opens the account, so nothing here can look.
+        """
+        return cls(ProofKind.WRITE_OFF, account, at, (at,))
 
     @classmethod
     def from_timeout(
         cls, account: str, pushed_at: datetime, timeout: timedelta, now: datetime, *, margin: timedelta = TIMEOUT_MARGIN
     ) -> ProofOfEnd | None:
-        """A batch cloud's run is over by the timeout that it was pushed with; None until `margin` after that.
+        """Make a proof of the timeout that a batch run was pushed with; None until `margin` after it.
 
-        ValueError for a timeout that is not positive: a run that was pushed without one is never over by time.
+        ValueError for a timeout that is not positive: a run that was pushed without one never ends by time.
         """
         if timeout <= timedelta(0):
             raise ValueError("a run without a positive timeout is never over by time; give the timeout that was pushed")

@@ -1,9 +1,10 @@
-"""The state machines, as data. One table says which moves are legal; one says which moves people hear about."""
+"""Declare the state machines as data: which moves are legal, and which moves notify people."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
+from typing import Self
 
 
 class RequestState(StrEnum):
@@ -44,7 +45,7 @@ class InstanceState(StrEnum):
     TOMBSTONE = "tombstone"
 
 
-class StrayState(StrEnum):
+class OrphanState(StrEnum):
     SEEN = "seen"
     QUARANTINED = "quarantined"
     CONDEMNED = "condemned"
@@ -63,9 +64,9 @@ class InboxState(StrEnum):
     FAILED = "failed"
 
 
-State = RequestState | GrantState | SessionState | InstanceState | StrayState
+State = RequestState | GrantState | SessionState | InstanceState | OrphanState
 
-_R, _G, _S, _I, _T = RequestState, GrantState, SessionState, InstanceState, StrayState
+_R, _G, _S, _I, _T = RequestState, GrantState, SessionState, InstanceState, OrphanState
 
 #: machine → from → the states it may become. Everything absent here is illegal. The tables are kept apart by machine
 #: because equal words of two machines (a session and an instance are both *terminating*) are equal as text.
@@ -73,7 +74,7 @@ LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
     RequestState: {
         _R.QUOTING: frozenset({_R.PENDING, _R.UNAVAILABLE, _R.CANCELLED}),
         _R.PENDING: frozenset({_R.QUOTING, _R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED}),
-        # Until the create call is sent, a price that moved or an offer that vanished asks again.
+        # Until the create call is sent, a changed price or a sold offer makes the request ask again.
         _R.APPROVED: frozenset({_R.PENDING, _R.QUOTING}),
         _R.REJECTED: frozenset(),
         _R.CANCELLED: frozenset(),
@@ -105,7 +106,7 @@ LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
         _I.REJECTED: frozenset(),
         _I.TOMBSTONE: frozenset(),
     },
-    StrayState: {
+    OrphanState: {
         _T.SEEN: frozenset({_T.CONDEMNED, _T.QUARANTINED, _T.GONE}),
         _T.QUARANTINED: frozenset({_T.CONDEMNED, _T.GONE}),
         _T.CONDEMNED: frozenset({_T.GONE}),
@@ -122,28 +123,59 @@ LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S
 ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
 
 
+#: A claim continues through a move into one of these: the create is called under it, and the scheduler watches a
+#: session through all of these states. Every other move ends the claim.
+CLAIM_GOES_ON: dict[type[State], frozenset[State]] = {
+    SessionState: frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED}),
+    InstanceState: frozenset({_I.SENDING}),
+}
+#: No job looks again at a row in one of these.
+NOTHING_DUE: dict[type[State], frozenset[State]] = {
+    RequestState: frozenset({_R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED, _R.UNAVAILABLE}),
+    SessionState: frozenset({_S.TERMINATING, _S.TERMINATED, _S.FAILED}),
+    InstanceState: frozenset({_I.GONE, _I.REJECTED, _I.TOMBSTONE}),
+}
+
+
 class NotificationKind(StrEnum):
-    """What people read. The value is the stable name in the database and in `docs/`."""
+    """Name what people receive. The value is the stable name in the database and in `docs/`; the label explains it.
 
-    REQUEST_MESSAGE = "request.message"
-    REQUEST_RESULT = "request.result"
-    REQUEST_REMINDER = "request.reminder"
-    SESSION_READY = "session.ready"
-    SESSION_ENDING = "session.ending"
-    SESSION_LAST_CALL = "session.last_call"
-    SESSION_UNATTENDED = "session.unattended"
-    SESSION_HELD = "session.held"
-    SESSION_ENDED = "session.ended"
-    BUDGET_THRESHOLD = "budget.threshold"
-    SESSION_INTERRUPTED = "session.interrupted"
-    STRAY_FOUND = "stray.found"
-    OPERATOR_PAGE = "operator.page"
-    DIGEST = "digest"
-    REPLY = "reply"
+    A termination waits, for a few seconds at most, until the delivery of one that `delays_termination` was attempted;
+    of the replies these are only the ones that name who ordered it.
+    """
+
+    _value_: str
+    label: str
+    delays_termination: bool
+
+    def __new__(cls, value: str, label: str = "", delays_termination: bool | None = None) -> Self:
+        """Make one kind. Only type checkers need the defaults: they take `NotificationKind(text)` for this call."""
+        if not label or delays_termination is None:
+            raise TypeError(f"{value} needs a label, and whether a termination waits for it")
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.label, kind.delays_termination = label, delays_termination
+        return kind
+
+    REQUEST_MESSAGE = "request.message", "a request with its offers and buttons", False
+    REQUEST_RESULT = "request.result", "what became of a request", False
+    REQUEST_REMINDER = "request.reminder", "a request still waits for a decision", False
+    SESSION_READY = "session.ready", "how to reach the instance of a session", False
+    SESSION_ENDING = "session.ending", "a warning before the end of a session", True
+    SESSION_LAST_CALL = "session.last_call", "the final warning before the end of a session", False
+    SESSION_UNATTENDED = "session.unattended", "an idle or unresponsive session is about to end", True
+    SESSION_HELD = "session.held", "a termination waits for a checkpoint", True
+    SESSION_ENDED = "session.ended", "a session ended, and what it cost", False
+    BUDGET_THRESHOLD = "budget.threshold", "how much of a budget is used", False
+    SESSION_INTERRUPTED = "session.interrupted", "an instance failed, was lost, or is terminated early", True
+    STRAY_FOUND = "stray.found", "an orphan was found", False
+    OPERATOR_PAGE = "operator.page", "something needs an operator", False
+    DIGEST = "digest", "the costs of a day or a week", False
+    REPLY = "reply", "a private answer", True
 
 
-class Tier(StrEnum):
-    """How long the time is that one row of the rollup sums up."""
+class RollupTier(StrEnum):
+    """Say how long a time one row of the rollup sums up."""
 
     HOUR = "hour"
     DAY = "day"
@@ -179,7 +211,7 @@ ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
         _I.UNKNOWN: (_N.REQUEST_MESSAGE,),
         _I.TOMBSTONE: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT),
     },
-    StrayState: {
+    OrphanState: {
         _T.CONDEMNED: (_N.STRAY_FOUND,),
         _T.QUARANTINED: (_N.STRAY_FOUND,),
     },
@@ -187,23 +219,33 @@ ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
 
 
 def sources(to: State) -> frozenset[State]:
-    """The states from which `to` may be entered."""
+    """Return the states from which `to` may be entered."""
     return frozenset(state for state, targets in LEGAL[type(to)].items() if to in targets)
 
 
 def is_terminal(state: State) -> bool:
-    """True when nothing may leave `state`."""
+    """Whether nothing may leave `state`."""
     return not LEGAL[type(state)][state]
 
 
+def claim_goes_on(to: State) -> bool:
+    """Whether the work under a claim continues after a move into `to`."""
+    return to in CLAIM_GOES_ON.get(type(to), ())
+
+
+def nothing_due(to: State) -> bool:
+    """Whether no job looks again at a row that moved into `to`."""
+    return to in NOTHING_DUE.get(type(to), ())
+
+
 def announced(to: State) -> tuple[NotificationKind, ...]:
-    """What people hear about a move into `to`."""
+    """Return the notifications that people receive about a move into `to`."""
     return ANNOUNCES[type(to)].get(to, ())
 
 
 @lru_cache(maxsize=None, typed=True)
 def reachable(start: State) -> frozenset[State]:
-    """Every state that can follow `start`, in any number of legal moves."""
+    """Return every state that can follow `start`, in any number of legal moves."""
     seen: set[State] = set()
     frontier = [start]
     while frontier:

@@ -1,8 +1,8 @@
-"""The rows. They are the model: services read and write these, and nothing else describes the same facts again.
+"""Define the rows that services read and write; nothing else describes the same facts again.
 
-`state` is assigned when a row is born and changed only by `ledger.core.moves`; the listener below refuses every other
-assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `core.claims`: a row is due
-when `due_at` has passed, and None means that nothing is to be done.
+`state` is assigned when a row is made and changed only by `ledger.core.moves`; the listener below refuses every other
+assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `core.claims`: a row is due when
+`due_at` has passed, and None means that nothing is to be done.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sqlalchemy import event, inspect
 
 from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer
 from ledger.models.base import Base, Claimable
-from ledger.models.costs import BillLine, EntrySeal, ExternalCost, Facet, Rollup, Unrolled
-from ledger.models.journal import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
+from ledger.models.costs import BillLine, EntryHash, ExternalCost, Facet, Rollup, Unrolled
+from ledger.models.journal import Event, EventHash, Inbox, LedgerEntry, Mark, Notification, SshKey, TurnRow
 from ledger.models.nodes import Node
 from ledger.models.requests import Approval, Delegation, GrantRow, Option, Quote, Request, Token
-from ledger.models.sessions import Disk, Instance, Session, Stray
+from ledger.models.sessions import Disk, Instance, Orphan, Session
 from ledger.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
@@ -32,8 +32,9 @@ __all__ = [
     "Consumer",
     "Delegation",
     "Disk",
-    "EntrySeal",
+    "EntryHash",
     "Event",
+    "EventHash",
     "ExternalCost",
     "Facet",
     "GrantRow",
@@ -44,14 +45,13 @@ __all__ = [
     "Node",
     "Notification",
     "Option",
+    "Orphan",
     "Quote",
     "Request",
     "Rollup",
-    "Seal",
     "Session",
     "SshKey",
     "StateAssigned",
-    "Stray",
     "Token",
     "TurnRow",
     "Unrolled",
@@ -60,11 +60,11 @@ __all__ = [
 ]
 
 #: The rows whose state only `ledger.core.moves` changes.
-MOVABLE = (Request, GrantRow, Session, Instance, Stray)
+MOVABLE = (Request, GrantRow, Session, Instance, Orphan)
 
 
 class StateAssigned(TypeError):
-    """`row.state = …` on a stored row. Use `ledger.core.moves.move`: it checks, counts, records and announces."""
+    """Refuse `row.state = …` on a stored row. `ledger.core.moves.move` checks, records and announces."""
 
 
 def _refuse_assignment(target: Any, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who comes in by a key: the consumers and people behind API keys, the keys, and the answers that a retry is given."""
+"""Store API keys, the people and programs that hold them, and the answers that a retry gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ledger.models.base import Base
 
 
 class Consumer(Base):
-    """A program, or a person, that holds API keys. `owner` is the person who answers for what it does."""
+    """Store a program, or a person, that holds API keys. `owner` is the person who answers for what it does."""
 
     __tablename__ = "consumers"
 
@@ -26,7 +26,7 @@ class Consumer(Base):
 
 
 class ApiKey(Base):
-    """One key of a consumer. The secret is stored as its keyed hash and was shown once, when the key was made."""
+    """Store one key of a consumer: its secret only as a keyed hash, shown once when the key was made."""
 
     __tablename__ = "api_keys"
 
@@ -45,7 +45,7 @@ class ApiKey(Base):
 
 
 class ApiAnswer(Base):
-    """What a call with an Idempotency-Key was answered, so that the same call again gets the same answer."""
+    """Store the answer of a call with an Idempotency-Key, so that the same call again gets the same answer."""
 
     __tablename__ = "api_answers"
 
@@ -60,7 +60,7 @@ class ApiAnswer(Base):
 
 
 class BudgetLimit(Base):
-    """A budget that an administrator set while the service runs; the policy file's own are not here."""
+    """Store a budget that an administrator set while the service runs; those of the policy file are not here."""
 
     __tablename__ = "budget_limits"
 

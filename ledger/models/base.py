@@ -1,4 +1,4 @@
-"""What every table shares: naming of constraints, and the columns of a row that a sweep picks up."""
+"""Share among all tables the naming of constraints, and the columns of a row that a job claims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Base(DeclarativeBase):
 
 
 class Claimable:
-    """Columns of a row that a sweep picks up when it is due."""
+    """Add the columns of a row that a job claims when it is due."""
 
     due_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     claim_token: Mapped[str | None] = mapped_column(SafeString(32))

@@ -1,4 +1,4 @@
-"""What money was spent on, summed up by the hour, day and month; the seals of the entries; other tools' costs."""
+"""Store costs summed up by the hour, day and month, the hash chain of the entries, and other tools' costs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, MicroUsd, SafeString, SafeText, UtcDateTime
-from ledger.kernel.states import Tier
+from ledger.kernel.states import RollupTier
 from ledger.models.base import Base
 
 
 class Facet(Base):
-    """One combination of what costs are grouped by. Empty text where something does not apply or is not known."""
+    """Store one combination of what costs are grouped by. Empty text where something does not apply or is unknown."""
 
     __tablename__ = "facets"
 
@@ -30,11 +30,11 @@ class Facet(Base):
 
 
 class Rollup(Base):
-    """What was spent on one facet in one hour, day or month (UTC). Less than nothing where a correction gave back."""
+    """Sum up one facet's costs in one hour, day or month (UTC); negative where a correction gave money back."""
 
     __tablename__ = "rollup"
 
-    tier: Mapped[Tier] = mapped_column(EnumText(Tier), primary_key=True)
+    tier: Mapped[RollupTier] = mapped_column(EnumText(RollupTier), primary_key=True)
     begins: Mapped[datetime] = mapped_column(UtcDateTime, primary_key=True)
     facet_id: Mapped[int] = mapped_column(ForeignKey("facets.id"), primary_key=True)
     amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
@@ -46,17 +46,17 @@ class Rollup(Base):
 
 
 class Unrolled(Base):
-    """An entry that is not in the rollup yet. A trigger adds it with the entry, whichever release wrote that."""
+    """Mark an entry that is not in the rollup yet. A trigger adds it with the entry, whichever release wrote that."""
 
     __tablename__ = "unrolled"
 
     entry_id: Mapped[str] = mapped_column(ForeignKey("ledger_entries.id"), primary_key=True)
-    #: The entry's own time, so that whoever looks for a time begins at the few rows here.
+    #: The entry's own time, so that a query by time begins at the few rows here.
     at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class EntrySeal(Base):
-    """One link of the chain of all entries: a hash over an entry and the seal before it."""
+class EntryHash(Base):
+    """Store one link of the chain of all entries: a hash over an entry and the hash before it."""
 
     __tablename__ = "entry_seals"
 
@@ -66,17 +66,17 @@ class EntrySeal(Base):
 
 
 class ExternalCost(Base):
-    """What another tool says it spent, beside the entry that books it."""
+    """Store what another tool says it spent, beside the entry that books it."""
 
     __tablename__ = "external_costs"
 
     entry_id: Mapped[str] = mapped_column(ForeignKey("ledger_entries.id"), primary_key=True)
-    #: The tool's own id of it, or one made of its content: the same cost arrives once, by whichever door.
+    #: The tool's own id of it, or one made of its content: the same cost arrives once, whether by file, API or command.
     key: Mapped[str] = mapped_column(SafeString(96), unique=True)
     skill: Mapped[str] = mapped_column(SafeString(48))
     provider: Mapped[str] = mapped_column(SafeString(48))
     action: Mapped[str] = mapped_column(SafeString(96))
-    #: Dollars, less than nothing for a refund.
+    #: Dollars, negative for a refund.
     amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
     at: Mapped[datetime] = mapped_column(UtcDateTime)
     notes: Mapped[str] = mapped_column(SafeText, default="")
@@ -86,7 +86,7 @@ class ExternalCost(Base):
 
 
 class BillLine(Base):
-    """One line of a cloud's own bill, as it was read last: late lines are added, and open ones grow."""
+    """Store one line of a cloud's own bill, as it was read last: late lines are added, and open ones grow."""
 
     __tablename__ = "bill_lines"
 

@@ -1,4 +1,4 @@
-"""What is never changed or is only passed on: money, journal, inbox, outbox, keys, marks."""
+"""Store money, journal, inbox, outbox, SSH keys and marks."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, 
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InboxState, NotificationKind, NotificationState
 from ledger.models.base import Base, Claimable
 
 
 class LedgerEntry(Base):
-    """One balanced double entry: `amount_usd` > 0 moves from `credit` to `debit`. Append-only (by trigger)."""
+    """Store one balanced double entry: `amount_usd` > 0 moves from `credit` to `debit`. Append-only (by trigger)."""
 
     __tablename__ = "ledger_entries"
 
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     #: The same fact booked twice has the same key, and the second is dropped.
     key: Mapped[str] = mapped_column(SafeString(128), unique=True)
-    kind: Mapped[str] = mapped_column(SafeString(16))  # reserve accrue release correct true_up external loss
+    kind: Mapped[EntryKind] = mapped_column(EnumText(EntryKind, 16))
     debit: Mapped[str] = mapped_column(SafeString(96))
     credit: Mapped[str] = mapped_column(SafeString(96))
     amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
@@ -36,7 +37,7 @@ class LedgerEntry(Base):
 
 
 class Event(Base):
-    """The journal: who moved what, from where to where, and why. Append-only (by trigger)."""
+    """Record who moved what, from where to where, and why: one row of the journal. Append-only (by trigger)."""
 
     __tablename__ = "events"
 
@@ -53,8 +54,8 @@ class Event(Base):
     __table_args__ = (Index("ix_events_subject_at", "subject", "at"),)
 
 
-class Seal(Base):
-    """One link of a subject's chain: a hash over an event and the seal before it."""
+class EventHash(Base):
+    """Store one link of a subject's chain: a hash over an event and the hash before it."""
 
     __tablename__ = "seals"
 
@@ -69,7 +70,7 @@ class Seal(Base):
 
 
 class Notification(Claimable, Base):
-    """The outbox: one row per thing that people read in one place. `version` is wanted, `sent_version` is shown."""
+    """Store one notification in one place: `version` is wanted, `sent_version` is shown. The table is the outbox."""
 
     __tablename__ = "notifications"
 
@@ -94,7 +95,7 @@ class Notification(Claimable, Base):
 
 
 class Inbox(Claimable, Base):
-    """One inbound message, committed before it is acknowledged. A second copy is answered from `answer`."""
+    """Store one inbound message before it is acknowledged. A second copy is answered from `answer`."""
 
     __tablename__ = "inbox"
 
@@ -110,7 +111,7 @@ class Inbox(Claimable, Base):
 
 
 class SshKey(Base):
-    """One public key per user. A private key never gets here."""
+    """Store one public key per user. A private key never gets here."""
 
     __tablename__ = "ssh_keys"
 
@@ -121,7 +122,7 @@ class SshKey(Base):
 
 
 class Mark(Base):
-    """A small fact of this deployment that outlives a process: its identity, the greatest wall time seen."""
+    """Store a small fact of this deployment that outlives a process: its identity, the greatest wall time seen."""
 
     __tablename__ = "marks"
 
@@ -131,9 +132,9 @@ class Mark(Base):
 
 
 class TurnRow(Base):
-    """When a group of calls to one account at one cloud is free again, had each turn lasted its whole interval.
+    """Store when a group of calls to one account at one cloud is free again, had each turn lasted its whole interval.
 
-    Microseconds since 1970 in UTC, because one statement on both databases must reckon with them.
+    Microseconds since 1970 in UTC, because one statement on both databases must calculate with them.
     """
 
     __tablename__ = "turns"

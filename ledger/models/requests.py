@@ -1,4 +1,4 @@
-"""Requests, quotes, the tokens on buttons, approvals and the grants they create."""
+"""Store requests, quotes, the tokens on buttons, approvals, delegations and grants."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.columns import EnumText, JobJson, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState
 from ledger.models.base import Base, Claimable
 
 
 class Request(Claimable, Base):
-    """A person's ask and its decision."""
+    """Store one request and its decision."""
 
     __tablename__ = "requests"
 
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
-    kind: Mapped[str] = mapped_column(SafeString(24))  # provision | override_12h | extend | drift_reconfirm | migrate
+    kind: Mapped[RequestKind] = mapped_column(EnumText(RequestKind))
     state: Mapped[RequestState] = mapped_column(EnumText(RequestState))
     version: Mapped[int] = mapped_column(Integer, default=1)
     quote_version: Mapped[int] = mapped_column(Integer, default=0)
@@ -28,7 +30,7 @@ class Request(Claimable, Base):
     inbox_key: Mapped[str] = mapped_column(SafeString(128), unique=True)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("requests.id"))
     requester: Mapped[str] = mapped_column(SafeString(96))
-    job: Mapped[dict[str, Any]] = mapped_column(Json)
+    job: Mapped[JobRequest] = mapped_column(JobJson)
     reason: Mapped[str] = mapped_column(SafeText, default="")
     channel: Mapped[str] = mapped_column(SafeString(64))
     #: The sentence that says which rule asks for approval, and how many approvers it wants.
@@ -52,7 +54,7 @@ class Request(Claimable, Base):
 
 
 class Quote(Base):
-    """One ranked answer of the market to a request. A newer version replaces it; the row stays."""
+    """Store one ranked list of offers for a request. A newer version replaces it; the row stays."""
 
     __tablename__ = "quotes"
 
@@ -69,7 +71,7 @@ class Quote(Base):
 
 
 class Option(Base):
-    """One offer of a quote with its cost estimate. `offer` and `estimate` are the JSON of those values."""
+    """Store one offer of a quote with its cost estimate. `offer` and `estimate` are the JSON of those values."""
 
     __tablename__ = "options"
 
@@ -89,12 +91,12 @@ class Option(Base):
 
     @property
     def offer_id(self) -> str:
-        """The id that every door shows and takes: `vast:30406190`."""
+        """Return the offer's id as Slack, the CLI and the API show and take it: `vast:30406190`."""
         return f"{self.cloud}:{self.offer_key}"
 
 
 class Token(Base):
-    """What a button carries: an opaque value bound to a request, its quote version and, for Approve, an option."""
+    """Store a button's value: opaque, bound to a request, its quote version and, for Approve, an option."""
 
     __tablename__ = "tokens"
 
@@ -106,7 +108,7 @@ class Token(Base):
 
 
 class Approval(Base):
-    """One decision by one approver. Append-only (by trigger)."""
+    """Store one decision by one approver. Append-only (by trigger)."""
 
     __tablename__ = "approvals"
 
@@ -135,7 +137,7 @@ class Approval(Base):
 
 
 class Delegation(Base):
-    """One person who decides in another one's place until a moment, or until it is taken back."""
+    """Store that one person approves in another one's place until a moment, or until it is revoked."""
 
     __tablename__ = "delegations"
 
@@ -150,7 +152,7 @@ class Delegation(Base):
 
 
 class GrantRow(Base):
-    """Spend authority. Single use: one instance row takes it; a replacement needs the next seq."""
+    """Store spend authority. Single use: one instance row takes it; a replacement needs the next seq."""
 
     __tablename__ = "grants"
 

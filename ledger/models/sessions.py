@@ -1,4 +1,4 @@
-"""Sessions, the instances behind them, and strays."""
+"""Store sessions, their instances, retained disks, and orphans."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from sqlalchemy import Boolean, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
-from ledger.kernel.states import OPEN_INSTANCE, InstanceState, SessionState, StrayState
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState, SessionState
 from ledger.models.base import Base, Claimable
 
 
 class Session(Claimable, Base):
-    """Our promise of GPUs for a time."""
+    """Store one session: GPUs that were granted for a time."""
 
     __tablename__ = "sessions"
 
@@ -40,7 +41,7 @@ class Session(Claimable, Base):
     cut_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     cut_code: Mapped[str | None] = mapped_column(SafeString(32))
     cut_reason: Mapped[str | None] = mapped_column(SafeText)
-    #: Until then nothing but its approved end ends it: somebody said so, as the message about such an end asks.
+    #: Until then only its approved end ends it: somebody chose so in the message about an early end.
     spared_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The project that its costs count for; None in rows of older releases.
     label: Mapped[str | None] = mapped_column(SafeString(48))
@@ -54,7 +55,7 @@ _OPEN = ", ".join(f"'{state}'" for state in sorted(OPEN_INSTANCE))
 
 
 class Instance(Claimable, Base):
-    """The write-ahead intent of one create call, and what became of it. One row = at most one create, ever."""
+    """Store one create call before it is sent, and what became of it. One row makes at most one create."""
 
     __tablename__ = "instances"
 
@@ -94,11 +95,11 @@ class Instance(Claimable, Base):
     #: The same for the storage where it pauses at times; from the send on where this is None.
     storage_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
     storage_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    #: The last look that showed it without its GPU being billed: it cannot have been billed before that.
+    #: The last check that showed it without its GPU being billed: it cannot have been billed before that.
     unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    #: The first look that showed an instance which had been ready as not working; None while it works.
+    #: The first check that showed an instance which had been ready as not working; None while it works.
     trouble_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    #: What it had instead of the GPUs that were approved at the last look that showed it in trouble.
+    #: What it had instead of the approved GPUs at the last check that showed it in trouble.
     other_gpus: Mapped[str] = mapped_column(SafeString(80), default="", server_default="")
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: Times of complete listings of the right account without it; cleared when it is seen again.
@@ -106,8 +107,8 @@ class Instance(Claimable, Base):
     #: When the end was ordered here, and when the cloud first accepted the order.
     terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    #: How far the checkpoint gate is with its end: saving, held, or behind it; until when, and why, in a sentence.
-    gate: Mapped[str | None] = mapped_column(SafeString(16))
+    #: How far the checkpoint check is with its end: saving, held, or done; until when, and why, in a sentence.
+    gate: Mapped[CheckpointStep | None] = mapped_column(EnumText(CheckpointStep, 16))
     gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gate_note: Mapped[str | None] = mapped_column(SafeText)
     #: What its approval reserved for that: dollars of the cap that the run does not spend, and seconds of the GPU. None
@@ -136,7 +137,7 @@ class Instance(Claimable, Base):
 
 
 class Disk(Base):
-    """The disk of a machine that stands still, from the stop to its start or its end; nobody pays a GPU meanwhile."""
+    """Store a retained disk: from the stop of its machine until the start or the end; no GPU is billed meanwhile."""
 
     __tablename__ = "disks"
 
@@ -165,8 +166,8 @@ class Disk(Base):
     )
 
 
-class Stray(Base):
-    """An instance of ours at a cloud without a row of its own: a duplicate, or one that landed late."""
+class Orphan(Base):
+    """Store an orphan: an instance of ours without a row of its own, a duplicate or one that landed late."""
 
     __tablename__ = "strays"
 
@@ -175,7 +176,7 @@ class Stray(Base):
     account: Mapped[str] = mapped_column(SafeString(24))
     ref: Mapped[str] = mapped_column(SafeString(256))
     label: Mapped[str] = mapped_column(SafeString(48))
-    state: Mapped[StrayState] = mapped_column(EnumText(StrayState))
+    state: Mapped[OrphanState] = mapped_column(EnumText(OrphanState))
     version: Mapped[int] = mapped_column(Integer, default=1)
     instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
     price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)

@@ -1,4 +1,4 @@
-"""Webhooks: where consumers want to be told, and every message that was made for them."""
+"""Store webhooks of consumers, and every delivery that was made for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ledger.models.base import Base, Claimable
 
 
 class Webhook(Base):
-    """An address that is told. The secrets are encrypted under a key that is not in the database."""
+    """Store one webhook's address. Its secrets are encrypted under a key that is not in the database."""
 
     __tablename__ = "webhooks"
 
@@ -23,7 +23,7 @@ class Webhook(Base):
     url: Mapped[str] = mapped_column(SafeText)
     topics: Mapped[list[str]] = mapped_column(Json)
     note: Mapped[str] = mapped_column(SafeText, default="")
-    #: Hears of everybody's things, because whoever made it sees them all.
+    #: Receives events about everybody, because its creator may see them all.
     everything: Mapped[bool] = mapped_column(Boolean, default=False)
     secret: Mapped[str] = mapped_column(SafeText)
     #: The secret before this one signs too until then, so that a consumer can change over.
@@ -38,13 +38,13 @@ class Webhook(Base):
 
 
 class WebhookDelivery(Claimable, Base):
-    """One message for one webhook: rendered when it is sent, kept with what came of each attempt."""
+    """Store one delivery to one webhook: rendered when it is sent, kept with the outcome of each attempt."""
 
     __tablename__ = "webhook_deliveries"
 
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     webhook_id: Mapped[str] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"))
-    #: The journal row that it tells; of a test, an id of its own.
+    #: The journal row that it reports; of a test, an id of its own.
     event_id: Mapped[str] = mapped_column(SafeString(24))
     kind: Mapped[str] = mapped_column(SafeString(48))
     state: Mapped[NotificationState] = mapped_column(EnumText(NotificationState))

@@ -1,1 +1,1 @@
-"""Reads of the ledger, one file per subject."""
+"""Read the ledger, one file per subject."""

@@ -1,4 +1,4 @@
-"""Keys and stored answers: looked up, made, revoked, forgotten. Judging them is the services' business."""
+"""Read and write API keys and stored answers: look up, make, revoke, forget. Services judge them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Request, Session, Stray
+from ledger.kernel.event_kind import EventKind
+from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Orphan, Request, Session
 
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """The names under which one person's things are stored: exact references, and Slack ids of an unknown team."""
+    """Name one person in every way that rows do: exact references, and Slack ids of an unknown team."""
 
     refs: frozenset[str] = field(default=frozenset())
     slack_ids: frozenset[str] = field(default=frozenset())
 
     @classmethod
     def of(cls, actors: Collection[Actor]) -> Whose:
-        """The names of these actors."""
+        """Collect the names of these actors."""
         slack = [actor for actor in actors if actor.kind is ActorKind.SLACK]
         # A policy may name a Slack account without its team, so that name is this person's too.
         teamless = (Actor(ActorKind.SLACK, actor.id).ref for actor in slack)
@@ -37,13 +38,13 @@ class Whose:
         return ref in self.refs or (kind == ActorKind.SLACK and name.rpartition("/")[2] in self.slack_ids)
 
     def where(self, column: Any) -> ColumnElement[bool]:
-        """The same as a condition on a column of references."""
+        """Build the same check as a condition on a column of references."""
         slack = [column.like(f"{ActorKind.SLACK}:%/{name}") for name in sorted(self.slack_ids)]
         return or_(column.in_(sorted(self.refs)), *slack)
 
 
 def about(whose: Whose) -> ColumnElement[bool]:
-    """Events of requests, sessions, instances and strays that belong to a person, and of their own budgets."""
+    """Select events of requests, sessions, instances and orphans of one person, and of their own budgets."""
     sessions = select(Session.id).where(whose.where(Session.owner))
     instances = select(Instance.id).where(Instance.session_id.in_(sessions))
     users = [f"user:{Actor.from_ref(ref).id}" for ref in whose.refs if Actor.from_ref(ref).kind is ActorKind.SLACK]
@@ -52,38 +53,38 @@ def about(whose: Whose) -> ColumnElement[bool]:
         Event.subject.in_(select(Request.id).where(whose.where(Request.requester))),
         Event.subject.in_(sessions),
         Event.subject.in_(instances),
-        Event.subject.in_(select(Stray.id).where(Stray.instance_id.in_(instances))),
-        and_(Event.kind == "budget.threshold", Event.subject.in_(budgets)),
+        Event.subject.in_(select(Orphan.id).where(Orphan.instance_id.in_(instances))),
+        and_(Event.kind == EventKind.BUDGET_THRESHOLD, Event.subject.in_(budgets)),
     )
 
 
 async def consumer_of(tx: AsyncSession, actor: str) -> Consumer | None:
-    """Who stands behind a holder of keys."""
+    """Return the person or program that holds keys under this name."""
     return await tx.get(Consumer, actor)
 
 
 async def consumers_owned(tx: AsyncSession, whose: Whose) -> list[Actor]:
-    """The programs that one person answers for."""
+    """Return the programs that one person answers for."""
     found = await tx.scalars(select(Consumer.actor).where(whose.where(Consumer.owner)).order_by(Consumer.actor))
     return [Actor.from_ref(ref) for ref in found]
 
 
-async def hold_consumer(tx: AsyncSession, actor: str, owner: str, by: str, at: datetime) -> Consumer:
-    """The consumer's row, made when it is new, and locked until the transaction ends: its keys are counted next."""
+async def lock_consumer(tx: AsyncSession, actor: str, owner: str, by: str, at: datetime) -> Consumer:
+    """Store the consumer when it is new and lock its row until the transaction ends: its keys are counted next."""
     insert = insert_for(tx, Consumer).values(actor=actor, owner=owner, created_at=at, created_by=by)
     await tx.execute(insert.on_conflict_do_nothing(index_elements=["actor"]))
     return (await tx.scalars(select(Consumer).where(Consumer.actor == actor).with_for_update())).one()
 
 
 async def api_key(tx: AsyncSession, key_id: str) -> tuple[ApiKey, Consumer] | None:
-    """One key with who stands behind it, in one query."""
+    """Return one key with its holder, in one query."""
     query = select(ApiKey, Consumer).join(Consumer, Consumer.actor == ApiKey.actor).where(ApiKey.id == key_id)
     found = (await tx.execute(query)).first()
     return None if found is None else (found[0], found[1])
 
 
 async def api_keys(tx: AsyncSession, whose: Whose | None = None) -> list[tuple[ApiKey, Consumer]]:
-    """Every key, or those of one person's names, by holder and then the oldest first."""
+    """Return every key, or those of one person's names, by holder and then the oldest first."""
     query = select(ApiKey, Consumer).join(Consumer, Consumer.actor == ApiKey.actor)
     if whose is not None:
         query = query.where(whose.where(ApiKey.actor))
@@ -92,7 +93,7 @@ async def api_keys(tx: AsyncSession, whose: Whose | None = None) -> list[tuple[A
 
 
 async def active_keys(tx: AsyncSession, actor: str, now: datetime) -> list[ApiKey]:
-    """The keys of a holder that work now."""
+    """Return the keys of a holder that work now."""
     working = (ApiKey.actor == actor, ApiKey.revoked_at.is_(None), ApiKey.expires_at > now)
     return list(await tx.scalars(select(ApiKey).where(*working).order_by(ApiKey.created_at, ApiKey.id)))
 
@@ -103,14 +104,14 @@ async def touch_key(tx: AsyncSession, key_id: str, now: datetime) -> None:
 
 
 async def first_answer(tx: AsyncSession, key: str, body_hash: str, at: datetime) -> ApiAnswer:
-    """The row of an Idempotency-Key, made when it is new. The caller compares its `body_hash`."""
+    """Return the row of an Idempotency-Key, made when it is new. The caller compares its `body_hash`."""
     insert = insert_for(tx, ApiAnswer).values(key=key, body_hash=body_hash, created_at=at)
     await tx.execute(insert.on_conflict_do_nothing(index_elements=["key"]))
     return await tx.get_one(ApiAnswer, key)
 
 
 async def keep_answer(tx: AsyncSession, key: str, status: int, answer: dict[str, Any]) -> None:
-    """Store what the call was answered; the first answer stays."""
+    """Store the answer of a call; the first answer stays."""
     kept = update(ApiAnswer).where(ApiAnswer.key == key, ApiAnswer.status.is_(None))
     await tx.execute(kept.values(status=status, answer=answer))
 

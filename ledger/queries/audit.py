@@ -1,4 +1,4 @@
-"""The whole ledger in one consistent read, for auditing."""
+"""Read the whole ledger consistently, for auditing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ledger.models import (
     LedgerEntry,
     Notification,
     Option,
+    Orphan,
     Quote,
     Request,
     Session,
-    Stray,
 )
 from ledger.models.base import Base
 
@@ -30,7 +30,7 @@ Row = TypeVar("Row", bound=Base)
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Every row that an audit looks at, detached. Meant for tests, demos and small ledgers: it is read whole."""
+    """Hold every row that an audit looks at, detached. Meant for tests, demos and small ledgers: it is read whole."""
 
     requests: tuple[Request, ...]
     quotes: tuple[Quote, ...]
@@ -39,20 +39,20 @@ class Books:
     grants: tuple[GrantRow, ...]
     sessions: tuple[Session, ...]
     instances: tuple[Instance, ...]
-    strays: tuple[Stray, ...]
+    strays: tuple[Orphan, ...]
     entries: tuple[LedgerEntry, ...]
     events: tuple[Event, ...]
     notifications: tuple[Notification, ...]
     inbox: tuple[Inbox, ...]
 
     def rows(self) -> Iterator[Any]:
-        """Every row of every table."""
+        """Yield every row of every table."""
         for item in fields(self):
             yield from getattr(self, item.name)
 
 
 async def read_books(db: Database) -> Books:
-    """One consistent read of everything, each table in the order of its primary key."""
+    """Read everything in one consistent state, each table in the order of its primary key."""
     async with db.read() as tx:
 
         async def table(model: type[Row]) -> tuple[Row, ...]:
@@ -67,7 +67,7 @@ async def read_books(db: Database) -> Books:
             await table(GrantRow),
             await table(Session),
             await table(Instance),
-            await table(Stray),
+            await table(Orphan),
             await table(LedgerEntry),
             await table(Event),
             await table(Notification),
@@ -76,11 +76,11 @@ async def read_books(db: Database) -> Books:
 
 
 async def ping(db: Database) -> None:
-    """Return when the ledger answers a question; raise whatever keeps it from that."""
+    """Return when the ledger answers a query; raise the error that keeps it from that."""
     async with db.read() as tx:
         await tx.execute(select(1))
 
 
 def values_of(row: Any) -> dict[str, Any]:
-    """The columns of one row by name, as Python values."""
+    """Return the columns of one row by name, as Python values."""
     return {attribute.key: getattr(row, attribute.key) for attribute in inspect(type(row)).column_attrs}

@@ -1,4 +1,4 @@
-"""Budgets that were set while the service runs. Those of the policy file are not here."""
+"""Read and write budgets that were set while the service runs. Those of the policy file are not here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ledger.models import BudgetLimit
 
 
 async def budgets_set(tx: AsyncSession) -> dict[str, dict[str, Decimal]]:
-    """Scope → period → dollars."""
+    """Return the limits that were set: scope → period → dollars."""
     found: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
     for row in await tx.scalars(select(BudgetLimit).order_by(BudgetLimit.scope, BudgetLimit.period)):
         found[row.scope][row.period] = row.limit_usd
@@ -24,7 +24,7 @@ async def budgets_set(tx: AsyncSession) -> dict[str, dict[str, Decimal]]:
 async def put_budget(
     tx: AsyncSession, scope: str, period: str, limit_usd: Decimal | None, by: str, at: datetime
 ) -> None:
-    """Store a limit, or forget it when there is none."""
+    """Store a limit, or delete it when there is none."""
     if limit_usd is None:
         await tx.execute(delete(BudgetLimit).where(BudgetLimit.scope == scope, BudgetLimit.period == period))
         return

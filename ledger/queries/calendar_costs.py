@@ -1,6 +1,7 @@
-"""Everybody's costs in windows of people's own calendar, whose days are no days of UTC, in one read of the rollup.
+"""Sum up everybody's costs in windows of people's own calendar, in one read of the rollup.
 
-A border is rounded up to a full hour: an hour counts for the window that it begins in.
+A day of such a calendar is no day of UTC. A border is rounded up to a full hour: an hour counts for the window that it
+begins in.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.calendar_spans import begin
 from ledger.kernel.columns import MicroUsd
-from ledger.kernel.states import Tier
+from ledger.kernel.entry_kind import SPENT
+from ledger.kernel.states import RollupTier
 from ledger.models import Facet, LedgerEntry, Rollup, Unrolled
-from ledger.queries.rollup import AMOUNT, FACETS, SPENT, by_facet_id, days_and_hours, raw, waiting
+from ledger.queries.rollup import AMOUNT, FACETS, by_facet_id, days_and_hours, raw, waiting
 
 _HOUR = timedelta(hours=1)
 _AMOUNT: ColumnElement[Decimal] = type_coerce(Rollup.amount_usd, MicroUsd)
@@ -42,7 +44,10 @@ Shares = dict[str, list[tuple[str, Decimal]]]
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """[since, until) as whole days of UTC, `first` to `last`, and single hours that are added or taken off."""
+    """Cut the time [since, until) into whole days of UTC, `first` to `last`, and single hours.
+
+    The hours `more` are added to the days, the hours `less` are subtracted.
+    """
 
     since: datetime
     until: datetime
@@ -61,22 +66,22 @@ def _segment(since: datetime, until: datetime) -> _Segment:
 
 
 def _full(at: datetime) -> datetime:
-    hour = begin(Tier.HOUR, at)
+    hour = begin(RollupTier.HOUR, at)
     return hour if hour == at else hour + _HOUR
 
 
 def _midnight(at: datetime) -> datetime:
-    """The midnight (UTC) next to it, so that few hours are read one by one."""
-    return begin(Tier.DAY, at + timedelta(hours=12))
+    """Return the nearest midnight (UTC), so that few hours are read one by one."""
+    return begin(RollupTier.DAY, at + timedelta(hours=12))
 
 
 def _hours(since: datetime, until: datetime) -> list[datetime]:
-    """The hours of [since, until), two full hours; none where that ends before it begins."""
+    """Return the hours of [since, until), two full hours; none where that ends before it begins."""
     return [since + n * _HOUR for n in range(max(0, (until - since) // _HOUR))]
 
 
 async def costs_within(tx: AsyncSession, windows: Sequence[Between], by: Collection[str]) -> list[Shares]:
-    """Dollars booked in each window per value of each facet in `by`, the greatest first; from one read.
+    """Return dollars booked in each window per value of each facet in `by`, the greatest first; from one read.
 
     The windows' borders cut the time into segments, so that a row is read once, however many windows it lies in.
     """
@@ -98,7 +103,7 @@ def _within(
 
 
 def _shares(segments: Sequence[_Segment], by: Collection[str]) -> Any:
-    """The statement for `(facet, value, dollars of the first segment, of the second, ...)`."""
+    """Build the statement for `(facet, value, dollars of the first segment, of the second, ...)`."""
     every = union_all(*_folded(segments, by), _entries(segments, by)).cte("every")
     totals = [func.sum(every.c[_name(n)]).label(_name(n)) for n in range(len(segments))]
     each: list[Any] = []
@@ -115,23 +120,23 @@ def _name(segment: int) -> str:
 
 
 def _folded(segments: Sequence[_Segment], by: Collection[str]) -> list[Select[Any]]:
-    """What the rollup has of each segment, per facet: from days, each read once, and from single hours.
+    """Read each segment from the rollup per facet: from days, each read once, and from single hours.
 
-    Both are summed before they are put together: of rows that come from a union PostgreSQL knows nothing, and it
+    Both are summed before they are put together: PostgreSQL has no statistics on rows that come from a union, and it
     would share out the sums among workers and add up each of them twice.
     """
     last = len(segments) - 1
     days = [_days(one, n == 0, n == last) for n, one in enumerate(segments)]
-    of_days = (Rollup.tier == Tier.DAY, Rollup.begins >= segments[0].first, Rollup.begins < segments[-1].last)
+    of_days = (Rollup.tier == RollupTier.DAY, Rollup.begins >= segments[0].first, Rollup.begins < segments[-1].last)
     found = [_named(days, and_(*of_days), by)]
     if read := sorted({hour for one in segments for hour in (*one.more, *one.less)}):
         hours = [_single(one) for one in segments]
-        found.append(_named(hours, and_(Rollup.tier == Tier.HOUR, Rollup.begins.in_(read)), by))
+        found.append(_named(hours, and_(Rollup.tier == RollupTier.HOUR, Rollup.begins.in_(read)), by))
     return found
 
 
 def _named(amounts: Sequence[ColumnElement[Any]], where: ColumnElement[bool], by: Collection[str]) -> Select[Any]:
-    """Sums over rows of the rollup, per facet with its values, which are looked up after the sums."""
+    """Sum rows of the rollup per facet; its values are looked up after the sums."""
     summed = by_facet_id(*(func.sum(one).label(_name(n)) for n, one in enumerate(amounts)), where=where).subquery()
     values = [getattr(Facet, name).label(name) for name in by]
     query: Any = select(*values, *(summed.c[_name(n)] for n in range(len(amounts))))
@@ -139,19 +144,19 @@ def _named(amounts: Sequence[ColumnElement[Any]], where: ColumnElement[bool], by
 
 
 def _days(one: _Segment, first: bool, last: bool) -> ColumnElement[Any]:
-    """What a row of a day adds to a segment; none is read from before the first segment or after the last one."""
+    """Add a day's row to a segment; none is read from before the first segment or after the last one."""
     begun = [] if first else [Rollup.begins >= one.first]
     over = [] if last else [Rollup.begins < one.last]
     return case((and_(true(), *begun, *over), _AMOUNT))
 
 
 def _single(one: _Segment) -> ColumnElement[Any]:
-    """What a row of an hour adds to a segment."""
+    """Add an hour's row to a segment, or subtract it."""
     return case((Rollup.begins.in_(one.more), _AMOUNT), (Rollup.begins.in_(one.less), -_AMOUNT))
 
 
 def _entries(segments: Sequence[_Segment], by: Collection[str]) -> Select[Any]:
-    """What waits to be folded, per facet and segment."""
+    """Sum the entries that wait to be folded, per facet and segment."""
     of_facet = [FACETS[name].label(name) for name in by]
     sums = [
         func.sum(case((and_(LedgerEntry.at >= one.since, LedgerEntry.at < one.until), AMOUNT))).label(_name(n))
@@ -163,7 +168,7 @@ def _entries(segments: Sequence[_Segment], by: Collection[str]) -> Select[Any]:
 
 
 async def by_borders(tx: AsyncSession, borders: Sequence[datetime]) -> list[Decimal]:
-    """Everybody's dollars between each two borders, in order: from whole days of UTC and a few hours of each border."""
+    """Return everybody's dollars between each two borders, in order, from days of UTC and a few hours."""
     full = [_full(border) for border in borders]
     midnights = [_midnight(border) for border in full]
     between = {b: _hours(min(b, m), max(b, m)) for b, m in zip(full, midnights, strict=True)}

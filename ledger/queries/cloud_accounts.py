@@ -1,4 +1,4 @@
-"""Which accounts at clouds the rows belong to, by the fingerprint of the key, and the move to another key of one."""
+"""List the accounts at clouds that rows belong to, by the key's fingerprint, and move rows to another key's account."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from sqlalchemy.orm import aliased
 from ledger.core.events import record
 from ledger.core.locks import lock_families
 from ledger.kernel.actor import Actor
-from ledger.kernel.states import OPEN_INSTANCE, InstanceState, StrayState
-from ledger.models import BillLine, Instance, Session, Stray
-
-MOVED = "instance.account_moved"
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState
+from ledger.models import BillLine, Instance, Orphan, Session
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What of one account at one cloud is open: how many instances, strays included, and since when."""
+class AccountInUse:
+    """Count what is open in one account at one cloud, orphans included, and since when."""
 
     cloud: str
     account: str
@@ -29,49 +28,52 @@ class Held:
     since: datetime
 
 
-async def held(tx: AsyncSession) -> list[Held]:
-    """Every account that has open instances which were sent, or strays that are not gone, in two queries."""
+async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
+    """List every account with open instances that were sent, or with orphans that are not gone.
+
+    It takes two queries.
+    """
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
     rows = select(Instance.cloud, Instance.account, func.count(), func.min(Instance.created_at)).where(sent)
-    strays = select(Stray.cloud, Stray.account, func.count(), func.min(Stray.first_seen_at))
-    strays = strays.where(Stray.state != StrayState.GONE)
-    found: dict[tuple[str, str], Held] = {}
+    orphans = select(Orphan.cloud, Orphan.account, func.count(), func.min(Orphan.first_seen_at))
+    orphans = orphans.where(Orphan.state != OrphanState.GONE)
+    found: dict[tuple[str, str], AccountInUse] = {}
     for query in (
         rows.group_by(Instance.cloud, Instance.account),
-        strays.group_by(Stray.cloud, Stray.account),
+        orphans.group_by(Orphan.cloud, Orphan.account),
     ):
         for cloud, account, count, since in await tx.execute(query):
-            more = found.get((cloud, account), Held(cloud, account, 0, since))
-            found[cloud, account] = Held(cloud, account, more.count + count, min(more.since, since))
+            more = found.get((cloud, account), AccountInUse(cloud, account, 0, since))
+            found[cloud, account] = AccountInUse(cloud, account, more.count + count, min(more.since, since))
     return [found[key] for key in sorted(found)]
 
 
-async def open_there(tx: AsyncSession, accounts: Collection[tuple[str, str]]) -> list[tuple[Instance | Stray, str]]:
-    """What is open at these `(cloud, account)`, oldest first: each row with its session's owner, "" for a stray."""
+async def open_there(tx: AsyncSession, accounts: Collection[tuple[str, str]]) -> list[tuple[Instance | Orphan, str]]:
+    """List what is open in these `(cloud, account)`, oldest first, with the session's owner, "" for an orphan."""
     if not accounts:
         return []
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
     where = tuple_(Instance.cloud, Instance.account).in_(accounts)
     rows = select(Instance, Session.owner).join(Session, Session.id == Instance.session_id).where(sent, where)
-    found: list[tuple[Instance | Stray, str]] = []
+    found: list[tuple[Instance | Orphan, str]] = []
     for row, owner in await tx.execute(rows.order_by(Instance.created_at, Instance.id)):
         found.append((row, owner))
-    strays = select(Stray).where(Stray.state != StrayState.GONE, tuple_(Stray.cloud, Stray.account).in_(accounts))
-    found += [(stray, "") for stray in await tx.scalars(strays.order_by(Stray.first_seen_at, Stray.id))]
+    orphans = select(Orphan).where(Orphan.state != OrphanState.GONE, tuple_(Orphan.cloud, Orphan.account).in_(accounts))
+    found += [(orphan, "") for orphan in await tx.scalars(orphans.order_by(Orphan.first_seen_at, Orphan.id))]
     return found
 
 
-async def rows_named(tx: AsyncSession, ids: Collection[str]) -> list[Instance | Stray]:
-    """The instances and strays with these ids, as they are now, in the order of their ids."""
+async def rows_named(tx: AsyncSession, ids: Collection[str]) -> list[Instance | Orphan]:
+    """Return the instances and orphans with these ids, as they are now, in the order of their ids."""
     fresh = {"populate_existing": True}
     rows = await tx.scalars(select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id), execution_options=fresh)
-    strays = await tx.scalars(select(Stray).where(Stray.id.in_(ids)).order_by(Stray.id), execution_options=fresh)
-    return [*rows, *strays]
+    orphans = await tx.scalars(select(Orphan).where(Orphan.id.in_(ids)).order_by(Orphan.id), execution_options=fresh)
+    return [*rows, *orphans]
 
 
-async def stray_at(tx: AsyncSession, cloud: str, account: str, ref: str) -> Stray | None:
-    """The stray that an instance of an account was written down as."""
-    return await tx.scalar(select(Stray).where(Stray.cloud == cloud, Stray.account == account, Stray.ref == ref))
+async def orphan_at(tx: AsyncSession, cloud: str, account: str, ref: str) -> Orphan | None:
+    """Return the orphan that an instance of an account was recorded as."""
+    return await tx.scalar(select(Orphan).where(Orphan.cloud == cloud, Orphan.account == account, Orphan.ref == ref))
 
 
 async def move_account(
@@ -85,10 +87,10 @@ async def move_account(
     actor: Actor,
     reason: str,
 ) -> int:
-    """Move what belongs to the accounts `before` to `after`; returns how many open instances and strays that were.
+    """Move what belongs to the accounts `before` to `after`; return how many open instances and orphans that were.
 
-    Rows of instances that ended before `ended_since` stay. Listings of another account prove no absence, so what they
-    lacked counts no more. What `after` holds already is left where it is.
+    Rows of instances that ended before `ended_since` stay. Listings of another account prove no absence, so absences
+    that were counted are cleared. What `after` holds already is left where it is.
     """
     recent = or_(Instance.state.in_(OPEN_INSTANCE), Instance.ended_at >= ended_since)
     mine = (Instance.cloud == cloud, Instance.account.in_(before), recent)
@@ -96,18 +98,35 @@ async def move_account(
     moved = 0
     for row_id, old, state in await tx.execute(select(Instance.id, Instance.account, Instance.state).where(*mine)):
         moved += state in OPEN_INSTANCE
-        record(tx, at=at, actor=actor, subject=row_id, kind=MOVED, before=old, after=after, reason=reason)
-    await tx.flush()  # The database wants the journal first.
+        record(
+            tx,
+            at=at,
+            actor=actor,
+            subject=row_id,
+            kind=EventKind.INSTANCE_ACCOUNT_MOVED,
+            before=old,
+            after=after,
+            reason=reason,
+        )
+    await tx.flush()  # The database needs the journal row first.
     values = {"account": after, "absent_at": [], "version": Instance.version + 1}
     await tx.execute(update(Instance).where(*mine).values(values).execution_options(synchronize_session=False))
-    other = aliased(Stray)
-    there = exists().where(other.cloud == cloud, other.account == after, other.ref == Stray.ref)
-    strays = (Stray.cloud == cloud, Stray.account.in_(before), Stray.state != StrayState.GONE, ~there)
-    for stray in list(await tx.scalars(select(Stray).where(*strays))):
-        record(tx, at=at, actor=actor, subject=stray.id, kind="stray.account_moved", before=stray.account, after=after)
+    other = aliased(Orphan)
+    there = exists().where(other.cloud == cloud, other.account == after, other.ref == Orphan.ref)
+    orphans = (Orphan.cloud == cloud, Orphan.account.in_(before), Orphan.state != OrphanState.GONE, ~there)
+    for orphan in list(await tx.scalars(select(Orphan).where(*orphans))):
+        record(
+            tx,
+            at=at,
+            actor=actor,
+            subject=orphan.id,
+            kind=EventKind.ORPHAN_ACCOUNT_MOVED,
+            before=orphan.account,
+            after=after,
+        )
         moved += 1
-    new = {"account": after, "absent_at": [], "version": Stray.version + 1}
-    await tx.execute(update(Stray).where(*strays).values(new).execution_options(synchronize_session=False))
+    new = {"account": after, "absent_at": [], "version": Orphan.version + 1}
+    await tx.execute(update(Orphan).where(*orphans).values(new).execution_options(synchronize_session=False))
     line = aliased(BillLine)
     known = exists().where(line.cloud == cloud, line.account == after, line.line_id == BillLine.line_id)
     lines = update(BillLine).where(BillLine.cloud == cloud, BillLine.account.in_(before), ~known)

@@ -1,4 +1,4 @@
-"""Clouds' own bills beside what the ledger says of the same instances."""
+"""Compare clouds' own bills with what the ledger says of the same instances."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for, may_lock
-from ledger.kernel.states import InstanceState, StrayState
-from ledger.models import BillLine, Instance, LedgerEntry, Session, Stray
-from ledger.queries.rollup import STRAY_ID, TOTAL, USED
+from ledger.kernel.entry_kind import USED, EntryKind
+from ledger.kernel.states import InstanceState, OrphanState
+from ledger.models import BillLine, Instance, LedgerEntry, Orphan, Session
+from ledger.queries.rollup import ORPHAN_ID, TOTAL
 
 _CHUNK = 500
 
@@ -25,10 +26,11 @@ Bill = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Account:
-    """What is gone: an instance of a session, or a stray; what the ledger says it cost by component, and its bill.
+class BillSubject:
+    """Put one instance that is gone, of a session or an orphan, beside its bill.
 
-    `holder` is the account that pays for it, `subject` whose journal tells of it, `gpu_usd_h` its rate without storage.
+    `booked_usd` is what the ledger says it cost, by component; `holder` is the account that pays for it, `subject` the
+    row whose journal reports it, `gpu_usd_h` its rate without storage.
     """
 
     id: str
@@ -46,8 +48,8 @@ class Account:
     lines: list[BillLine] = field(default_factory=list)
 
 
-def _of_row(row: Instance) -> Account:
-    return Account(
+def _of_row(row: Instance) -> BillSubject:
+    return BillSubject(
         id=row.id,
         cloud=row.cloud,
         account=row.account,
@@ -62,24 +64,24 @@ def _of_row(row: Instance) -> Account:
     )
 
 
-def _of_stray(stray: Stray) -> Account:
-    return Account(
-        id=stray.id,
-        cloud=stray.cloud,
-        account=stray.account,
-        ref=stray.ref,
-        holder=f"loss:{stray.id}",
-        subject=stray.id,
+def _of_orphan(orphan: Orphan) -> BillSubject:
+    return BillSubject(
+        id=orphan.id,
+        cloud=orphan.cloud,
+        account=orphan.account,
+        ref=orphan.ref,
+        holder=f"loss:{orphan.id}",
+        subject=orphan.id,
         session_id=None,
-        instance_id=stray.instance_id,
-        gpu_usd_h=stray.price_usd_h,
-        billing_from=stray.billing_from,
-        ended_at=stray.ended_at or stray.last_seen_at,
+        instance_id=orphan.instance_id,
+        gpu_usd_h=orphan.price_usd_h,
+        billing_from=orphan.billing_from,
+        ended_at=orphan.ended_at or orphan.last_seen_at,
     )
 
 
 async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None:
-    """Store lines of a bill; a line that is there already is brought up to date."""
+    """Store lines of a bill; update a line that is there already."""
     adding = insert_for(tx, BillLine.__table__)
     changed = {name: getattr(adding.excluded, name) for name in ("amount_usd", "begins", "ends", "read_at")}
     there = ["cloud", "account", "line_id"]
@@ -87,21 +89,29 @@ async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None
         await tx.execute(adding.on_conflict_do_update(index_elements=there, set_=changed), list(rows))
 
 
-async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[Account]:
-    """Every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
+async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[BillSubject]:
+    """List every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
     gone = (Instance.cloud == cloud, Instance.account == account, Instance.state == InstanceState.GONE)
     query = select(Instance).where(*gone, Instance.ended_at >= since, Instance.ref.is_not(None)).order_by(Instance.id)
     found = await _filled(tx, list(await tx.scalars(query)))
-    over = (Stray.cloud == cloud, Stray.account == account, Stray.state == StrayState.GONE, Stray.ended_at >= since)
-    return found + await _filled_strays(tx, list(await tx.scalars(select(Stray).where(*over).order_by(Stray.id))))
+    over = (
+        Orphan.cloud == cloud,
+        Orphan.account == account,
+        Orphan.state == OrphanState.GONE,
+        Orphan.ended_at >= since,
+    )
+    return found + await _filled_orphans(tx, list(await tx.scalars(select(Orphan).where(*over).order_by(Orphan.id))))
 
 
-async def account_of(tx: AsyncSession, account: Account) -> Account | None:
-    """The same instance, fresh; nobody else corrects it until the transaction ends. None: another one answers now."""
+async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | None:
+    """Read the same instance again and keep others from correcting it until the transaction ends.
+
+    None: another row carries its bill now.
+    """
     if account.session_id is None:
-        await lock_family(tx, Stray, account.id)
-        stray = await tx.get_one(Stray, account.id, populate_existing=True, with_for_update=may_lock(tx))
-        return next(iter(await _filled_strays(tx, [stray])), None)
+        await lock_family(tx, Orphan, account.id)
+        orphan = await tx.get_one(Orphan, account.id, populate_existing=True, with_for_update=may_lock(tx))
+        return next(iter(await _filled_orphans(tx, [orphan])), None)
     await lock_family(tx, Instance, account.id)
     (found,) = await _filled(tx, [await tx.get_one(Instance, account.id, populate_existing=True)])
     return found
@@ -110,7 +120,7 @@ async def account_of(tx: AsyncSession, account: Account) -> Account | None:
 async def used_by(
     tx: AsyncSession, session_ids: Collection[str]
 ) -> tuple[list[Instance], dict[str, dict[str | None, Decimal]]]:
-    """The instances of those of these sessions that are over, and what each session has used by instance."""
+    """Return the instances of those sessions that ended, and what each session has used by instance."""
     used = defaultdict[str, dict[str | None, Decimal]](dict)
     query = select(Instance).join(Session, Session.id == Instance.session_id)
     over = (Session.id.in_(session_ids), Session.ended_at.is_not(None))
@@ -125,16 +135,16 @@ async def used_by(
     return rows, used
 
 
-async def corrected(tx: AsyncSession, account: Account) -> int:
-    """How many corrections of an instance are booked."""
+async def corrected(tx: AsyncSession, account: BillSubject) -> int:
+    """Count the corrections of an instance that are booked."""
     mine: tuple[ColumnElement[bool], ...] = (LedgerEntry.key.startswith(f"{account.id}/true-up/"),)
     if account.session_id is not None:  # Steps of a rate are counted too: so was the number of each correction.
         session = LedgerEntry.session_id == account.session_id
-        mine = (session, LedgerEntry.instance_id == account.id, LedgerEntry.kind == "true_up")
+        mine = (session, LedgerEntry.instance_id == account.id, LedgerEntry.kind == EntryKind.TRUE_UP)
     return await tx.scalar(select(func.count()).where(*mine)) or 0
 
 
-async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[Account]:
+async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[BillSubject]:
     found = {row.id: _of_row(row) for row in rows}
     by_ref = {(one.cloud, one.account, one.ref): one for one in found.values()}
     for start in range(0, len(rows), _CHUNK):
@@ -151,11 +161,14 @@ async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[Account]:
     return list(found.values())
 
 
-async def _filled_strays(tx: AsyncSession, strays: list[Stray]) -> list[Account]:
-    """Those that no session's instance answers for: that one is on one bill with the stray that it was before."""
-    by_ref = {(one.cloud, one.account, one.ref): _of_stray(one) for one in strays}
-    for start in range(0, len(strays), _CHUNK):
-        refs = [stray.ref for stray in strays[start : start + _CHUNK]]
+async def _filled_orphans(tx: AsyncSession, orphans: list[Orphan]) -> list[BillSubject]:
+    """Fill in orphans, without those that an instance of a session stands for.
+
+    Such an instance is on one bill with the orphan that it was before.
+    """
+    by_ref = {(one.cloud, one.account, one.ref): _of_orphan(one) for one in orphans}
+    for start in range(0, len(orphans), _CHUNK):
+        refs = [orphan.ref for orphan in orphans[start : start + _CHUNK]]
         same = select(Instance.cloud, Instance.account, Instance.ref).where(Instance.ref.in_(refs))
         rows: Any = await tx.execute(same)
         for cloud, account, ref in rows:
@@ -165,23 +178,26 @@ async def _filled_strays(tx: AsyncSession, strays: list[Stray]) -> list[Account]
     return list(by_ref.values())
 
 
-async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Account]) -> None:
+async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:
     for line in await tx.scalars(select(BillLine).where(BillLine.ref.in_(refs))):
         if (line.cloud, line.account, line.ref) in by_ref:
             by_ref[line.cloud, line.account, line.ref].lines.append(line)
 
 
-async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Account]) -> None:
-    """What strays cost. One that was taken for gone and came back is on one bill with the row that it was before."""
+async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:
+    """Add what orphans cost.
+
+    An instance that was taken for gone and came back as an orphan is on one bill with its earlier row.
+    """
     query = (
-        select(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component, TOTAL)
-        .join(LedgerEntry, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
-        .where(Stray.ref.in_(refs))
-        .group_by(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component)
+        select(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component, TOTAL)
+        .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == ORPHAN_ID))
+        .where(Orphan.ref.in_(refs))
+        .group_by(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component)
     )
     rows: Any = await tx.execute(query)
     for cloud, account, ref, component, usd in rows:
         one = by_ref.get((cloud, account, ref))
-        if one is not None:  # What runs of a stray is booked in one piece.
+        if one is not None:  # An orphan's running cost is booked in one piece.
             name = "gpu" if component == "stray" else component
             one.booked_usd[name] = one.booked_usd.get(name, Decimal(0)) + usd

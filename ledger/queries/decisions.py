@@ -1,4 +1,4 @@
-"""What a decision is about: a request as it is now, and the button that was clicked."""
+"""Look up what a decision is about: a request as it is now, and the button that was clicked."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.locks import lock_family
 from ledger.engine.db import may_lock
 from ledger.kernel.actor import ActorKind
+from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.request_kind import ABOUT_SESSION
 from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Approval, Consumer, Instance, Option, Quote, Request, Session, Token
 from ledger.queries.lookups import override_of, session_of
 from ledger.queries.session_costs import spent_before
 
 #: Kinds of requests that are about a session that runs already.
-ABOUT_SESSION = ("extend", "drift_reconfirm")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What a decision is about. In a write, the request stays locked until the transaction ends.
+class DecisionSubject:
+    """Hold what a decision is about. In a write, the request stays locked until the transaction ends.
 
     `action`, `version` and `option` come from the button's token; without a button, from the request as it is now.
     """
@@ -52,16 +53,16 @@ class Ask:
 
     @property
     def action(self) -> str:
-        """What the button does."""
+        """Return what the button does."""
         return self.token.action if self.token else "cancel"
 
     @property
     def version(self) -> int:
-        """The quote version that the button belongs to."""
+        """Return the quote version that the button belongs to."""
         return self.token.quote_version if self.token else self.request.quote_version
 
 
-async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
+async def subject_by_token(tx: AsyncSession, token: str) -> DecisionSubject | None:
     """Look up a button's value; None when it belongs to nothing here."""
     row = await tx.get(Token, token)
     if row is None:
@@ -70,30 +71,32 @@ async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
     return await _ask(tx, row.request_id, row, option)
 
 
-async def ask_of_request(tx: AsyncSession, request_id: str) -> Ask:
-    """The same for a request that is named by its id."""
+async def subject_of_request(tx: AsyncSession, request_id: str) -> DecisionSubject:
+    """Look up what a decision about this request is about, without a button."""
     return await _ask(tx, request_id, None, None)
 
 
 async def button(tx: AsyncSession, request_id: str, action: str, version: int, offer_id: str | None) -> str | None:
-    """The value of the button that does this to one version of a request; None when there is no such button."""
+    """Return the value of the button for this action on one version of a request; None when there is none."""
     of_version = (Token.request_id == request_id, Token.quote_version == version, Token.action == action)
     query = select(Token, Option).outerjoin(Option, Option.id == Token.option_id).where(*of_version)
     rows: Any = await tx.execute(query)
     return next((t.token for t, option in rows if offer_id == (None if option is None else option.offer_id)), None)
 
 
-async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: Option | None) -> Ask:
+async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: Option | None) -> DecisionSubject:
     await lock_family(tx, Request, request_id)
     lock = {"key_share": True} if may_lock(tx) else None
     request = await tx.get_one(Request, request_id, with_for_update=lock, populate_existing=True)
     owner = await _behind(tx, request.requester)
     if request.state is not RequestState.PENDING:
-        return Ask(token, request, option, None, (), None, owner)  # Who voted for what matters to nobody any more.
+        return DecisionSubject(
+            token, request, option, None, (), None, owner
+        )  # Approvals of a request that was decided change nothing any more.
     every = (await tx.scalars(select(Approval).where(Approval.request_id == request.id))).all()
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
     more = await session_of(tx, request.parent_id) if request.parent_id and request.kind in ABOUT_SESSION else None
-    return Ask(
+    return DecisionSubject(
         token,
         request,
         option,
@@ -111,23 +114,20 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
 
 async def _waits(tx: AsyncSession, session: Session) -> bool:
     mine = (Instance.session_id == session.id, Instance.state == InstanceState.TERMINATING)
-    waits = Instance.gate.in_(("saving", "stopping", "held"))
+    waits = Instance.gate.in_(WAITS)
     return await tx.scalar(select(Instance.id).where(*mine, waits).limit(1)) is not None
 
 
 async def _behind(tx: AsyncSession, ref: str) -> str:
-    """The person behind a program. Only a program has somebody behind it, so what people ask costs no query."""
+    """Return the person who answers for a program. Only programs have one, so people's requests cost no query."""
     if not ref.startswith(f"{ActorKind.CONSUMER}:"):
         return ""
     program = await tx.get(Consumer, ref)
     return program.owner if program else ""
 
 
-OVERRIDE = "override_12h"
-
-
 async def shown_options(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, list[Option]]:
-    """The options of the current quote of each request."""
+    """Return the options of the current quote of each request."""
     found: defaultdict[str, list[Option]] = defaultdict(list)
     query = (
         select(Quote.request_id, Option)
@@ -143,7 +143,7 @@ async def shown_options(tx: AsyncSession, request_ids: Collection[str]) -> dict[
 
 
 async def opened_at(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, datetime]:
-    """Since when each request waits for a decision: since its newest offers, or since it was made."""
+    """Return since when each request waits for a decision: since its newest offers, or since it was made."""
     query = (
         select(Quote.request_id, Quote.created_at)
         .join(Request, (Request.id == Quote.request_id) & (Request.quote_version == Quote.version))
@@ -154,13 +154,13 @@ async def opened_at(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, 
 
 
 async def parents_of(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, Request]:
-    """The requests that these ones are about, by their ids."""
+    """Return the requests that these ones are about, by their ids."""
     ids = sorted({one.parent_id for one in requests if one.parent_id})
     return {one.id: one for one in await tx.scalars(select(Request).where(Request.id.in_(ids)))} if ids else {}
 
 
 async def people_behind(tx: AsyncSession, refs: Collection[str]) -> dict[str, str]:
-    """The people who answer for programs, by the programs' references."""
+    """Return the people who answer for programs, by the programs' references."""
     if not refs:
         return {}
     return {one.actor: one.owner for one in await tx.scalars(select(Consumer).where(Consumer.actor.in_(sorted(refs))))}

@@ -1,4 +1,4 @@
-"""What a report tells beside money: what runs, what ended, what stood still, and what was found that nobody knew."""
+"""Read what a digest reports beside money: running and ended sessions, stops, and orphans that were found."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.entry_kind import USED
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
-from ledger.models import Event, Instance, LedgerEntry, Session, Stray
-from ledger.queries.rollup import TOTAL, USED
+from ledger.models import Event, Instance, LedgerEntry, Orphan, Session
+from ledger.queries.rollup import TOTAL
 
 #: Names in one `IN`: SQLite takes no more than some tens of thousands.
 _CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A session with the instance that it has, if it has one."""
+class SessionAndInstance:
+    """Describe a session with its open instance, if it has one."""
 
     id: str
     owner: str
@@ -36,7 +38,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A session that ended, why, and what it cost. `price_usd_h` is that of its dearest instance."""
+    """Describe a session that ended, why, and what it cost. `price_usd_h` is that of its most expensive instance."""
 
     id: str
     owner: str
@@ -51,12 +53,12 @@ class Over:
 
 
 async def any_before(tx: AsyncSession, at: datetime) -> bool:
-    """Whether there was anything to report of before then."""
+    """Whether there was anything to report before then."""
     return await tx.scalar(select(Session.id).where(Session.created_at < at).limit(1)) is not None
 
 
-async def held(tx: AsyncSession) -> list[Held]:
-    """Every session that is not over, the first to end first."""
+async def open_sessions(tx: AsyncSession) -> list[SessionAndInstance]:
+    """List every session that has not ended, the first to end first."""
     mine = and_(Instance.session_id == Session.id, Instance.state.in_(OPEN_INSTANCE))
     rows: Any = await tx.execute(
         select(
@@ -75,13 +77,13 @@ async def held(tx: AsyncSession) -> list[Held]:
         .order_by(Session.deadline.is_(None), Session.deadline, Session.id)
     )
     return [
-        Held(one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0))
+        SessionAndInstance(one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0))
         for one, who, gpu, count, state, deadline, cloud, price, storage in rows
     ]
 
 
 async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]:
-    """Every session that ended in [since, until), the dearest first."""
+    """List every session that ended in [since, until), the most expensive first."""
     # Summed per session, by its own entries: joined to them all, PostgreSQL would rather read the whole ledger.
     of_it = (LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(USED))
     cost = select(TOTAL).where(*of_it).scalar_subquery()
@@ -110,12 +112,12 @@ async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]
 async def stops(
     tx: AsyncSession, session_ids: Sequence[str], until: datetime
 ) -> dict[str, list[tuple[datetime, bool]]]:
-    """When each of these sessions was stopped (True) and went on or ended (False) before then, in order."""
+    """Return when each of these sessions was stopped (True) and started or ended (False) before then, in order."""
     found: dict[str, list[tuple[datetime, bool]]] = {}
     for start in range(0, len(session_ids), _CHUNK):
         rows = await tx.execute(
             select(Event.subject, Event.at, Event.before, Event.after)
-            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == "session.moved")
+            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == EventKind.SESSION_MOVED)
             .where(Event.at < until)
             .order_by(Event.at, Event.id)
         )
@@ -125,20 +127,20 @@ async def stops(
     return found
 
 
-async def strays_found(tx: AsyncSession, since: datetime, until: datetime) -> list[Stray]:
-    """Instances without a row of their own that were first seen in [since, until)."""
-    within = (Stray.first_seen_at >= since, Stray.first_seen_at < until)
-    return list(await tx.scalars(select(Stray).where(*within).order_by(Stray.first_seen_at)))
+async def orphans_found(tx: AsyncSession, since: datetime, until: datetime) -> list[Orphan]:
+    """List orphans that were first seen in [since, until)."""
+    within = (Orphan.first_seen_at >= since, Orphan.first_seen_at < until)
+    return list(await tx.scalars(select(Orphan).where(*within).order_by(Orphan.first_seen_at)))
 
 
-async def said_of(tx: AsyncSession, kind: str, since: datetime, until: datetime) -> list[str]:
-    """The sentences of one kind of event in [since, until), in order."""
+async def said_of(tx: AsyncSession, kind: EventKind, since: datetime, until: datetime) -> list[str]:
+    """Return the sentences of one kind of event in [since, until), in order."""
     within = (Event.kind == kind, Event.at >= since, Event.at < until)
     return list(await tx.scalars(select(Event.reason).where(*within).order_by(Event.at, Event.id)))
 
 
 async def gone_at(tx: AsyncSession, clouds: Collection[str], since: datetime, until: datetime) -> list[Instance]:
-    """Instances at these clouds that ended in [since, until), the dearest first."""
+    """List instances at these clouds that ended in [since, until), those with the highest price first."""
     within = (Instance.ended_at >= since, Instance.ended_at < until)
     query = select(Instance).where(Instance.cloud.in_(list(clouds)), *within).order_by(Instance.price_usd_h.desc())
     return list(await tx.scalars(query)) if clouds else []

@@ -1,4 +1,4 @@
-"""Seals of the journal: written by one job, in order, and read beside the events that they seal."""
+"""Read and extend the hash chain of the journal: one job writes the hashes, in order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_seals
+from ledger.core.locks import lock_hash_chain
 from ledger.kernel.ids import base32
-from ledger.models import Event, GrantRow, Instance, Request, Seal, Session
+from ledger.models import Event, EventHash, GrantRow, Instance, Request, Session
 
-#: An event is written when it happens; whatever commits later than this after it would go unsealed.
+#: An event is written when it happens; one that commits later than this after it would get no hash.
 MARGIN = timedelta(hours=1)
 
 
 async def unsealed(tx: AsyncSession, until: datetime, limit: int) -> list[Event]:
-    """Events before `until` without a seal, in order. No other process seals until the transaction ends."""
-    await lock_seals(tx)
-    newest = await last_sealed_at(tx)
-    query = select(Event).outerjoin(Seal, Seal.event_id == Event.id).where(Seal.event_id.is_(None), Event.at < until)
+    """List events before `until` without a hash, in order. No other process adds hashes until the transaction ends."""
+    await lock_hash_chain(tx)
+    newest = await last_hashed_at(tx)
+    query = (
+        select(Event)
+        .outerjoin(EventHash, EventHash.event_id == Event.id)
+        .where(EventHash.event_id.is_(None), Event.at < until)
+    )
     if newest is not None:
         # Ids are ordered by time, so only the last hour is looked through, however long the journal is.
         milliseconds = int((newest - MARGIN).timestamp() * 1000)
@@ -28,28 +32,34 @@ async def unsealed(tx: AsyncSession, until: datetime, limit: int) -> list[Event]
     return list(await tx.scalars(query.order_by(Event.at, Event.id).limit(limit)))
 
 
-async def last_sealed_at(tx: AsyncSession) -> datetime | None:
-    """When the latest event that is sealed happened; None while none is."""
-    return await tx.scalar(select(func.max(Seal.at)))
+async def last_hashed_at(tx: AsyncSession) -> datetime | None:
+    """Return when the latest event with a hash happened; None while no event has one."""
+    return await tx.scalar(select(func.max(EventHash.at)))
 
 
-async def heads(tx: AsyncSession, subjects: Collection[str]) -> dict[str, Seal]:
-    """The last seal of each subject that has one."""
-    last = select(Seal.subject, func.max(Seal.number).label("number")).where(Seal.subject.in_(list(subjects)))
-    top = last.group_by(Seal.subject).subquery()
-    rows = select(Seal).join(top, (Seal.subject == top.c.subject) & (Seal.number == top.c.number))
-    return {seal.subject: seal for seal in await tx.scalars(rows)}
+async def heads(tx: AsyncSession, subjects: Collection[str]) -> dict[str, EventHash]:
+    """Return the last hash of each subject that has one."""
+    last = select(EventHash.subject, func.max(EventHash.number).label("number")).where(
+        EventHash.subject.in_(list(subjects))
+    )
+    top = last.group_by(EventHash.subject).subquery()
+    rows = select(EventHash).join(top, (EventHash.subject == top.c.subject) & (EventHash.number == top.c.number))
+    return {link.subject: link for link in await tx.scalars(rows)}
 
 
-async def sealed_events(tx: AsyncSession, subjects: Collection[str]) -> list[tuple[Event, Seal | None]]:
-    """The events of some subjects with their seals, in the order of the journal."""
-    query = select(Event, Seal).outerjoin(Seal, Seal.event_id == Event.id).where(Event.subject.in_(list(subjects)))
+async def hashed_events(tx: AsyncSession, subjects: Collection[str]) -> list[tuple[Event, EventHash | None]]:
+    """Return the events of some subjects with their hashes, in the order of the journal."""
+    query = (
+        select(Event, EventHash)
+        .outerjoin(EventHash, EventHash.event_id == Event.id)
+        .where(Event.subject.in_(list(subjects)))
+    )
     rows = await tx.execute(query.order_by(Event.at, Event.id))
-    return [(event, seal) for event, seal in rows.all()]
+    return [(event, link) for event, link in rows.all()]
 
 
 async def family(tx: AsyncSession, request_id: str) -> list[str]:
-    """What the journal speaks of when it speaks of a request: its session, instances, grants and further questions."""
+    """List the subjects of a request's events: the request, its session, instances, grants and further requests."""
     mine = or_(Request.id == request_id, Request.parent_id == request_id)
     asked = list(await tx.scalars(select(Request.id).where(mine)))
     found = [*asked]

@@ -1,4 +1,4 @@
-"""The journal: as a stream, by its subjects, and what a repeated call has noted in it."""
+"""Read the journal: as a stream, by its subjects, and what a repeated call has noted in it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.event_kind import EventKind
 from ledger.models import Event, Instance
 from ledger.queries.access import Whose, about
 
 
 async def event_ids(tx: AsyncSession, since: str, whose: Whose | None, limit: int) -> list[str]:
-    """The ids of events after `since`, in order; only those about one person's things when `whose` is given."""
+    """Return the ids of events after `since`, in order; only those about one person's things when `whose` is given."""
     query = select(Event.id).where(Event.id > since).order_by(Event.id).limit(limit)
     if whose is not None:
         query = query.where(about(whose))
@@ -22,37 +23,37 @@ async def event_ids(tx: AsyncSession, since: str, whose: Whose | None, limit: in
 
 
 async def events_by_id(tx: AsyncSession, ids: Collection[str]) -> list[Event]:
-    """These events, in order."""
+    """Return these events, in order."""
     return list(await tx.scalars(select(Event).where(Event.id.in_(list(ids))).order_by(Event.id)))
 
 
 async def event_at(tx: AsyncSession, event_id: str) -> datetime | None:
-    """When an event was; None when there is none with this id."""
+    """Return when an event happened; None when there is none with this id."""
     return await tx.scalar(select(Event.at).where(Event.id == event_id))
 
 
-async def subjects_with(tx: AsyncSession, kind: str, subjects: Collection[str]) -> set[str]:
-    """Those of the subjects that have an event of this kind."""
+async def subjects_with(tx: AsyncSession, kind: EventKind, subjects: Collection[str]) -> set[str]:
+    """Return those of the subjects that have an event of this kind."""
     query = select(Event.subject).where(Event.subject.in_(list(subjects)), Event.kind == kind)
     return set(await tx.scalars(query))
 
 
-async def told_of(tx: AsyncSession, subject: str, kinds: Collection[str]) -> list[str]:
-    """The sentences of some kinds of events about one subject, in order."""
+async def reasons_of(tx: AsyncSession, subject: str, kinds: Collection[EventKind]) -> list[str]:
+    """Return the sentences of some kinds of events about one subject, in order."""
     query = select(Event.reason).where(Event.subject == subject, Event.kind.in_(list(kinds)))
     return list(await tx.scalars(query.order_by(Event.at, Event.id)))
 
 
-async def latest_events(tx: AsyncSession, subject: str, kind: str, limit: int) -> list[Event]:
-    """The newest events of one kind about one subject, newest first."""
+async def latest_events(tx: AsyncSession, subject: str, kind: EventKind, limit: int) -> list[Event]:
+    """Return the newest events of one kind about one subject, newest first."""
     query = select(Event).where(Event.subject == subject, Event.kind == kind)
     return list(await tx.scalars(query.order_by(Event.at.desc(), Event.id.desc()).limit(limit)))
 
 
 async def done_before(
-    tx: AsyncSession, subject: str, kinds: Collection[str], key: str, since: datetime
+    tx: AsyncSession, subject: str, kinds: Collection[EventKind], key: str, since: datetime
 ) -> Event | None:
-    """The journal row of what the call that `key` names has done to a subject, or ordered for a session's instances."""
+    """Return the journal row of what the call `key` did to a subject, or ordered for a session's instances."""
     if not key:
         return None
     mine = [subject, *await tx.scalars(select(Instance.id).where(Instance.session_id == subject))]
@@ -60,9 +61,13 @@ async def done_before(
 
 
 async def noted_before(
-    tx: AsyncSession, subjects: Collection[str] | Select[Any], key: str, since: datetime, kinds: Collection[str] = ()
+    tx: AsyncSession,
+    subjects: Collection[str] | Select[Any],
+    key: str,
+    since: datetime,
+    kinds: Collection[EventKind] = (),
 ) -> Event | None:
-    """The journal row, of these kinds or any, in which the call that `key` names noted what it did to a subject."""
+    """Return the journal row, of these kinds or any, in which the call `key` noted what it did to a subject."""
     if not key:
         return None
     noted = select(Event).where(Event.subject.in_(subjects), Event.at > since)
@@ -70,8 +75,8 @@ async def noted_before(
     return next((one for one in rows if one.data.get("key") == key), None)
 
 
-async def quote_failures(tx: AsyncSession, request_id: str, kind: str) -> int:
-    """How many journal rows of `kind` a request has since it was asked for, or asked again."""
+async def quote_failures(tx: AsyncSession, request_id: str, kind: EventKind) -> int:
+    """Count the journal rows of `kind` that a request has since its last event of another kind."""
     since = select(func.max(Event.at)).where(Event.subject == request_id, Event.kind != kind).scalar_subquery()
     query = select(func.count()).where(Event.subject == request_id, Event.kind == kind, Event.at >= since)
     return await tx.scalar(query) or 0

@@ -1,4 +1,4 @@
-"""What services look up inside a transaction: rows by what they belong to, in a fixed number of queries."""
+"""Look up rows inside a transaction by what they belong to, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -9,41 +9,43 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState
 from ledger.models import GrantRow, Instance, Option, Quote, Request, Session, SshKey
 
 
 async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
-    """The quote of the request's current version."""
+    """Return the quote of the request's current version."""
     return await tx.scalar(select(Quote).where(Quote.request_id == request.id, Quote.version == request.quote_version))
 
 
 async def override_of(tx: AsyncSession, request_id: str) -> Request | None:
-    """The override request that belongs to a request above the 12-hour cap: the newest, where one was withdrawn."""
-    mine = select(Request).where(Request.parent_id == request_id, Request.kind == "override_12h")
+    """Return the newest override request that belongs to a request above the 12-hour cap."""
+    mine = select(Request).where(Request.parent_id == request_id, Request.kind == RequestKind.OVERRIDE_12H)
     return await tx.scalar(mine.order_by(Request.created_at.desc(), Request.id.desc()).limit(1))
 
 
 async def waiting_extensions(tx: AsyncSession, request_id: str) -> list[Request]:
-    """Undecided requests for more time for the session of a request."""
-    mine = (Request.parent_id == request_id, Request.kind == "extend", Request.state == RequestState.PENDING)
+    """Return undecided requests for more time for the session of a request."""
+    mine = (Request.parent_id == request_id, Request.kind == RequestKind.EXTEND, Request.state == RequestState.PENDING)
     return list(await tx.scalars(select(Request).where(*mine)))
 
 
 async def open_starts(tx: AsyncSession, session_id: str) -> list[GrantRow]:
-    """Authority to start a stopped session again that was not used yet."""
-    mine = (GrantRow.session_id == session_id, GrantRow.kind == "start", GrantRow.state == GrantState.OPEN)
+    """Return unused grants to start a stopped session again."""
+    mine = (GrantRow.session_id == session_id, GrantRow.kind == GrantKind.START, GrantRow.state == GrantState.OPEN)
     return list(await tx.scalars(select(GrantRow).where(*mine)))
 
 
 async def billed_since(tx: AsyncSession, session_id: str) -> datetime | None:
-    """The first moment that a cloud may have billed a session: its first send that was not a definite no."""
+    """Return the first moment that a cloud may have billed a session: its first create that was not refused."""
     sent = select(func.min(Instance.sent_at)).where(Instance.session_id == session_id)
     return await tx.scalar(sent.where(Instance.state.not_in([InstanceState.REJECTED, InstanceState.TOMBSTONE])))
 
 
 async def lives_of(tx: AsyncSession, session_id: str) -> list[tuple[str, datetime, datetime | None]]:
-    """`(approval, sent, over)` of everything that a cloud may have billed for a session; what is not over has None."""
+    """List `(approval, sent, ended)` of every instance that a cloud may have billed; an open one ends at None."""
     over = func.coalesce(Instance.billing_until, Instance.ended_at)
     query: Any = select(GrantRow.approval_id, Instance.sent_at, over).join(Instance, Instance.grant_id == GrantRow.id)
     sent = (Instance.session_id == session_id, Instance.sent_at.is_not(None))
@@ -52,12 +54,12 @@ async def lives_of(tx: AsyncSession, session_id: str) -> list[tuple[str, datetim
 
 
 async def session_of(tx: AsyncSession, request_id: str) -> Session | None:
-    """The session that a request led to."""
+    """Return the session that a request led to."""
     return await tx.scalar(select(Session).where(Session.request_id == request_id))
 
 
 async def count_open_requests(tx: AsyncSession, requester: str) -> int:
-    """How many of a person's requests wait for a decision now."""
+    """Count a person's requests that wait for a decision now."""
     return (
         await tx.scalar(
             select(func.count())
@@ -72,37 +74,37 @@ async def count_open_requests(tx: AsyncSession, requester: str) -> int:
 
 
 async def by_inbox_key(tx: AsyncSession, key: str) -> Request | None:
-    """The request that an inbound message has made already."""
+    """Return the request that an inbound message has made already."""
     return await tx.scalar(select(Request).where(Request.inbox_key == key))
 
 
 async def open_grants(tx: AsyncSession, request_id: str) -> list[GrantRow]:
-    """Authority of a request that was neither used nor voided."""
+    """Return grants of a request that were neither used nor voided."""
     return list(
         await tx.scalars(select(GrantRow).where(GrantRow.request_id == request_id, GrantRow.state == GrantState.OPEN))
     )
 
 
 async def grants_of_session(tx: AsyncSession, session_id: str) -> list[GrantRow]:
-    """Every grant of a session in order."""
+    """Return every grant of a session in order."""
     return list(
         await tx.scalars(select(GrantRow).where(GrantRow.session_id == session_id).order_by(GrantRow.created_at))
     )
 
 
 async def instances_of_session(tx: AsyncSession, session_id: str) -> list[Instance]:
-    """Every row of a session in order, closed ones included."""
+    """Return every instance row of a session in order, closed ones included."""
     return list(await tx.scalars(select(Instance).where(Instance.session_id == session_id).order_by(Instance.n)))
 
 
 async def options_of(tx: AsyncSession, option_id: str) -> list[Option]:
-    """All options of the quote that an option belongs to, ranked."""
+    """Return all options of the quote that an option belongs to, ranked."""
     option = await tx.get_one(Option, option_id)
     return list(await tx.scalars(select(Option).where(Option.quote_id == option.quote_id).order_by(Option.rank)))
 
 
 async def next_numbers(tx: AsyncSession, request_id: str, kind: str) -> tuple[int, int]:
-    """`(the next seq of a grant of this kind, the next n of an instance)` of a request."""
+    """Return `(the next seq of a grant of this kind, the next n of an instance)` of a request."""
     seq = await tx.scalar(
         select(func.max(GrantRow.seq)).where(GrantRow.request_id == request_id, GrantRow.kind == kind)
     )
@@ -111,20 +113,20 @@ async def next_numbers(tx: AsyncSession, request_id: str, kind: str) -> tuple[in
 
 
 async def open_instances_of_session(tx: AsyncSession, session_id: str) -> list[Instance]:
-    """The session's rows that may exist at a cloud, or may still be sent."""
+    """Return the session's instances that may exist at a cloud, or may still be sent."""
     return list(
         await tx.scalars(select(Instance).where(Instance.session_id == session_id, Instance.state.in_(OPEN_INSTANCE)))
     )
 
 
 async def open_instances(tx: AsyncSession, cloud: str) -> list[Instance]:
-    """Rows of every account at one cloud that may exist there and were already sent."""
+    """Return instances of every account at one cloud that may exist there and were already sent."""
     states = OPEN_INSTANCE - {InstanceState.READY}
     return list(await tx.scalars(select(Instance).where(Instance.cloud == cloud, Instance.state.in_(states))))
 
 
 async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[str, Instance]:
-    """Instance rows of any state by their machine label."""
+    """Return instance rows of any state by their machine label."""
     if not labels:
         return {}
     rows = await tx.scalars(select(Instance).where(Instance.label.in_(list(labels))))
@@ -132,5 +134,5 @@ async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[
 
 
 async def public_key(tx: AsyncSession, owner: str) -> SshKey | None:
-    """The one public key of a user."""
+    """Return the one public key of a user."""
     return await tx.get(SshKey, owner)

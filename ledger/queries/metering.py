@@ -1,4 +1,4 @@
-"""What metering reads: the instances that a cloud may be billing, and which of their hours are booked."""
+"""Read what metering needs: the instances that a cloud may be billing, and which of their hours are booked."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_families
-from ledger.kernel.states import BILLABLE_INSTANCE, StrayState
-from ledger.models import Instance, LedgerEntry, Stray
+from ledger.kernel.states import BILLABLE_INSTANCE, OrphanState
+from ledger.models import Instance, LedgerEntry, Orphan
 
 #: Keys that are looked up by one query.
 KEYS_TOGETHER = 1_000
 
 
 async def billable_ids(tx: AsyncSession) -> list[str]:
-    """The id of every row for which a cloud may be billing, in one order."""
+    """Return the id of every row for which a cloud may be billing, in one order."""
     query = select(Instance.id).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id)
     return list(await tx.scalars(query))
 
 
 async def billable_instances(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
-    """Those of these rows for which a cloud may still be billing, in one order."""
+    """Return those of these rows for which a cloud may still be billing, in one order."""
     of_them = (Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
     return list(await tx.scalars(select(Instance).where(*of_them).order_by(Instance.id)))
 
 
 async def lock_billable(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
-    """Those of these rows for which a cloud may still be billing, fresh, with their families locked."""
+    """Return those of these rows that a cloud may still be billing, fresh, with their families locked."""
     await lock_families(tx, instance_ids)
     query = select(Instance).where(Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
     return list(await tx.scalars(query.order_by(Instance.id).execution_options(populate_existing=True)))
 
 
 async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
-    """Those of these keys under which something is booked."""
+    """Return those of these keys under which something is booked."""
     found: set[str] = set()
     for first in range(0, len(keys), KEYS_TOGETHER):
         some = keys[first : first + KEYS_TOGETHER]
@@ -43,6 +43,6 @@ async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
     return found
 
 
-async def unended_strays(tx: AsyncSession) -> list[Stray]:
-    """Every stray that is not gone, in one order."""
-    return list(await tx.scalars(select(Stray).where(Stray.state != StrayState.GONE).order_by(Stray.id)))
+async def unended_orphans(tx: AsyncSession) -> list[Orphan]:
+    """Return every orphan that is not gone, in one order."""
+    return list(await tx.scalars(select(Orphan).where(Orphan.state != OrphanState.GONE).order_by(Orphan.id)))

@@ -1,4 +1,4 @@
-"""The ledger in figures: how much there is, what it costs, and how much work waits."""
+"""Count the ledger in figures: how much there is, what it costs, and how much work waits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import LIVE_SESSION, InboxState, InstanceState, NotificationState, RequestState
 from ledger.models import Inbox, Instance, LedgerEntry, Notification, Request, Session
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How many requests, sessions and instances there are in each state, what runs costs an hour, what was booked."""
+    """Hold the counts of requests, sessions and instances by state, the running cost per hour, and the booked total."""
 
     requests: dict[str, int]
     sessions: dict[str, int]
@@ -25,7 +26,7 @@ class Figures:
 
 
 async def figures(tx: AsyncSession) -> Figures:
-    """The figures of everything that is not over; what was booked, of all time."""
+    """Count everything that has not ended; `booked_usd` is of all time."""
     requests = await _counted(tx, Request.state, Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
     sessions = await _counted(tx, Session.state, Session.state.in_(LIVE_SESSION))
     over = (InstanceState.GONE, InstanceState.REJECTED, InstanceState.TOMBSTONE)
@@ -36,7 +37,7 @@ async def figures(tx: AsyncSession) -> Figures:
     )
     found = [(cloud, str(state), number, price) for cloud, state, number, price in rows]
     live = {cloud: price or Decimal(0) for cloud, state, _, price in found if state == InstanceState.LIVE}
-    booked = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.kind == "accrue"))
+    booked = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.kind == EntryKind.ACCRUE))
     counts = {(cloud, state): number for cloud, state, number, _ in found}
     return Figures(requests, sessions, counts, live, booked or Decimal(0))
 
@@ -47,7 +48,7 @@ async def _counted(tx: AsyncSession, state: Any, where: ColumnElement[bool]) -> 
 
 
 async def waiting_rows(tx: AsyncSession) -> dict[str, int]:
-    """How many rows of each kind still wait for their work."""
+    """Count the rows of each kind that still wait for their work."""
     waiting = {
         "inbox": select(func.count()).where(Inbox.state == InboxState.NEW),
         "quotes": select(func.count()).where(Request.state == RequestState.QUOTING),

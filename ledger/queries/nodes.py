@@ -1,4 +1,4 @@
-"""The nodes' rows: check-ins in groups, and which sessions must be looked at because of what their nodes say."""
+"""Read and write the agents' rows: check-ins in groups, and sessions to look at because of their check-ins."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ledger.engine.db import may_lock
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Mark, Node, Session
 
-#: A node that is heard may be one of these: what is gone says nothing any more.
+#: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
-HEARD = frozenset({_I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
+REPORTING = frozenset({_I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
 
 _NODES: Any = Node.__table__
 _WRITE = update(_NODES).where(_NODES.c.instance_id == bindparam("of_instance"))
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A node and what decides about the answer to it."""
+class NodeContext:
+    """Hold an agent's row with what decides the answer to its check-in."""
 
     node: Node
     wanted: str | None
@@ -35,19 +35,19 @@ class Standing:
     host: str | None
 
 
-async def standing(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, Standing]:
-    """The nodes of these instances, locked for a write in one order, as long as their instances are not over."""
+async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, NodeContext]:
+    """Return the agents of these instances, locked for a write in one order, unless their instances ended."""
     query = (
         select(Node, Instance.wanted, Session.state, Session.deadline, Session.cut_at, Instance.ssh_host)
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
-        .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(HEARD))
+        .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(REPORTING))
         .order_by(Node.instance_id)
     )
     if may_lock(tx):
         query = query.with_for_update(of=Node)
     rows: Any = await tx.execute(query)
-    return {node.instance_id: Standing(node, *rest) for node, *rest in rows}
+    return {node.instance_id: NodeContext(node, *rest) for node, *rest in rows}
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
@@ -62,20 +62,23 @@ async def amend_node(tx: AsyncSession, instance_id: str, **values: Any) -> None:
 
 
 async def node_of(tx: AsyncSession, instance_id: str) -> Node | None:
-    """The agent of an instance; None where it was given no token."""
+    """Return the agent of an instance; None where it was given no token."""
     return await tx.get(Node, instance_id, populate_existing=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A session that its node's words may end, or that an announced end waits for."""
+    """Name a session that its agent's check-ins may end, or that has an announced end."""
 
     session_id: str
     instance_id: str
 
 
 async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datetime) -> list[Suspect]:
-    """Running sessions to look at: silent or idle since before then, with a job that is over, or with an early end."""
+    """List running sessions to look at, by their agents' check-ins.
+
+    Those are: unresponsive or idle since before then, with a finished job, or with an announced early end.
+    """
     rows: Any = await tx.execute(
         select(Session.id, Instance.id)
         .join(Instance, Instance.session_id == Session.id)
@@ -95,7 +98,7 @@ async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datet
 
 
 async def reporting(tx: AsyncSession, silent_before: datetime) -> tuple[int, int]:
-    """`(running machines whose agent ever reported, those of them that are silent since before then)`."""
+    """Count running instances whose agent ever reported, and those that are unresponsive since before then."""
     of_running = (
         select(func.count())
         .select_from(Node)
@@ -108,21 +111,21 @@ async def reporting(tx: AsyncSession, silent_before: datetime) -> tuple[int, int
 
 
 async def nodes_of(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, Node]:
-    """The agents of these instances, for showing."""
+    """Return the agents of these instances, for showing."""
     found = await tx.scalars(select(Node).where(Node.instance_id.in_(list(instance_ids))))
     return {node.instance_id: node for node in found}
 
 
 async def listened_at(tx: AsyncSession, name: str) -> datetime | None:
-    """When the look named so ran last; None when it never did."""
+    """Return when the check with this name ran last; None when it never did."""
     last = await tx.get(Mark, name, populate_existing=True)
     return last.at if last is not None else None
 
 
 async def listening_since(tx: AsyncSession, name: str, gap_s: float, now: datetime) -> datetime:
-    """Since when the look named so has run without a pause longer than `gap_s`; notes that it runs now.
+    """Return since when the check with this name has run without a pause longer than `gap_s`; note that it runs now.
 
-    While nothing here ran, nobody heard the nodes: that time does not count as their silence.
+    While nothing here ran, nothing received check-ins: that time does not count as the agents' silence.
     """
     last = await tx.get(Mark, name, populate_existing=True)
     if last is None:
@@ -135,7 +138,7 @@ async def listening_since(tx: AsyncSession, name: str, gap_s: float, now: dateti
 
 
 async def due_for_key(tx: AsyncSession, looked_before: datetime, limit: int) -> list[Instance]:
-    """Machines that have been ready and whose host key was last looked at before then, or never at their address."""
+    """List instances that have been ready and whose host key was last looked at before then, or never."""
     query = (
         select(Instance)
         .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_not(None), Instance.wanted.is_(None))

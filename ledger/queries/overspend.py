@@ -1,4 +1,4 @@
-"""What running sessions cost and what was approved for them: a fixed number of queries for any number of sessions."""
+"""Read what running sessions cost and what was approved for them, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import ActorKind
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What was decided on: the estimate of an option for `asked_h`, and what an approver made of it.
+class SpendTerms:
+    """Hold what was decided on: the estimate of an option for `asked_h`, and an approver's changes to it.
 
     `hours` are those that were approved; None where nobody shortened them.
     """
@@ -33,23 +34,23 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A request that was made for a session that runs: more time, or a new figure to confirm."""
+class SessionQuestion:
+    """Describe a request about a running session: more time, or a new figure to confirm."""
 
     id: str
-    kind: str
+    kind: RequestKind
     state: RequestState
     created_at: datetime
-    terms: Terms
+    terms: SpendTerms
     decided_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """One running session on its machine `row`, of which `booked` is booked.
+class RunningInstance:
+    """Describe one running session on its instance `row`, of which `booked` is booked.
 
-    `elsewhere_usd` was booked on the machines before it that the same approval paid for; `cap_usd` is the most that all
-    of them may cost, extensions included. `questions` were asked since that approval.
+    `elsewhere_usd` was booked on the instances before it that the same approval paid for; `cap_usd` is the most that
+    all of them may cost, extensions included. `questions` were asked since that approval.
     """
 
     session_id: str
@@ -57,14 +58,14 @@ class Running:
     deadline: datetime
     row: Instance
     node: Node | None
-    terms: Terms
+    terms: SpendTerms
     cap_usd: Decimal
     booked: Booked
     elsewhere_usd: Decimal = Decimal(0)
-    questions: tuple[Question, ...] = ()
+    questions: tuple[SessionQuestion, ...] = ()
 
 
-#: What runs: nobody stops it, and nobody ends it.
+#: Conditions of a running session: nobody stops it, and nobody ends it.
 _RUNS: Sequence[Any] = (
     Session.state == SessionState.RUNNING,
     Session.deadline.is_not(None),
@@ -74,13 +75,13 @@ _RUNS: Sequence[Any] = (
 
 
 async def running_ids(tx: AsyncSession) -> list[str]:
-    """The session of every live instance that nobody wants otherwise, in one order."""
+    """Return the session of every live instance without a pending power order, in one order."""
     query = select(Session.id).join(Instance, Instance.session_id == Session.id).where(*_RUNS).order_by(Session.id)
     return list(await tx.scalars(query))
 
 
-async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Running]:
-    """Those of these sessions that run on a live instance."""
+async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[RunningInstance]:
+    """Return those of these sessions that run on a live instance."""
     query = (
         select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
         .join(Instance, Instance.session_id == Session.id)
@@ -102,7 +103,7 @@ async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Runnin
         before = [one.usd for of, one in amounts.items() if of != row.id and paid_by.get(of) == approval_id]
         elsewhere_usd = sum(before, Decimal(0))
         found.append(
-            Running(
+            RunningInstance(
                 session_id=session.id,
                 request_id=session.request_id,
                 deadline=session.deadline,
@@ -119,7 +120,7 @@ async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Runnin
 
 
 async def _paid_by(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, str]:
-    """The approval that paid for each earlier machine of these sessions."""
+    """Return the approval that paid for each earlier instance of these sessions."""
     query: Any = (
         select(Instance.id, GrantRow.approval_id)
         .join(GrantRow, GrantRow.id == Instance.grant_id)
@@ -140,13 +141,13 @@ _TERMS: Sequence[Any] = (
 
 def _terms(
     expected_usd: Decimal, estimate: Mapping[str, Any], asked_h: str, hours: str | None, total_cap_usd: Decimal | None
-) -> Terms:
+) -> SpendTerms:
     asked = Decimal(asked_h)
     shorter = Decimal(hours) if hours is not None and Decimal(hours) < asked else None
-    return Terms(expected_usd, estimate, asked, shorter, total_cap_usd)
+    return SpendTerms(expected_usd, estimate, asked, shorter, total_cap_usd)
 
 
-async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[Question]]:
+async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[SessionQuestion]]:
     approved = (Approval.request_id == Request.id) & (Approval.decision == "approve")
     query = (
         select(Request, *_TERMS)
@@ -154,28 +155,28 @@ async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, li
         .join(Quote, (Quote.request_id == Request.id) & (Quote.version == Request.quote_version))
         .join(Option, Option.quote_id == Quote.id)
         .outerjoin(Approval, approved)
-        .where(Session.id.in_(session_ids), Request.kind.in_(["extend", "drift_reconfirm"]))
+        .where(Session.id.in_(session_ids), Request.kind.in_(ABOUT_SESSION))
         .order_by(Request.created_at, Request.id, Approval.at, Approval.id)
     )
-    found: dict[str, dict[str, Question]] = defaultdict(dict)
+    found: dict[str, dict[str, SessionQuestion]] = defaultdict(dict)
     rows: Any = (await tx.execute(query)).all()
     for request, *terms in rows:  # Of two approvals the later one covers what both left.
         what = _terms(*terms)
-        one = Question(request.id, request.kind, request.state, request.created_at, what, request.decided_by)
+        one = SessionQuestion(request.id, request.kind, request.state, request.created_at, what, request.decided_by)
         found[request.parent_id][request.id] = one
     return {parent_id: list(questions.values()) for parent_id, questions in found.items()}
 
 
-async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
-    """The newest question about the cost of a request's session, when nobody confirmed it.
+async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request | None:
+    """Return the newest request to confirm a session's new cost, while it is unconfirmed.
 
-    What was asked before the last approval is over: that has a figure of its own.
+    A request from before the last approval no longer counts: that approval has a figure of its own.
     """
     decided_at = select(func.max(Approval.at)).where(Approval.request_id == request_id, Approval.decision == "approve")
     since = func.coalesce(decided_at.scalar_subquery(), Request.created_at)
     newest = await tx.scalar(
         select(Request)
-        .where(Request.parent_id == request_id, Request.kind == "drift_reconfirm", Request.created_at >= since)
+        .where(Request.parent_id == request_id, Request.kind == RequestKind.OVERSPEND, Request.created_at >= since)
         .order_by(Request.created_at.desc(), Request.id.desc())
         .limit(1)
     )
@@ -183,15 +184,15 @@ async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
 
 
 def is_open(state: RequestState, decided_by: str | None) -> bool:
-    """Whether a question about the cost leaves the new figure unconfirmed.
+    """Whether a request to confirm a cost leaves the new figure unconfirmed.
 
-    It is closed by an approval, and by the service itself when the figure is what was approved after all.
+    An approval closes it, and so does the service itself when the figure is what was approved after all.
     """
     withdrawn = state is RequestState.CANCELLED and (decided_by or "").startswith(f"{ActorKind.SYSTEM}:")
     return state is not RequestState.APPROVED and not withdrawn
 
 
-async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[str]) -> list[Request]:
-    """Undecided requests of these kinds about the session of a request."""
+async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[RequestKind]) -> list[Request]:
+    """Return undecided requests of these kinds about the session of a request."""
     mine = (Request.parent_id == request_id, Request.kind.in_(list(kinds)), Request.state == RequestState.PENDING)
     return list(await tx.scalars(select(Request).where(*mine)))

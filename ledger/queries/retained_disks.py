@@ -1,4 +1,4 @@
-"""Disks that are kept while their machine stands still: which there are, and their rows."""
+"""Read and write retained disks, which are kept while their instance is stopped."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from sqlalchemy import and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState
 from ledger.models import Disk, Instance, Session
 
 
-async def standing_still(tx: AsyncSession) -> list[tuple[Instance, Session]]:
-    """Machines that are stopped, by somebody's order or by the gate that holds their end, with their sessions."""
-    held = and_(Instance.state == InstanceState.TERMINATING, Instance.gate == "held", Instance.status == "stopped")
+async def stopped_instances(tx: AsyncSession) -> list[tuple[Instance, Session]]:
+    """List instances that are stopped, by somebody's order or by a checkpoint hold, with their sessions."""
+    held = and_(
+        Instance.state == InstanceState.TERMINATING, Instance.gate == CheckpointStep.HELD, Instance.status == "stopped"
+    )
     rows: Any = await tx.execute(
         select(Instance, Session)
         .join(Session, Session.id == Instance.session_id)
@@ -26,7 +29,7 @@ async def standing_still(tx: AsyncSession) -> list[tuple[Instance, Session]]:
 
 
 async def open_disks(tx: AsyncSession, session_ids: Collection[str] | None = None) -> list[Disk]:
-    """Disks that are kept now: all, or those of some sessions; the first to be deleted first."""
+    """List the disks that are kept now: all, or those of some sessions; the first to be deleted first."""
     query = select(Disk).where(Disk.ended_at.is_(None)).order_by(Disk.until, Disk.id)
     if session_ids is not None:
         query = query.where(Disk.session_id.in_(list(session_ids)))
@@ -40,6 +43,6 @@ async def add_disk(tx: AsyncSession, **values: Any) -> bool:
 
 
 async def change_disk(tx: AsyncSession, disk_id: str, **values: Any) -> bool:
-    """Set columns of a disk that is kept. False when it is not kept any more."""
+    """Set columns of a retained disk. False when it is not kept any more."""
     mine = (Disk.id == disk_id, Disk.ended_at.is_(None))
     return (await tx.execute(update(Disk).where(*mine).values(**values).returning(Disk.id))).first() is not None

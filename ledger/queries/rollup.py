@@ -1,4 +1,4 @@
-"""Costs by the hour, day and month: folded from the entries by one job, and read with what is not folded yet.
+"""Sum up costs by the hour, day and month: one job folds entries into the rollup, and reads add what waits.
 
 The sum of both is the raw sum at every moment, in one statement and so in one state of the ledger. A test proves it.
 """
@@ -31,15 +31,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_rollup
 from ledger.engine.db import insert_for
-from ledger.kernel.calendar_spans import ORDER, Span, begin, spans
+from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin, spans
 from ledger.kernel.columns import MicroUsd
-from ledger.kernel.states import Tier
-from ledger.models import Base, EntrySeal, ExternalCost, Facet, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
-
-#: Kinds of entries that are money spent.
-SPENT = ("accrue", "true_up", "loss", "external")
-#: Those of them that are a session's own.
-USED = ("accrue", "true_up")
+from ledger.kernel.entry_kind import SPENT, EntryKind
+from ledger.kernel.states import RollupTier
+from ledger.models import Base, EntryHash, ExternalCost, Facet, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 
 #: What an entry adds to what was spent: a correction that gives money back is booked in the other direction.
 AMOUNT: ColumnElement[Decimal] = type_coerce(
@@ -51,8 +47,8 @@ AMOUNT: ColumnElement[Decimal] = type_coerce(
 )
 TOTAL: ColumnElement[Decimal] = type_coerce(func.sum(AMOUNT), MicroUsd)
 
-#: What is sealed of an entry.
-SEALED: Sequence[Any] = (
+#: The columns of an entry that its hash covers.
+HASHED_COLUMNS: Sequence[Any] = (
     LedgerEntry.id,
     LedgerEntry.key,
     LedgerEntry.kind,
@@ -66,8 +62,8 @@ SEALED: Sequence[Any] = (
     LedgerEntry.note,
 )
 
-#: Whose a loss is: of what is given back of one, the account is on the other side.
-STRAY_ID = func.substr(
+#: The orphan that a loss belongs to: where money of a loss is given back, the account is on the other side.
+ORPHAN_ID = func.substr(
     case((LedgerEntry.debit.startswith("loss:"), LedgerEntry.debit), else_=LedgerEntry.credit), len("loss:") + 1
 )
 
@@ -75,7 +71,7 @@ _NONE = literal("")
 #: What an entry's money was spent on, from the rows that it speaks of.
 FACETS: Mapping[str, ColumnElement[str]] = {
     "owner": func.coalesce(Session.owner, ExternalCost.owner, _NONE),
-    "cloud": func.coalesce(Instance.cloud, Stray.cloud, ExternalCost.provider, _NONE),
+    "cloud": func.coalesce(Instance.cloud, Orphan.cloud, ExternalCost.provider, _NONE),
     "gpu": func.coalesce(Session.gpu, _NONE),
     "label": func.coalesce(Session.label, _NONE),
     "tool": func.coalesce(ExternalCost.skill, _NONE),
@@ -83,23 +79,23 @@ FACETS: Mapping[str, ColumnElement[str]] = {
 _OF_FACET: Mapping[str, Any] = {name: getattr(Facet, name) for name in FACETS}
 
 Key = tuple[str, ...]
-Seal = Callable[[str, Mapping[str, Any]], str]
+MakeHash = Callable[[str, Mapping[str, Any]], str]
 
 
 def raw(*columns: Any) -> Select[Any]:
-    """A query over entries with everything that their facets are read from."""
+    """Build a query over entries with everything that their facets are read from."""
     return (
         select(*columns)
         .select_from(LedgerEntry)
         .outerjoin(Session, Session.id == LedgerEntry.session_id)
         .outerjoin(Instance, Instance.id == LedgerEntry.instance_id)
-        .outerjoin(Stray, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
+        .outerjoin(Orphan, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == ORPHAN_ID))
         .outerjoin(ExternalCost, ExternalCost.entry_id == LedgerEntry.id)
     )
 
 
 def waiting(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """That an entry is not folded yet. Written so that SQLite looks up the few that wait, and not each entry there."""
+    """Build the condition that an entry is not folded yet. SQLite looks up the few that wait, not each entry there."""
     return LedgerEntry.id.in_(select(Unrolled.entry_id).where(*conditions))
 
 
@@ -109,12 +105,15 @@ def _within(column: Any, since: datetime | None, until: datetime | None) -> list
 
 
 def _every(
-    parts: list[Span],
+    parts: list[CalendarSpan],
     by: Collection[str],
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
 ) -> Any:
-    """Dollars spent in these spans with the facets `by`, more than one row of each; the conditions say whose."""
+    """Sum dollars spent in these spans with the facets `by`; the conditions say whose.
+
+    Each combination of facets may come in more than one row.
+    """
     whole = [span for span in parts if span.tier is not None]
     edges = [span for span in parts if span.tier is None]
     queries: list[Any] = []
@@ -136,7 +135,7 @@ def _every(
 
 
 def by_facet_id(*sums: ColumnElement[Any], where: ColumnElement[bool]) -> Select[Any]:
-    """A query for sums over rows of the rollup per `facet`, the id of one.
+    """Build a query for sums over rows of the rollup per `facet`, the id of one.
 
     Grouped by an expression, or SQLite would read the whole index of facets to have the groups in order.
     """
@@ -145,24 +144,27 @@ def by_facet_id(*sums: ColumnElement[Any], where: ColumnElement[bool]) -> Select
 
 
 def sums_of(
-    parts: list[Span],
+    parts: list[CalendarSpan],
     by: tuple[str, ...],
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
 ) -> Select[Any]:
-    """The statement for dollars spent in these spans per combination of the facets `by`; the conditions say whose."""
+    """Build the statement for dollars spent in these spans per combination of the facets `by`.
+
+    The conditions say whose.
+    """
     every = _every(parts, by, on_facet, on_entry).subquery()
     total = type_coerce(func.sum(every.c.amount), MicroUsd)
     return select(*(every.c[name] for name in by), total).group_by(*(every.c[name] for name in by))
 
 
 def shares_of(
-    parts: list[Span],
+    parts: list[CalendarSpan],
     by: Collection[str],
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
 ) -> Any:
-    """The statement for `(facet, value, dollars)` of each value of each facet in `by`, each facet summed alone.
+    """Build the statement for `(facet, value, dollars)` of each value of each facet in `by`, each facet summed alone.
 
     The database adds up: a month has tens of thousands of combinations, and a few hundred values.
     """
@@ -184,13 +186,13 @@ def _entries(by: Collection[str], on_entry: Collection[ColumnElement[bool]]) -> 
 
 async def daily(
     tx: AsyncSession,
-    tier: Tier,
+    tier: RollupTier,
     since: datetime,
     until: datetime,
     on_facet: Collection[ColumnElement[bool]] = (),
     on_entry: Collection[ColumnElement[bool]] = (),
 ) -> dict[datetime, Decimal]:
-    """Dollars per hour, day or month, by when it began; both ends must be such a beginning."""
+    """Return dollars per hour, day or month, by when it began; both ends must be such a beginning."""
     query: Any = select(Rollup.begins, func.sum(Rollup.amount_usd)).where(
         Rollup.tier == tier, Rollup.begins >= since, Rollup.begins < until
     )
@@ -209,52 +211,56 @@ async def daily(
 async def days_and_hours(
     tx: AsyncSession, days: tuple[datetime, datetime], hours: Collection[datetime]
 ) -> tuple[dict[datetime, Decimal], dict[datetime, Decimal]]:
-    """Everybody's dollars in each day (UTC) from one midnight to another, and in single hours, by when each began."""
-    of_day = and_(Rollup.tier == Tier.DAY, *_within(Rollup.begins, *days))
-    of_hour = and_(Rollup.tier == Tier.HOUR, Rollup.begins.in_(list(hours)))
+    """Return everybody's dollars in each day (UTC) between two midnights, and in single hours, by when each began."""
+    of_day = and_(Rollup.tier == RollupTier.DAY, *_within(Rollup.begins, *days))
+    of_hour = and_(Rollup.tier == RollupTier.HOUR, Rollup.begins.in_(list(hours)))
     folded = select(Rollup.tier, Rollup.begins, func.sum(Rollup.amount_usd)).where(or_(of_day, of_hour))
-    found: dict[Tier, defaultdict[datetime, Decimal]] = {tier: defaultdict(Decimal) for tier in (Tier.DAY, Tier.HOUR)}
+    found: dict[RollupTier, defaultdict[datetime, Decimal]] = {
+        tier: defaultdict(Decimal) for tier in (RollupTier.DAY, RollupTier.HOUR)
+    }
     for tier, began, amount_usd in await tx.execute(folded.group_by(Rollup.tier, Rollup.begins)):
         found[tier][began] += amount_usd
     few = raw(LedgerEntry.at, AMOUNT).where(LedgerEntry.kind.in_(SPENT), waiting(true()))
     for at, amount_usd in await tx.execute(few):
-        day, hour = begin(Tier.DAY, at), begin(Tier.HOUR, at)
+        day, hour = begin(RollupTier.DAY, at), begin(RollupTier.HOUR, at)
         if days[0] <= day < days[1]:
-            found[Tier.DAY][day] += amount_usd
+            found[RollupTier.DAY][day] += amount_usd
         if hour in hours:
-            found[Tier.HOUR][hour] += amount_usd
-    return dict(found[Tier.DAY]), dict(found[Tier.HOUR])
+            found[RollupTier.HOUR][hour] += amount_usd
+    return dict(found[RollupTier.DAY]), dict(found[RollupTier.HOUR])
 
 
-async def fold(tx: AsyncSession, limit: int, seal: Seal) -> int:
-    """Move at most `limit` waiting entries into the rollup and the chain. Returns how many; no other process folds
-    until the transaction ends. `seal` makes an entry's link from the one before it and the entry's columns.
+async def fold(tx: AsyncSession, limit: int, make_hash: MakeHash) -> int:
+    """Move at most `limit` waiting entries into the rollup and the hash chain; return how many.
+
+    No other process folds until the transaction ends. `make_hash` makes an entry's hash from the one before it and the
+    entry's columns.
     """
     await lock_rollup(tx)
     first = select(Unrolled.entry_id).order_by(Unrolled.entry_id).limit(limit)
-    waiting = raw(*SEALED, AMOUNT, *FACETS.values()).where(LedgerEntry.id.in_(first)).order_by(LedgerEntry.id)
+    waiting = raw(*HASHED_COLUMNS, AMOUNT, *FACETS.values()).where(LedgerEntry.id.in_(first)).order_by(LedgerEntry.id)
     found: Any = (await tx.execute(waiting)).all()
     if not found:
         return 0
-    added: defaultdict[tuple[Key, Tier, datetime], Decimal] = defaultdict(Decimal)
-    last = (await tx.execute(select(EntrySeal).order_by(EntrySeal.number.desc()).limit(1))).scalar_one_or_none()
+    added: defaultdict[tuple[Key, RollupTier, datetime], Decimal] = defaultdict(Decimal)
+    last = (await tx.execute(select(EntryHash).order_by(EntryHash.number.desc()).limit(1))).scalar_one_or_none()
     number, before = (last.number, last.hash) if last else (0, "")
-    links, names, width = [], [column.key for column in SEALED], len(SEALED)
+    links, names, width = [], [column.key for column in HASHED_COLUMNS], len(HASHED_COLUMNS)
     for row in found:
         entry = dict(zip(names, row[:width], strict=True))
-        number, before = number + 1, seal(before, entry)
+        number, before = number + 1, make_hash(before, entry)
         links.append({"number": number, "entry_id": entry["id"], "hash": before})
         if entry["kind"] in SPENT:
             facet = tuple(row[width + 1 :])
             for tier in ORDER:
                 added[facet, tier, begin(tier, entry["at"])] += row[width]
     await add(tx, added)
-    await tx.execute(insert(_table(EntrySeal)), links)
+    await tx.execute(insert(_table(EntryHash)), links)
     await tx.execute(delete(_table(Unrolled)).where(Unrolled.entry_id.in_([link["entry_id"] for link in links])))
     return len(links)
 
 
-async def add(tx: AsyncSession, amounts: Mapping[tuple[Key, Tier, datetime], Decimal]) -> None:
+async def add(tx: AsyncSession, amounts: Mapping[tuple[Key, RollupTier, datetime], Decimal]) -> None:
     """Add these dollars to the rollup."""
     if not amounts:
         return
@@ -276,17 +282,15 @@ async def add(tx: AsyncSession, amounts: Mapping[tuple[Key, Tier, datetime], Dec
 
 
 def _table(model: type[Base]) -> Any:
-    """Rows go into a model's table without objects of it: there are many."""
+    """Return a model's table: rows go into it without objects of the model, because there are many."""
     return model.__table__
 
 
 __all__ = [
     "AMOUNT",
     "FACETS",
-    "SEALED",
-    "SPENT",
+    "HASHED_COLUMNS",
     "TOTAL",
-    "USED",
     "add",
     "daily",
     "days_and_hours",

@@ -1,4 +1,4 @@
-"""Amounts of single sessions: what is booked of each of their machines, and what extensions add to a grant."""
+"""Sum up amounts of single sessions: what is booked of each instance, and what extensions add to a grant."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from ledger.kernel.entry_kind import USED, EntryKind
+from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import GrantState
 from ledger.models import GrantRow, Instance, LedgerEntry, Request
 from ledger.queries.lookups import session_of
-from ledger.queries.rollup import TOTAL, USED
+from ledger.queries.rollup import TOTAL
 
 #: Ids of some sessions, or the query that finds them.
 Ids = Collection[str] | Select[Any]
 
-_HOUR = and_(LedgerEntry.kind == "accrue", LedgerEntry.key.like("%/h%"), LedgerEntry.key.not_like("%/disk/%"))
-#: Whole hours among some entries of one component of an instance; a kept disk counts its own.
+_HOUR = and_(LedgerEntry.kind == EntryKind.ACCRUE, LedgerEntry.key.like("%/h%"), LedgerEntry.key.not_like("%/disk/%"))
+#: Whole hours among some entries of one component of an instance; a retained disk counts its own.
 HOURS: ColumnElement[int] = func.sum(case((_HOUR, 1), else_=0))
 
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What is booked of one instance: dollars in all, how many of its whole hours by component, and until when."""
+    """Hold what is booked of one instance: dollars in all, its whole hours by component, and until when."""
 
     usd: Decimal = Decimal(0)
     hours: Mapping[str, int] = field(default_factory=dict)
@@ -39,7 +41,7 @@ NOTHING = Booked()
 
 
 async def booked_of(tx: AsyncSession, session_ids: Ids) -> dict[str, dict[str, Booked]]:
-    """What is booked as used of each instance of these sessions, by session and instance, from one query."""
+    """Return what is booked as used of each instance of these sessions, by session and instance, from one query."""
     found: defaultdict[str, dict[str, Booked]] = defaultdict(dict)
     rows: Any = await tx.execute(
         select(
@@ -64,41 +66,41 @@ async def booked_of(tx: AsyncSession, session_ids: Ids) -> dict[str, dict[str, B
 
 
 async def booked(tx: AsyncSession, row: Instance) -> Booked:
-    """The same of one instance."""
+    """Return what is booked of one instance."""
     of_session = await booked_of(tx, [row.session_id])
     return of_session.get(row.session_id, {}).get(row.id, NOTHING)
 
 
 _GIVEN_BACK = aliased(LedgerEntry)
-#: That what a grant set aside was given back: it covers nothing more.
+#: Whether what a grant set aside was given back: then it covers nothing more.
 RELEASED: ColumnElement[bool] = (
     select(_GIVEN_BACK.id).where(_GIVEN_BACK.key == literal("release/").concat(GrantRow.id)).exists()
 )
 
 
 async def extension_caps(tx: AsyncSession, session_ids: Ids) -> dict[str, Decimal]:
-    """By session, dollars that its extensions add to the grant of the machine that runs now.
+    """Return by session the dollars that its extensions add to the grant of its running instance.
 
-    When that machine is gone they are given back with its grant: its replacement's grant holds what was left of both.
+    When that instance is gone they are given back with its grant: its replacement's grant holds what was left of both.
     """
-    mine = (GrantRow.session_id.in_(session_ids), GrantRow.kind == "extend", GrantRow.state != GrantState.VOID)
+    mine = (GrantRow.session_id.in_(session_ids), GrantRow.kind == GrantKind.EXTEND, GrantRow.state != GrantState.VOID)
     query = select(GrantRow.session_id, func.sum(GrantRow.total_cap_usd)).where(*mine, ~RELEASED)
     rows: Any = await tx.execute(query.group_by(GrantRow.session_id))
     return dict(rows.all())
 
 
 async def extension_cap(tx: AsyncSession, session_id: str) -> Decimal:
-    """The same of one session."""
+    """Return the dollars that extensions add to the grant of one session."""
     return (await extension_caps(tx, [session_id])).get(session_id, Decimal(0))
 
 
 async def accrued_of_session(tx: AsyncSession, session_id: str) -> Decimal:
-    """Dollars booked as used by a session."""
+    """Return dollars booked as used by a session."""
     total = await tx.scalar(select(TOTAL).where(LedgerEntry.session_id == session_id, LedgerEntry.kind.in_(USED)))
     return total or Decimal(0)
 
 
 async def spent_before(tx: AsyncSession, request: Request) -> Decimal:
-    """Dollars booked on earlier attempts of a request that is quoted (again)."""
+    """Return dollars booked on earlier attempts of a request that is quoted (again)."""
     session = await session_of(tx, request.id) if request.quote_version > 0 else None
     return await accrued_of_session(tx, session.id) if session is not None else Decimal(0)

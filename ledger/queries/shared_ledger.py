@@ -1,4 +1,4 @@
-"""Costs of other tools, and our own in the shape that other tools read; the chain of entries, to be checked."""
+"""Read and write other tools' costs, show ours in the shape that other tools read, and read the hash chain."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_requester
 from ledger.engine.db import insert_for
-from ledger.kernel.states import OPEN_INSTANCE, Tier
-from ledger.models import EntrySeal, ExternalCost, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
+from ledger.kernel.entry_kind import SPENT, USED, EntryKind
+from ledger.kernel.states import OPEN_INSTANCE, RollupTier
+from ledger.models import EntryHash, ExternalCost, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 from ledger.queries.access import Whose
-from ledger.queries.rollup import AMOUNT, SEALED, SPENT, STRAY_ID, TOTAL, USED
+from ledger.queries.rollup import AMOUNT, HASHED_COLUMNS, ORPHAN_ID, TOTAL
 
 
 @dataclass(frozen=True, slots=True)
 class OwnEntry:
-    """One entry of ours for the shared file. `id` is the same at every export."""
+    """Describe one entry of ours for the shared file. `id` is the same at every export."""
 
     id: str
     provider: str
@@ -34,7 +35,7 @@ class OwnEntry:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the ledger's parts say about the same money."""
+    """Hold the sums of the ledger's parts about the same money."""
 
     entries: int
     sealed: int
@@ -46,7 +47,7 @@ class Totals:
 
 
 async def add_externals(tx: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Store what other tools said. The keys of those that were not there already, by whichever door they came."""
+    """Store other tools' costs; return the keys of those that were new, whichever way they came."""
     insert = insert_for(tx, ExternalCost.__table__).on_conflict_do_nothing()
     return (
         set((await tx.execute(insert.returning(ExternalCost.__table__.c.key), list(rows))).scalars()) if rows else set()
@@ -54,7 +55,7 @@ async def add_externals(tx: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> dict[str, str]:
-    """The entry that books each of these costs of other tools, of those that are known."""
+    """Return the entry that books each of these costs of other tools, of those that are known."""
     found: dict[str, str] = {}
     for start in range(0, len(keys), 500):
         known = select(ExternalCost.key, ExternalCost.entry_id).where(ExternalCost.key.in_(keys[start : start + 500]))
@@ -64,10 +65,11 @@ async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> dict[str, st
 
 
 async def booked_of_tools(tx: AsyncSession, skills: Collection[str], owner: str) -> dict[str, Decimal]:
-    """Dollars that one caller has appended for each of these tools, less refunds, until `tx` ends: nobody else appends
-    there meanwhile.
+    """Return the dollars that one caller has appended for each of these tools, less refunds.
+
+    Nobody else appends there until `tx` ends.
     """
-    for skill in sorted(skills):  # In one order, or two who append for the same tools would wait for each other.
+    for skill in sorted(skills):  # In one order, or two callers for the same tools would wait for each other.
         await lock_requester(tx, f"external/{owner}/{skill}")
     mine = (ExternalCost.skill.in_(sorted(skills)), ExternalCost.owner == owner)
     rows: Any = await tx.execute(
@@ -77,14 +79,16 @@ async def booked_of_tools(tx: AsyncSession, skills: Collection[str], owner: str)
 
 
 async def entries_of(tx: AsyncSession, keys: Collection[str]) -> dict[str, str]:
-    """The ids of the entries with these keys."""
+    """Return the ids of the entries with these keys."""
     rows: Any = await tx.execute(select(LedgerEntry.key, LedgerEntry.id).where(LedgerEntry.key.in_(list(keys))))
     return dict(map(tuple, rows))
 
 
 async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
-    """One for each creation, each instance-hour and each end, and one for each correction; of instances that were not
-    over before `since`; and what belongs to no session.
+    """List our entries for the shared file.
+
+    One for each creation, each instance-hour and each end, one for each correction, and the costs of orphans. Left out
+    are instances that ended before `since`.
     """
     query = select(Instance, Session.gpu, Session.gpu_count).join(Session, Session.id == Instance.session_id)
     query = query.where(Instance.live_at.is_not(None)).order_by(Instance.id)
@@ -100,17 +104,17 @@ async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
             booked[str(entry.instance_id)].append(entry)
     for row, gpu, count in rows:
         found += _of_instance(row, f"{count}x {gpu}", booked[row.id])
-    return [*found, *await _of_strays(tx, since)]
+    return [*found, *await _of_orphans(tx, since)]
 
 
-async def _of_strays(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
-    """What instances cost that belong to no session: each entry as it is booked."""
-    query = select(LedgerEntry, AMOUNT, Stray.cloud).join(Stray, Stray.id == STRAY_ID)
-    query = query.where(LedgerEntry.kind == "loss").order_by(LedgerEntry.at, LedgerEntry.id)
+async def _of_orphans(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
+    """List the costs of orphans, which belong to no session: each entry as it is booked."""
+    query = select(LedgerEntry, AMOUNT, Orphan.cloud).join(Orphan, Orphan.id == ORPHAN_ID)
+    query = query.where(LedgerEntry.kind == EntryKind.LOSS).order_by(LedgerEntry.at, LedgerEntry.id)
     if since is not None:
         query = query.where(LedgerEntry.at >= since)
     rows: Any = await tx.execute(query)
-    return [OwnEntry(one.id, cloud, one.kind, usd, one.at, one.note or "no session") for one, usd, cloud in rows]
+    return [OwnEntry(one.id, cloud, str(one.kind), usd, one.at, one.note or "no session") for one, usd, cloud in rows]
 
 
 def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[OwnEntry]:
@@ -121,13 +125,13 @@ def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[O
     for entry in entries:
         suffix = entry.key.rpartition("/")[2]
         signed = -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
-        if entry.kind == "accrue" and suffix == "final":
+        if entry.kind is EntryKind.ACCRUE and suffix == "final":
             rest += signed
-        elif entry.kind == "accrue" and suffix.startswith("h"):
+        elif entry.kind is EntryKind.ACCRUE and suffix.startswith("h"):
             before = hours[suffix].amount_usd if suffix in hours else Decimal(0)
             hours[suffix] = OwnEntry(f"{row.id}/{suffix}", row.cloud, "instance_hour", before + signed, entry.at, what)
         else:
-            action = "correction" if entry.kind == "true_up" else entry.kind
+            action = "correction" if entry.kind is EntryKind.TRUE_UP else str(entry.kind)
             others.append(OwnEntry(entry.id, row.cloud, action, signed, entry.at, entry.note or what))
     found = [made, *hours.values()]
     if row.ended_at is not None:
@@ -136,7 +140,7 @@ def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[O
 
 
 async def live_instances(tx: AsyncSession, whose: Whose | None) -> list[tuple[Instance, Session]]:
-    """Every instance that may exist at a cloud, of everybody where `whose` is None."""
+    """List every instance that may exist at a cloud, of everybody where `whose` is None."""
     query = select(Instance, Session).join(Session, Session.id == Instance.session_id)
     query = query.where(Instance.state.in_(OPEN_INSTANCE)).order_by(Instance.id)
     if whose is not None:
@@ -145,15 +149,15 @@ async def live_instances(tx: AsyncSession, whose: Whose | None) -> list[tuple[In
 
 
 async def chain(tx: AsyncSession, batch: int = 5_000) -> AsyncIterator[tuple[int, str, Mapping[str, Any]]]:
-    """Every seal in order with its number, its hash and the columns of its entry."""
-    last, names = 0, [column.key for column in SEALED]
+    """Yield every hash in order with its number and the columns of its entry."""
+    last, names = 0, [column.key for column in HASHED_COLUMNS]
     while True:
         rows: Any = (
             await tx.execute(
-                select(EntrySeal.number, EntrySeal.hash, *SEALED)
-                .join(LedgerEntry, LedgerEntry.id == EntrySeal.entry_id)
-                .where(EntrySeal.number > last)
-                .order_by(EntrySeal.number)
+                select(EntryHash.number, EntryHash.hash, *HASHED_COLUMNS)
+                .join(LedgerEntry, LedgerEntry.id == EntryHash.entry_id)
+                .where(EntryHash.number > last)
+                .order_by(EntryHash.number)
                 .limit(batch)
             )
         ).all()
@@ -165,7 +169,7 @@ async def chain(tx: AsyncSession, batch: int = 5_000) -> AsyncIterator[tuple[int
 
 
 async def totals(tx: AsyncSession) -> Totals:
-    """The sums that must agree."""
+    """Return the sums that must agree."""
     waits = LedgerEntry.id.in_(select(Unrolled.entry_id))
     debits = await _by(tx, LedgerEntry.debit)
     given = await _by(tx, LedgerEntry.credit)
@@ -173,10 +177,11 @@ async def totals(tx: AsyncSession) -> Totals:
     balances = {name: debits.get(name, nothing) - given.get(name, nothing) for name in debits.keys() | given.keys()}
     return Totals(
         entries=await tx.scalar(select(func.count()).select_from(LedgerEntry)) or 0,
-        sealed=await tx.scalar(select(func.count()).select_from(EntrySeal)) or 0,
+        sealed=await tx.scalar(select(func.count()).select_from(EntryHash)) or 0,
         waiting=await tx.scalar(select(func.count()).select_from(Unrolled)) or 0,
         raw_usd=await tx.scalar(select(TOTAL).where(LedgerEntry.kind.in_(SPENT))) or nothing,
-        rolled_usd=await tx.scalar(select(func.sum(Rollup.amount_usd)).where(Rollup.tier == Tier.MONTH)) or nothing,
+        rolled_usd=await tx.scalar(select(func.sum(Rollup.amount_usd)).where(Rollup.tier == RollupTier.MONTH))
+        or nothing,
         waiting_usd=await tx.scalar(select(TOTAL).where(LedgerEntry.kind.in_(SPENT), waits)) or nothing,
         accounts_usd=sum(balances.values(), nothing),
     )

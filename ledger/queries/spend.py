@@ -1,4 +1,4 @@
-"""What was spent and what may still be spent, by whose it is: sums in the database, a fixed number of queries."""
+"""Sum up what was spent and what may still be spent, by owner and project, in the database."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
-from ledger.kernel.states import LIVE_SESSION, GrantState, Tier
+from ledger.kernel.entry_kind import SPENT, USED
+from ledger.kernel.states import LIVE_SESSION, GrantState, RollupTier
 from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
 from ledger.queries.access import Whose
-from ledger.queries.rollup import FACETS, SPENT, TOTAL, USED, daily, shares_of, sums_of
+from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
 from ledger.queries.session_costs import RELEASED
 
 
 @dataclass(frozen=True, slots=True)
 class Purse:
-    """Whose spending is meant: everybody's where both are None."""
+    """Say whose spending is meant: everybody's where both are None."""
 
     whose: Whose | None = None
     label: str | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """The same as conditions on the sessions."""
+        """Build the conditions on the sessions."""
         return self._on(Session.owner, Session.label)
 
     def on_facets(self) -> list[ColumnElement[bool]]:
-        """The same as conditions on the facets of the rollup."""
+        """Build the conditions on the facets of the rollup."""
         return self._on(Facet.owner, Facet.label)
 
     def on_entries(self) -> list[ColumnElement[bool]]:
-        """The same as conditions on single entries."""
+        """Build the conditions on single entries."""
         return self._on(FACETS["owner"], FACETS["label"])
 
     def _on(self, owner: Any, label: Any) -> list[ColumnElement[bool]]:
@@ -50,7 +51,7 @@ EVERYBODY = Purse()
 async def sums(
     tx: AsyncSession, purse: Purse, by: tuple[str, ...], since: datetime | None, until: datetime | None = None
 ) -> list[tuple[tuple[str, ...], Decimal]]:
-    """Dollars booked in [since, until) per combination of the facets `by`, from the rollup."""
+    """Return dollars booked in [since, until) per combination of the facets `by`, from the rollup."""
     parts = spans(since, until)
     if not parts:
         return []
@@ -59,25 +60,28 @@ async def sums(
 
 
 async def spent(tx: AsyncSession, purse: Purse, since: datetime | None, until: datetime | None = None) -> Decimal:
-    """Dollars booked as spent in [since, until); of everybody, with what strays and other tools cost."""
+    """Return dollars booked as spent in [since, until); of everybody, with what orphans and other tools cost."""
     return sum((amount_usd for _, amount_usd in await sums(tx, purse, (), since, until)), Decimal(0))
 
 
 async def counted(tx: AsyncSession, purse: Purse, since: datetime | None) -> Decimal:
-    """The same, as budgets count it: what other tools got back lowers what they cost, and never what we spent."""
+    """Return dollars spent as budgets count them.
+
+    Refunds to other tools lower what those tools cost, and never what we spent.
+    """
     by_tool = await sums(tx, purse, ("tool",), since)
     return sum((max(usd, Decimal(0)) if tool else usd for (tool,), usd in by_tool), Decimal(0))
 
 
 async def buckets(
-    tx: AsyncSession, purse: Purse, tier: Tier, since: datetime, until: datetime
+    tx: AsyncSession, purse: Purse, tier: RollupTier, since: datetime, until: datetime
 ) -> dict[datetime, Decimal]:
-    """Dollars per hour, day or month (UTC) by when it began; both ends must be such a beginning."""
+    """Return dollars per hour, day or month (UTC) by when it began; both ends must be such a beginning."""
     return await daily(tx, tier, since, until, purse.on_facets(), purse.on_entries())
 
 
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """`(dollars, dollars per hour)` that approvals in force may still spend.
+    """Return `(dollars, dollars per hour)` that approvals in force may still spend.
 
     A replacement is paid from its approval's own amount, so of each approval the largest amount counts, once.
     """
@@ -119,7 +123,7 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
 async def outcomes(
     tx: AsyncSession, purse: Purse, codes: Collection[str], since: datetime, until: datetime
 ) -> list[tuple[str, Decimal]]:
-    """`(end code, dollars booked in all)` of each session that ended with one of `codes` in [since, until)."""
+    """Return `(end code, dollars booked)` of each session that ended with one of `codes` in [since, until)."""
     booked = and_(LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(SPENT))
     rows: Any = await tx.execute(
         select(Session.end_code, TOTAL)
@@ -141,7 +145,7 @@ async def costs(
     until: datetime | None = None,
     by: Collection[str] = tuple(FACETS),
 ) -> dict[str, list[tuple[str, Decimal]]]:
-    """Dollars booked in [since, until) per value of each facet in `by`, the greatest first; from one read."""
+    """Return dollars booked in [since, until) per value of each facet in `by`, the greatest first; from one read."""
     found: dict[str, list[tuple[str, Decimal]]] = {name: [] for name in GROUPS if name in by}
     parts = spans(since, until)
     if parts:
@@ -155,14 +159,14 @@ async def costs(
 
 
 async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since: datetime) -> Decimal:
-    """Dollars that one person's approvals covered since then whose rule begins so."""
+    """Return the dollars that one person's approvals with such a rule covered since then."""
     theirs = (whose.where(Approval.approver), Approval.rule.startswith(rule_prefix, autoescape=True))
     taken = select(func.sum(Approval.total_cap_usd)).where(Approval.at > since, Approval.decision == "approve")
     return await tx.scalar(taken.where(*theirs)) or Decimal(0)
 
 
 async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime) -> Decimal:
-    """Dollars that approvals covered since then whose approver begins so."""
+    """Return the dollars that approvals covered since then, of approvers with this prefix."""
     total = await tx.scalar(
         select(func.sum(Approval.total_cap_usd)).where(
             Approval.at > since, Approval.decision == "approve", Approval.approver.startswith(approver_prefix)

@@ -1,4 +1,4 @@
-"""What services look up about ends: whether they were told, until when a lost instance was approved, what came back."""
+"""Look up facts about terminations: attempted notifications, who ordered them, and approved ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, NotificationState, SessionState
 from ledger.models import Event, GrantRow, Instance, Notification, Session
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Something that was announced at `since`, or at any time when the first attempt of each place counts (None)."""
+    """Name a notification that must be attempted before an end.
+
+    It was announced at `since`; None: at any time, and the first attempt at each destination counts.
+    """
 
     kind: NotificationKind
     subject: str
@@ -25,7 +30,7 @@ class Said:
 
 
 async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
-    """Whether any of this has not yet been tried in some place.
+    """Whether any of these notifications was not yet attempted at some destination.
 
     An attempt that failed makes the row due later; one that is under way holds a claim.
     """
@@ -40,17 +45,17 @@ async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
 
 
 async def ordered_by(tx: AsyncSession, session_id: str) -> Actor | None:
-    """Who ordered the end of a session; None where nobody did."""
-    ordered = (Event.kind == "session.moved", Event.after == str(SessionState.TERMINATING))
+    """Return who ordered the end of a session; None where nobody did."""
+    ordered = (Event.kind == EventKind.SESSION_MOVED, Event.after == str(SessionState.TERMINATING))
     newest = select(Event.actor).where(Event.subject == session_id, *ordered).order_by(Event.id.desc()).limit(1)
     ref = await tx.scalar(newest)
     return None if ref is None else Actor.from_ref(ref)
 
 
 async def approved_ends(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, datetime]:
-    """Until when what was approved for each of these instances runs; those whose session was ended are left out.
+    """Return until when each of these instances was approved to run; those of sessions that were ended are left out.
 
-    A session that was asked again has no end of its own; then the grant's hours count from the send.
+    A session whose request was asked again has no end of its own; then the grant's hours count from the send.
     """
     if not instance_ids:
         return {}
@@ -60,7 +65,10 @@ async def approved_ends(tx: AsyncSession, instance_ids: Collection[str]) -> dict
         .join(GrantRow, GrantRow.id == Instance.grant_id)
         .where(Instance.id.in_(list(instance_ids)))
         .where(
-            or_(Session.state.not_in([SessionState.TERMINATING, SessionState.TERMINATED]), Session.end_code == "lost")
+            or_(
+                Session.state.not_in([SessionState.TERMINATING, SessionState.TERMINATED]),
+                Session.end_code == EndReason.LOST,
+            )
         )
     )
     found = {}

@@ -1,4 +1,4 @@
-"""What people look at: functions that read one consistent state and return rows, detached."""
+"""Read what people look at: each function reads one consistent state and returns rows, detached."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ INSTANCE_PREFIX = "ins_"
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """Everything that the message about one request shows. `options` are ranked; `tokens` are of this quote version.
+    """Hold everything that the message about one request shows.
 
-    `parent` is set on an override request, `override` on the request that waits for one.
+    `options` are ranked; `tokens` are of this quote version. `parent` is set on an override request, `override` on the
+    request that waits for one.
     """
 
     request: Request
@@ -47,7 +48,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A session with the instance that serves it now (the newest one), and what was booked on it so far.
+    """Hold a session with its newest instance, and what was booked on it so far.
 
     `grant` is what that instance was made under; what extensions added comes on top.
     """
@@ -64,19 +65,19 @@ class SessionView:
     cap_usd: Decimal = Decimal(0)
     #: The agent of that instance, where it was given a token.
     node: Node | None = None
-    #: Its disk, while its machine stands still.
+    #: Its disk, while its instance is stopped.
     disk: Disk | None = None
     #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
     unknown: int = 0
 
     @property
-    def kept(self) -> Disk | None:
-        """Its disk, where that is all that is left of it: the approved end is over, and the disk outlives it."""
+    def retained_disk(self) -> Disk | None:
+        """Return the disk that outlives the approved end, where it is all that is left of the session."""
         return self.disk if self.session.state is SessionState.TERMINATING else None
 
 
 async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
-    """The view of one request; LookupError when there is none."""
+    """Return the view of one request; LookupError when there is none."""
     request = await tx.get(Request, request_id)
     if request is None:
         raise LookupError(f"there is no request {request_id}")
@@ -111,7 +112,7 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
 
 
 async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
-    """The view of one session; LookupError when there is none."""
+    """Return the view of one session; LookupError when there is none."""
     session = await tx.get(Session, session_id)
     if session is None:
         raise LookupError(f"there is no session {session_id}")
@@ -119,7 +120,7 @@ async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
 
 
 async def session_views(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[SessionView]:
-    """Live sessions, the soonest to end first; of everybody when `whose` is None."""
+    """Return live sessions, the soonest to end first; of everybody when `whose` is None."""
     # The databases disagree on where NULL sorts; a session whose end is not fixed yet comes last on both.
     soonest = (Session.deadline.is_(None), Session.deadline, Session.id)
     query = select(Session).where(Session.state.in_(LIVE_SESSION)).order_by(*soonest).limit(limit)
@@ -131,7 +132,7 @@ async def session_views(tx: AsyncSession, *, whose: Whose | None = None, limit: 
 async def sessions_page(
     tx: AsyncSession, *, whose: Whose | None, live: bool, before: str | None, limit: int
 ) -> list[SessionView]:
-    """Sessions from the newest on, older than the id `before`; of everybody when `whose` is None."""
+    """Return sessions from the newest on, older than the id `before`; of everybody when `whose` is None."""
     query = select(Session).order_by(Session.id.desc()).limit(limit)
     if live:
         query = query.where(Session.state.in_(LIVE_SESSION))
@@ -143,7 +144,7 @@ async def sessions_page(
 
 
 async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:
-    """Instances from the newest on; of everybody's sessions when `whose` is None."""
+    """Return instances from the newest on; of everybody's sessions when `whose` is None."""
     query = select(Instance).order_by(Instance.id.desc()).limit(limit)
     if live:
         query = query.where(Instance.state.in_(OPEN_INSTANCE))
@@ -155,7 +156,7 @@ async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, l
 async def requests_page(
     tx: AsyncSession, *, whose: Whose | None, waiting: bool, before: str | None, limit: int
 ) -> list[Request]:
-    """Requests from the newest on, older than the id `before`; of everybody when `whose` is None."""
+    """Return requests from the newest on, older than the id `before`; of everybody when `whose` is None."""
     query = select(Request).order_by(Request.id.desc()).limit(limit)
     if waiting:
         query = query.where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
@@ -167,7 +168,7 @@ async def requests_page(
 
 
 async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
-    """A fixed number of queries for any number of sessions, and none for none."""
+    """Build the views with a fixed number of queries for any number of sessions, and none for none."""
     if not sessions:
         return []
     ids = [s.id for s in sessions]
@@ -216,7 +217,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
 
 
 async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[Request]:
-    """Requests that wait for offers or for a decision, oldest first; of everybody when `whose` is None."""
+    """Return requests that wait for offers or for a decision, oldest first; of everybody when `whose` is None."""
     query = (
         select(Request)
         .where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
@@ -229,7 +230,7 @@ async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limi
 
 
 def nothing_ends_in(text: str) -> str:
-    """What is said about an id that nothing has, or nothing that the asker may see."""
+    """Say that an id names nothing, or nothing that the person may see."""
     if ":" in text:
         return f"“{text[:60]}” is not an instance of a session here now, so it is left alone"
     wanted = bare_id(text.strip().strip("`").lower())
@@ -237,11 +238,10 @@ def nothing_ends_in(text: str) -> str:
 
 
 async def resolve(tx: AsyncSession, text: str, *, past: bool = False) -> tuple[Request, Session | None]:
-    """The request (and its session, if any) that a person named by an id or by a unique ending of one.
+    """Find the request (and its session, if any) that a person named by an id or by a unique ending of one.
 
-    An instance names its session too, by its id here or as `cloud:id`, by its id there; one that is over only for
-    whoever reads about the `past`. Raises LookupError with a sentence that says what was wrong and what a right one
-    looks like.
+    An instance names its session too, by its id here or as `cloud:id`, by its id there; an ended one only where the
+    `past` is read. Raises LookupError with a sentence that says what was wrong and what a right one looks like.
     """
     if ":" in text or text.startswith(INSTANCE_PREFIX):
         return await _of_instance(tx, text, past=past)
@@ -269,7 +269,7 @@ async def _of_instance(tx: AsyncSession, text: str, *, past: bool) -> tuple[Requ
     which = (Instance.cloud == cloud, Instance.ref == ref) if colon else (Instance.id == text,)
     query = select(Request).join(Instance, Instance.request_id == Request.id).where(*which)
     if not past:
-        # Whoever ends a machine that is gone already does not mean the one that took its place.
+        # A person who ends an instance that is gone already does not mean its replacement.
         query = query.where(Instance.state.in_(OPEN_INSTANCE))
     # A cloud may use an id again; what is meant is what is there now.
     found = await tx.scalar(query.order_by(Instance.created_at.desc()).limit(1))
@@ -279,7 +279,7 @@ async def _of_instance(tx: AsyncSession, text: str, *, past: bool) -> tuple[Requ
 
 
 async def session_to_change(tx: AsyncSession, text: str) -> Session | None:
-    """The session that `text` names, as it is under its family's lock. None, or LookupError, as `resolve` has it."""
+    """Lock and return the session that `text` names. None, or LookupError, as with `resolve`."""
     _, found = await resolve(tx, text)
     if found is None:
         return None

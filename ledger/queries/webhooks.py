@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries: looked up, made from the journal, asked for again, forgotten."""
+"""Read and write webhooks and their deliveries: look up, make from the journal, replay, delete."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from ledger.queries.access import Whose, about
 
 
 async def webhook(tx: AsyncSession, webhook_id: str, whose: Whose | None) -> Webhook | None:
-    """One webhook, when it belongs to one of these names (None: to anybody)."""
+    """Return one webhook, when it belongs to one of these names (None: to anybody)."""
     found = await tx.get(Webhook, webhook_id)
     return found if found is not None and (whose is None or found.actor in whose) else None
 
 
 async def webhooks(tx: AsyncSession, whose: Whose | None) -> list[Webhook]:
-    """The webhooks of one person's names, or all of them; the oldest first."""
+    """Return the webhooks of one person's names, or all of them; the oldest first."""
     query = select(Webhook).order_by(Webhook.id)
     return list(await tx.scalars(query if whose is None else query.where(whose.where(Webhook.actor))))
 
 
 async def count_webhooks(tx: AsyncSession, actor: str) -> int:
-    """How many webhooks a holder has."""
+    """Count the webhooks of a holder."""
     return await tx.scalar(select(func.count()).select_from(Webhook).where(Webhook.actor == actor)) or 0
 
 
 async def listening(tx: AsyncSession, now: datetime, actor: str | None = None) -> list[Webhook]:
-    """The webhooks that are switched on, of everybody or of one holder.
+    """Return the webhooks that are switched on and may receive events, of everybody or of one holder.
 
-    Without a working key nobody hears anything, but for an operator who never had one: on the server nobody needs one,
-    and whoever may run commands there may read the ledger. From the first key on, keys say what they may.
+    A holder without a working key receives nothing, except an operator who never had one: on the server nobody needs a
+    key, and a person who may run commands there may read the ledger. From the first key on, the keys' scopes decide.
     """
     working = select(ApiKey.actor).where(ApiKey.revoked_at.is_(None), ApiKey.expires_at > now)
     keyless = and_(Webhook.actor.like(f"{ActorKind.OPERATOR}:%"), Webhook.actor.not_in(select(ApiKey.actor)))
@@ -47,8 +47,8 @@ async def listening(tx: AsyncSession, now: datetime, actor: str | None = None) -
     return list(await tx.scalars(query.order_by(Webhook.id)))
 
 
-async def scopes_held(tx: AsyncSession, actors: Collection[str], now: datetime) -> dict[str, set[str] | None]:
-    """What the working keys of each of these holders may do, all together; None for one who never had a key."""
+async def scopes_of_holders(tx: AsyncSession, actors: Collection[str], now: datetime) -> dict[str, set[str] | None]:
+    """Return the scopes of all working keys of each of these holders; None for one who never had a key."""
     keys = select(ApiKey.actor, ApiKey.scopes, ApiKey.revoked_at, ApiKey.expires_at)
     found: dict[str, set[str] | None] = dict.fromkeys(actors)
     for key in await tx.execute(keys.where(ApiKey.actor.in_(sorted(actors)))):
@@ -60,9 +60,9 @@ async def scopes_held(tx: AsyncSession, actors: Collection[str], now: datetime) 
 async def untold(
     tx: AsyncSession, hook: Webhook, since: str, kinds: Collection[str], whose: Whose | None, limit: int
 ) -> list[Event]:
-    """Events after the id `since` of which no delivery was made for this webhook, in order."""
-    told = select(WebhookDelivery.event_id).where(WebhookDelivery.webhook_id == hook.id)
-    query = select(Event).where(Event.id > since, Event.kind.in_(sorted(kinds)), Event.id.not_in(told))
+    """Return events after the id `since` of which no delivery was made for this webhook, in order."""
+    made = select(WebhookDelivery.event_id).where(WebhookDelivery.webhook_id == hook.id)
+    query = select(Event).where(Event.id > since, Event.kind.in_(sorted(kinds)), Event.id.not_in(made))
     if whose is not None:
         query = query.where(about(whose))
     return list(await tx.scalars(query.order_by(Event.id).limit(limit)))
@@ -85,7 +85,7 @@ async def seen(tx: AsyncSession, webhook_id: str, until: datetime) -> None:
 async def deliveries(
     tx: AsyncSession, webhook_id: str, *, failed: bool, before: str | None, limit: int
 ) -> list[WebhookDelivery]:
-    """The messages of a webhook, the newest first; only those that were given up when `failed`."""
+    """Return the deliveries of a webhook, the newest first; only those that were given up when `failed`."""
     query = select(WebhookDelivery).where(WebhookDelivery.webhook_id == webhook_id)
     if failed:
         query = query.where(WebhookDelivery.state == NotificationState.DEAD)
@@ -105,13 +105,13 @@ async def again(tx: AsyncSession, webhook_id: str, delivery_id: str | None, at: 
 
 
 async def remove(tx: AsyncSession, webhook_id: str) -> None:
-    """Forget a webhook with everything that was to be sent to it."""
+    """Delete a webhook with everything that was to be sent to it."""
     await tx.execute(delete(WebhookDelivery).where(WebhookDelivery.webhook_id == webhook_id))
     await tx.execute(delete(Webhook).where(Webhook.id == webhook_id))
 
 
 async def forget(tx: AsyncSession, before: datetime) -> int:
-    """Drop deliveries that are over and older than this; returns how many there were."""
+    """Delete finished deliveries that are older than this; returns how many there were."""
     over = WebhookDelivery.state != NotificationState.PENDING
     gone = delete(WebhookDelivery).where(over, WebhookDelivery.created_at < before).returning(WebhookDelivery.id)
     return len((await tx.execute(gone)).all())

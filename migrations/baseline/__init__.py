@@ -1,1 +1,4 @@
-"""The schema that every ledger starts with, frozen: it uses no model, so it stays the same when a model changes."""
+"""Create the schema that every ledger starts with.
+
+It is frozen: it uses no model, so it stays the same when a model changes.
+"""

@@ -1,4 +1,4 @@
-"""The tables beside what is rented: the journal, messages, costs, budgets, API keys and webhooks."""
+"""Create the tables beside what is rented: the journal, messages, costs, budgets, API keys and webhooks."""
 
 from __future__ import annotations
 

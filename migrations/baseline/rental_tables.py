@@ -1,4 +1,4 @@
-"""The tables of what is rented: requests, offers, approvals, sessions, instances, disks and orphans."""
+"""Create the tables of what is rented: requests, offers, approvals, sessions, instances, disks and orphans."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ CLAIM: dict[str, Type] = {"due_at": TIME, "claim_token": sa.String(32), "claim_u
 
 
 def required(**types: Type) -> Columns:
-    """Columns that are never empty."""
+    """Return columns that are never empty."""
     return [sa.Column(name, kind, nullable=False) for name, kind in types.items()]
 
 
 def optional(**types: Type) -> Columns:
-    """Columns that may be empty."""
+    """Return columns that may be empty."""
     return [sa.Column(name, kind) for name, kind in types.items()]
 
 

@@ -1,4 +1,4 @@
-"""Triggers that hold whatever the program does: append-only tables, fixed grants, no instance without approvals.
+"""Create triggers that enforce the laws in the database: append-only tables, fixed grants, no instance unapproved.
 
 Law 8 of the design: nobody spends without a recorded decision that covers that spend. A requester may be an approver
 where the policy allows it, so that is judged by the rules and not here.
@@ -14,7 +14,7 @@ from alembic import op
 
 
 class Refusal(NamedTuple):
-    """A change that the database refuses with a message, always or unless a condition is met."""
+    """Describe a change that the database refuses with a message, always or unless a condition is met."""
 
     trigger: str
     change: str

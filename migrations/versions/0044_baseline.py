@@ -1,7 +1,7 @@
-"""The schema that every ledger starts with.
+"""Create the schema that every ledger starts with.
 
 It has the id of the last of the 26 steps that it replaced, so that a ledger which took them all opens unchanged. Those
-steps left three declarations shorter on SQLite (`ref VARCHAR(64)`), and SQLite looks at no length.
+steps left three declarations shorter on SQLite (`ref VARCHAR(64)`), and SQLite checks no length.
 """
 
 from __future__ import annotations

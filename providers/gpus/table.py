@@ -21,7 +21,7 @@ MEMORY_TOLERANCE = Decimal("0.15")
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuModel:
     """One GPU model.
 
     `memory_gb` is nominal, per GPU. `compute_capability` is NVIDIA's number and None for AMD. `peak_bf16_tflops` is the
@@ -53,13 +53,13 @@ def _cloud_spellings() -> dict[str, dict[str, tuple[str, ...]]]:
     return table
 
 
-def _load() -> Iterator[tuple[Gpu, tuple[str, ...]]]:
+def _load() -> Iterator[tuple[GpuModel, tuple[str, ...]]]:
     clouds = _cloud_spellings()
     for line in SPECS.strip().splitlines():
         name, memory, architecture, capability, tflops, bandwidth, also = (cell.strip() for cell in line.split("|"))
         spelled = {cloud: names[name] for cloud, names in clouds.items() if name in names}
         yield (
-            Gpu(
+            GpuModel(
                 name=name,
                 memory_gb=int(memory),
                 architecture=architecture,
@@ -82,7 +82,7 @@ def _squash(text: str) -> str:
     return re.sub(r"(\d)gi?b?$", r"\1gb", joined)
 
 
-def _aliases(gpu: Gpu, also: tuple[str, ...]) -> set[str]:
+def _aliases(gpu: GpuModel, also: tuple[str, ...]) -> set[str]:
     """Everything, squashed, that a person may type for this GPU: parts left out, memory added, `rtx` dropped."""
     family, *parts = gpu.name.split("-")
     memory = f"{gpu.memory_gb}gb"
@@ -99,7 +99,7 @@ def _aliases(gpu: Gpu, also: tuple[str, ...]) -> set[str]:
 _ROWS = tuple(_load())
 
 #: canonical name → GPU, newest and largest first within a family.
-GPUS: Mapping[str, Gpu] = MappingProxyType({gpu.name: gpu for gpu, _ in _ROWS})
+GPUS: Mapping[str, GpuModel] = MappingProxyType({gpu.name: gpu for gpu, _ in _ROWS})
 
 
 def _people_index() -> dict[str, tuple[str, ...]]:
@@ -137,7 +137,7 @@ def canonical(cloud: str, spelling: str, memory_gb: Decimal | None = None) -> st
     return names[0] if len(names) == 1 else None
 
 
-def _fits(gpu: Gpu, memory_gb: Decimal) -> bool:
+def _fits(gpu: GpuModel, memory_gb: Decimal) -> bool:
     return abs(memory_gb - gpu.memory_gb) <= gpu.memory_gb * MEMORY_TOLERANCE
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, StrictBool, StrictStr, ValidationErr
 
 from providers.capabilities import Capabilities
 from providers.profiles import sections as parts
-from providers.profiles.sections import Detach, Overrides, Survives, Tier
+from providers.profiles.sections import Detach, Overrides, StorageTier, Survives
 
 FOLDER = Path(__file__).parent
 #: What stands beside the profiles and belongs to all of them.
@@ -39,15 +39,15 @@ FEWEST_GOTCHAS, MOST_GOTCHAS = 4, 8
 STEP_WORDS: Mapping[int, str] = {1: "second", 60: "minute", 3600: "hour"}
 
 
-class Kind(StrEnum):
+class CloudKind(StrEnum):
     SSH_RENTAL = "ssh-rental"
     CLOUD_API = "cloud-api"
     KUBERNETES = "kubernetes"
     SLURM = "slurm"
 
 
-class MeterStop(StrEnum):
-    """What ends the meter for good. `关机` is the power-off of consoles that have no other word for it."""
+class BillingStop(StrEnum):
+    """What ends billing finally. `关机` is the power-off of consoles that have no other word for it."""
 
     STOP = "stop"
     TERMINATE = "terminate"
@@ -63,8 +63,8 @@ class Front(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     platform: StrictStr
-    kind: Kind
-    meter_stop_verb: MeterStop
+    kind: CloudKind
+    meter_stop_verb: BillingStop
     meter_stop_irreversible: StrictBool
     detach_primitive: Detach
     spot_available: StrictBool
@@ -95,14 +95,14 @@ class Profile:
     front: Front
     sections: Mapping[int, str]
     gotchas: tuple[Gotcha, ...]
-    tiers: tuple[Tier, ...]
+    tiers: tuple[StorageTier, ...]
     overrides: Overrides
 
     @property
-    def meter(self) -> str:
-        """What stops the meter, in one sentence."""
+    def billing_stop(self) -> str:
+        """What ends billing, in one sentence."""
         undone = "it cannot be undone" if self.front.meter_stop_irreversible else "it can be undone"
-        if self.front.meter_stop_verb is MeterStop.MANUAL:
+        if self.front.meter_stop_verb is BillingStop.MANUAL:
             return f"No call ends the meter: it ends by itself, by its timeout or by hand; {undone}."
         return f"{self.front.meter_stop_verb.value.capitalize()} ends the meter for good; {undone}."
 
@@ -343,5 +343,5 @@ def _contradictions(front: Front, teardown: str, able: Capabilities) -> Iterator
         yield "section 5 does not say what a stop does; the adapter has one"
     if not able.stop and not denied:
         yield "section 5 must say that there is no stop; the adapter has none"
-    if able.batch and front.kind is Kind.SSH_RENTAL:
+    if able.batch and front.kind is CloudKind.SSH_RENTAL:
         yield "kind is ssh-rental, the adapter is a batch cloud without SSH"

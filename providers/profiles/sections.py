@@ -35,7 +35,7 @@ class Survives(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class StorageTier:
     """One place to keep data. `paths` are on the machine; empty for a store outside of it."""
 
     name: str
@@ -76,7 +76,7 @@ class Overrides:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def tiers(section: str) -> tuple[Tier, ...]:
+def tiers(section: str) -> tuple[StorageTier, ...]:
     """The rows of the survival matrix whose cells can be read."""
     return tuple(tier for tier, _ in _rows(section) if tier is not None)
 
@@ -94,7 +94,7 @@ def assignments(section: str) -> list[tuple[str, str]]:
     return [(key, value.strip("\"'")) for key, value in re.findall(r"`([A-Z_]+)=([^`]*)`", section)]
 
 
-def _rows(section: str) -> Iterator[tuple[Tier | None, str]]:
+def _rows(section: str) -> Iterator[tuple[StorageTier | None, str]]:
     """Each row of the matrix with what is wrong with it."""
     for line in _cells(section)[2:]:
         if len(line) != len(TIER_COLUMNS):
@@ -106,7 +106,7 @@ def _rows(section: str) -> Iterator[tuple[Tier | None, str]]:
             yield None, f"{name}: what survives begins with yes or no, or for the stop with {Survives.NO_STOP}"
             continue
         paths = tuple(one for one in re.findall(r"`([^`]+)`", path) if one.startswith("/"))
-        yield Tier(name, paths, Survives(words[0]), Survives(words[1] or "")), ""
+        yield StorageTier(name, paths, Survives(words[0]), Survives(words[1] or "")), ""
 
 
 def _cells(section: str) -> list[list[str]]:
@@ -148,7 +148,7 @@ def bad_overrides(section: str) -> Iterator[str]:
         yield f"section 8 sets DETACH={found['DETACH']}; there are {', '.join(Detach)}"
 
 
-def contradictions(matrix: Sequence[Tier], found: Mapping[str, str], able: Capabilities | None) -> Iterator[str]:
+def contradictions(matrix: Sequence[StorageTier], found: Mapping[str, str], able: Capabilities | None) -> Iterator[str]:
     """Where the matrix contradicts the adapter, or section 8 the matrix."""
     durable = found.get("DURABLE_DIR", "")
     home = max(matrix, key=lambda tier: tier.holds(durable), default=None)

@@ -52,8 +52,8 @@ def _exported(text: str) -> Mapping[str, str]:
 
 
 @dataclass
-class Node:
-    """One agent. What it reports is in its fields; what it was told last is in `asks` and `deadline`."""
+class SandboxAgent:
+    """One agent. What it reports is in its fields; what the last answer said is in `asks` and `deadline`."""
 
     env: Mapping[str, str]
     next_at: datetime
@@ -144,7 +144,7 @@ class Nodes:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._client: httpx.AsyncClient | None = None
-        self.running: dict[str, Node] = {}
+        self.running: dict[str, SandboxAgent] = {}
         #: How far the agent of each token has counted.
         self._counted: dict[str, int] = {}
         #: All agents report together, at multiples of so many seconds, instead of when their answers ask for it; 0: as
@@ -161,11 +161,11 @@ class Nodes:
         for key, env in environments.items():
             if key not in self.running and URL in env and TOKEN in env:
                 # After a restart it goes on counting, as an agent does that counts milliseconds.
-                self.running[key] = Node(env, now, seq=self._counted.get(env[TOKEN], 0))
+                self.running[key] = SandboxAgent(env, now, seq=self._counted.get(env[TOKEN], 0))
         due = [node for key, node in self.running.items() if key.startswith(prefix) and now >= node.next_at]
         await asyncio.gather(*(self._check_in(node, now) for node in due))
 
-    def tell(self, key: str, **changes: Any) -> Node:
+    def configure(self, key: str, **changes: Any) -> SandboxAgent:
         """Change what an agent does. KeyError for a machine without one, AttributeError for a word it does not know."""
         node = self.running[key]
         for name, value in changes.items():
@@ -173,7 +173,7 @@ class Nodes:
             setattr(node, name, value)
         return node
 
-    async def _check_in(self, node: Node, now: datetime) -> None:
+    async def _check_in(self, node: SandboxAgent, now: datetime) -> None:
         node.next_at = self._next(now, 60)
         node.work(now)
         if node.silent:

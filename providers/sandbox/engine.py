@@ -2,16 +2,18 @@
 
 How a cloud plugs in
 --------------------
-1. Subclass `SandboxCloud` in `providers/sandbox/<name>.py`; set `name`, `FAULTS`, `CREATE_FAULTS`, `API_KEY`.
+1. Subclass `ApiSandbox` (`providers/sandbox/api.py`) in `providers/sandbox/<name>`; set `name`, `API_KEY`, `FAULTS`
+   (a `FaultTable`) and `DISTURBANCES`. The base counts calls, refuses keys, and bites with the faults of the table.
 2. `routes()` returns Starlette routes with the cloud's own paths. `build_app` mounts them under `/<name>`, records
    every call in `engine.calls`, and ticks the cloud before each request.
-3. State is computed from `engine.clock.now()` when somebody asks: keep a `Timeline` of status words and a `Meter` of
-   prices per instance (`providers/sandbox/timeline.py`), never a timer.
-4. A create handler calls `engine.note_create(...)` first, whatever happens then, and sets `outcome` and `ref` on the
-   returned record. So a test can prove that one adapter call became one request.
-5. A fault is asked for where it bites: `params = self.fault("lost_reply")`; a mapping when it is armed for this call
-   (its use is counted), None otherwise. To lose a reply after the commit return `LostReply()`.
-6. SSH: `engine.doors.reserve(key)` gives the port to report; `reachable()` names the keys that must answer now. `tick`
+3. State is computed from `engine.clock.now()` when somebody asks: an instance (`providers/sandbox/instance.py`) has a
+   `Timeline` of status words and a `Meter` of prices, never a timer. The account (`providers/sandbox/account.py`) holds
+   the instances and says which of them the API shows.
+4. `ordered()` tells the name and the offer of a create call, which is noted whatever happens then; `committed()` tells
+   what it made. So a test can prove that one adapter call became one request.
+5. A fault without an answer of its own is asked for where it bites: `params = self.fault("never_boots")`; a mapping
+   when it is armed for this call (its use is counted), None otherwise.
+6. SSH: `ssh_ports.reserve(key)` gives the port to report; `reachable()` names the keys that must answer now. `tick`
    opens and closes the listeners to match, on every request and a few times a second while the app runs.
 7. `instances()` tells the truth about every instance ever made, dead ones included, with billed seconds and dollars.
 8. Market data come from `engine.random(name)`, a generator seeded by the engine's seed and the cloud's name.
@@ -33,8 +35,8 @@ from starlette.routing import BaseRoute
 from ledger.kernel.clock import Clock
 from providers.sandbox.agents import Nodes
 from providers.sandbox.clock import SandboxClock, SandboxTiming
-from providers.sandbox.faults import Faults
-from providers.sandbox.ssh import SshDoors
+from providers.sandbox.faults import Faults, FaultTable
+from providers.sandbox.ssh import SshPorts
 
 CALLS_KEPT = 20_000
 
@@ -96,7 +98,7 @@ class Engine:
         self.timing = timing or SandboxTiming()
         self.seed = seed
         self.faults = Faults()
-        self.doors = SshDoors()
+        self.ssh_ports = SshPorts()
         self.nodes = Nodes(self.clock)
         self.creates: list[CreateCall] = []
         self.calls: deque[Call] = deque(maxlen=CALLS_KEPT)
@@ -120,12 +122,8 @@ class SandboxCloud(ABC):
     """One cloud's HTTP API, served locally. See the module's page for how to write one."""
 
     name: ClassVar[str]
-    #: Every fault: name → one sentence on what it does.
-    FAULTS: ClassVar[Mapping[str, str]]
-    #: Common fault name → this cloud's own, for those of `COMMON_FAULTS` that it calls differently.
-    ALIASES: ClassVar[Mapping[str, str]] = {}
-    #: Faults of the create call: name → the error class an adapter must raise, or "ok".
-    CREATE_FAULTS: ClassVar[Mapping[str, str]]
+    #: Every fault that it has.
+    FAULTS: ClassVar[FaultTable]
     #: What `disturb` can do to an instance from outside: word → one sentence.
     DISTURBANCES: ClassVar[Mapping[str, str]]
     #: The only credential this sandbox accepts.
@@ -144,7 +142,7 @@ class SandboxCloud(ABC):
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        engine.faults.declare(self.name, self.FAULTS, self.ALIASES)
+        engine.faults.declare(self.name, self.FAULTS)
         self.reset()
 
     @property
@@ -153,20 +151,22 @@ class SandboxCloud(ABC):
         return self.engine.clock.now()
 
     def fault(self, name: str) -> dict[str, Any] | None:
-        """The parameters of an armed fault, used up by one, or None. KeyError when this cloud never declared it."""
-        if name not in self.FAULTS:
-            raise KeyError(name)
-        return self.engine.faults.take(self.name, name)
+        """The parameters of an armed fault, used up by one, or None. KeyError when this cloud never declared it.
 
-    def door(self, ref: str) -> str:
-        """The key of an instance's SSH port in `engine.doors`."""
+        A common fault may be asked for by its common name.
+        """
+        own = self.FAULTS.own_name(name)
+        return self.engine.faults.take(self.name, self.FAULTS[own].name)
+
+    def port_key(self, ref: str) -> str:
+        """The key of an instance's SSH port in `engine.ssh_ports`."""
         return f"{self.name}/{ref}"
 
     async def tick(self) -> None:
         """Make the SSH ports and the agents agree with what is reachable now."""
         up = self.reachable()
-        await self.engine.doors.match(f"{self.name}/", [self.door(ref) for ref in up])
-        await self.engine.nodes.match(f"{self.name}/", {self.door(ref): self.variables(ref) for ref in up})
+        await self.engine.ssh_ports.match(f"{self.name}/", [self.port_key(ref) for ref in up])
+        await self.engine.nodes.match(f"{self.name}/", {self.port_key(ref): self.variables(ref) for ref in up})
 
     def variables(self, ref: str) -> Mapping[str, str]:  # Clouds whose machines have some say so.
         """The environment of a machine that is reachable, as its create call gave it."""

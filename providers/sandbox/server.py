@@ -45,7 +45,7 @@ def build_app(clouds: Mapping[str, SandboxCloud], *, tick_s: float | None = TICK
                 with contextlib.suppress(asyncio.CancelledError):
                     await ticker
             await engine.nodes.close()
-            await engine.doors.close_all()
+            await engine.ssh_ports.close_all()
 
     routes: list[BaseRoute] = [Mount("/_sandbox", routes=Controls(engine, clouds).routes())]
     for name, cloud in clouds.items():
@@ -112,8 +112,8 @@ class Controls:
     async def _overview(self, _request: Request) -> JSONResponse:
         clouds = {
             name: {
-                "faults": dict(cloud.FAULTS),
-                "create_faults": dict(cloud.CREATE_FAULTS),
+                "faults": cloud.FAULTS.sentences,
+                "create_faults": cloud.FAULTS.creates,
                 "disturbances": dict(cloud.DISTURBANCES),
                 "armed": [asdict(f) for f in self._engine.faults.armed(name)],
                 "api_key": cloud.API_KEY,
@@ -165,12 +165,12 @@ class Controls:
 
     async def _tell(self, request: Request) -> JSONResponse:
         body = await _body(request)
-        node = self._engine.nodes.tell(f"{body['cloud']}/{body['ref']}", **dict(body["changes"]))
+        node = self._engine.nodes.configure(f"{body['cloud']}/{body['ref']}", **dict(body["changes"]))
         return JSONResponse({"asks": node.asks, "seq": node.seq, "status": node.status})
 
     async def _tick(self, _request: Request) -> JSONResponse:
         await self._tick_all()
-        return JSONResponse({"answering": sorted(self._engine.doors.answering)})
+        return JSONResponse({"answering": sorted(self._engine.ssh_ports.answering)})
 
     async def _reset(self, _request: Request) -> JSONResponse:
         self._engine.faults.disarm()
@@ -179,7 +179,7 @@ class Controls:
         for cloud in self._clouds.values():
             cloud.reset()
         await self._tick_all()
-        await self._engine.doors.close_all()
+        await self._engine.ssh_ports.close_all()
         return JSONResponse({"reset": True})
 
     async def _tick_all(self) -> None:

@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 BANNER = b"SSH-2.0-OpenSSH_9.6 sandbox\r\n"
 
 
-class SshDoors:
+class SshPorts:
     """Real TCP ports on 127.0.0.1 that greet like an SSH server while their instance is reachable."""
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class SshDoors:
         self._servers[key] = await asyncio.start_server(greet, sock=self._sockets[key])
 
     def new_key(self, key: str) -> None:
-        """Make another host key for the door of `key`, as a machine does whose disk was wiped."""
+        """Make another host key for the port of `key`, as a machine does whose disk was wiped."""
         self._host_keys.pop(key, None)
 
     async def _go_on(self, key: str, said: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """What follows the greeting: a key exchange with the door's own host key, and no login for anybody.
+        """What follows the greeting: a key exchange with the port's own host key, and no login for anybody.
 
         The SSH server is made for who speaks SSH only: most connections want the greeting, and making one takes 5 ms.
         """

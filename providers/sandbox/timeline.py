@@ -51,7 +51,7 @@ class Timeline(Generic[T]):
 
 
 @dataclass(slots=True)
-class Span:
+class BilledSpan:
     """One stretch at one rate; `end` None means that it still runs."""
 
     component: str
@@ -61,17 +61,17 @@ class Span:
 
 
 @dataclass(slots=True)
-class Meter:
+class BilledTime:
     """Billed stretches of one instance. Components: gpu, storage. A start may lie in the future."""
 
-    spans: list[Span] = field(default_factory=list)
+    spans: list[BilledSpan] = field(default_factory=list)
     #: When each component that is billed no more ended, with all that it cost: an account adds up its dead for ever.
     _closed: dict[str, tuple[datetime, Decimal]] = field(default_factory=dict, repr=False, compare=False)
 
     def start(self, component: str, at: datetime, usd_h: Decimal) -> None:
         """Bill `component` at `usd_h` from `at`, ending what it was billed before at that moment."""
         self.stop(component, at)
-        self.spans.append(Span(component, usd_h, at))
+        self.spans.append(BilledSpan(component, usd_h, at))
 
     def stop(self, component: str, at: datetime) -> None:
         """Stop billing `component` at `at`; stretches planned for later never happen."""
@@ -113,11 +113,11 @@ class Meter:
             (s.usd_h for s in self._of(component) if s.start <= at and (s.end is None or at < s.end)), Decimal(0)
         )
 
-    def _of(self, component: str) -> list[Span]:
+    def _of(self, component: str) -> list[BilledSpan]:
         return [s for s in self.spans if s.component == component]
 
 
-def _overlap_s(span: Span, since: datetime | None, until: datetime) -> float:
+def _overlap_s(span: BilledSpan, since: datetime | None, until: datetime) -> float:
     start = span.start if since is None else max(span.start, since)
     end = until if span.end is None else min(span.end, until)
     return max((end - start).total_seconds(), 0.0)
@@ -140,7 +140,7 @@ class Settled:
 
 
 class Living(Generic[T]):
-    """Those of an account's instances that can still change: what is over for good is not looked at any more.
+    """Those of an account's instances that can still change: what has ended finally is not looked at any more.
 
     `everything` only grows. What `is_over` once says of an instance stays so, and so does what `usd` says of it then.
     """
@@ -165,6 +165,6 @@ class Living(Generic[T]):
         return self._living
 
     def spent_usd(self, now: datetime) -> Decimal:
-        """Dollars that everything has cost until now, with what is over."""
+        """Dollars that everything has cost until now, with what has ended."""
         running_usd = sum((self._usd(one, now) for one in self.at(now)), Decimal(0))
         return self._over_usd + running_usd

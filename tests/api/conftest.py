@@ -1,4 +1,4 @@
-"""Worlds for the API: on each database where the ledger matters, on SQLite where only HTTP does."""
+"""Worlds for the API."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.support.world import checked_world
 
 @pytest.fixture
 async def door(db: Database, clock: SteppedClock) -> AsyncIterator[Door]:
-    """The API over a service, on each database; every invariant must hold afterwards."""
+    """The API over a service; every invariant must hold afterwards."""
     async with checked_world(db, clock) as w, opened(w) as made:
         yield made
 
 
 @pytest.fixture
 async def sqlite_door(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[Door]:
-    """The same on SQLite only: for what does not depend on the ledger."""
+    """The same on SQLite only, with `--all` too: for what does not depend on the ledger."""
     async with checked_world(sqlite_db, clock) as w, opened(w) as made:
         yield made

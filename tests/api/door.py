@@ -10,13 +10,15 @@ from typing import Any
 
 import httpx
 
-from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.app import build_api, routes
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from ledger.kernel.actor import Actor, ActorKind
 from tests.support.world import World
 
+#: What the API says of itself; to make it takes half a second.
+DOCUMENT: dict[str, Any] = routes({}).openapi()
 ADA = Actor(ActorKind.OPERATOR, "ada")
 JOB: dict[str, Any] = {"resources": {"gpu": "4090"}, "hours": 2, "reason": "fine-tune"}
 
@@ -64,7 +66,7 @@ class Door:
 @asynccontextmanager
 async def opened(w: World, settings: ApiSettings | None = None) -> AsyncIterator[Door]:
     """The application in this process, without a socket."""
-    app = build_api(Desk(w.ctx, settings or ApiSettings("C0GPU")), {})
+    app = build_api(Dependencies(w.ctx, settings or ApiSettings("C0GPU")), {})
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://bot") as http:
         yield Door(w, http)

@@ -13,7 +13,7 @@ from sqlalchemy import event
 
 from bot.rules.nodes.checkins import Report
 from bot.services.nodes import enrollment
-from bot.services.nodes.checkins import Answer, Checkins
+from bot.services.nodes.checkins import CheckinReply, Checkins
 from bot.services.runtime.commands import Reply
 from ledger.kernel.states import InstanceState
 from tests.api.door import Door, code_of
@@ -102,7 +102,7 @@ async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door
     commits: list[object] = []
     event.listen(w.ctx.db.writer.sync_engine, "commit", commits.append)
     taken = await asyncio.gather(*(checkins.take(token, Report(seq)) for seq in (*range(1, 301), 300)))
-    assert sum(isinstance(one, Answer) for one in taken) == 300
+    assert sum(isinstance(one, CheckinReply) for one in taken) == 300
     assert isinstance(taken[-1], Reply)
     assert len(commits) <= 3
     assert len((await w.books()).events) == before

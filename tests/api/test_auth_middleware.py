@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from bot.api.app import routes
 from bot.api.dependencies import ApiSettings
 from bot.api.limits import SharedLimiter
 from bot.services.access import api_keys
 from ledger.engine.db import Database
-from tests.api.door import ADA, JOB, Door, code_of, opened
+from tests.api.door import ADA, DOCUMENT, JOB, Door, code_of, opened
 from tests.support.clock import SteppedClock
 from tests.support.world import checked_world
 
 PATHS = [
     (method.upper(), path.removeprefix("/api/v1"))
-    for path, methods in routes({}).openapi()["paths"].items()
+    for path, methods in DOCUMENT["paths"].items()
     for method in methods
     if path.startswith("/api/") and path != "/api/v1/events"  # A stream; its own test reads it.
 ]
@@ -148,6 +147,7 @@ async def test_an_error_of_ours_is_an_incident_and_says_nothing(
     assert any(incident in line and "ssh_keys" in line for line in caplog.text.split("ERROR"))
 
 
+@pytest.mark.both_databases
 async def test_the_same_call_twice_does_it_once(door: Door) -> None:
     atlas, hermes = await door.key("atlas"), await door.key("hermes")
     same = {"Idempotency-Key": "order-1"}

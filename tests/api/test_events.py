@@ -8,15 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import pytest
 
 from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import Principal, authenticate
 from bot.services.audit import event_stream
 from bot.services.audit.event_stream import Following
 from ledger.core.events import record
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.queries.audit import read_books
 from tests.api.door import ADA, Door, code_of
@@ -68,6 +70,7 @@ async def test_everybody_hears_of_their_own_once_and_in_order(door: Door) -> Non
     await w.settle()
 
 
+@pytest.mark.both_databases
 async def test_what_commits_late_is_heard_all_the_same(door: Door) -> None:
     w, root = door.w, await door.key("operator:root", scopes=("admin",))
     w.clock.advance(1)
@@ -77,7 +80,7 @@ async def test_what_commits_late_is_heard_all_the_same(door: Door) -> None:
         at = w.clock.now() + timedelta(seconds=at_s)
         async with w.ctx.db.write() as tx:
             for _ in range(times):
-                record(tx, at=at, actor=ALICE, subject=new_id("req", at), kind="request.made")
+                record(tx, at=at, actor=ALICE, subject=new_id("req", at), kind=EventKind.REQUEST_MADE)
 
     w.clock.advance(60)
     await happen(0)
@@ -92,7 +95,7 @@ async def test_what_commits_late_is_heard_all_the_same(door: Door) -> None:
 async def test_the_stream_over_http(sqlite_door: Door) -> None:
     door, w = sqlite_door, sqlite_door.w
     atlas = await door.key()
-    app = build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})
+    app = build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})
     async with serving(app) as url, httpx.AsyncClient(base_url=url, trust_env=False) as http:
         headers = {"Authorization": f"Bearer {atlas}"}
         assert (await http.get("/api/v1/events")).status_code == 401
@@ -110,7 +113,7 @@ async def test_the_stream_over_http(sqlite_door: Door) -> None:
             # Another process, as after a restart, goes on behind the last event that was heard.
             again = {**headers, "Last-Event-ID": told["id"]}
             async with (
-                serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as restarted,
+                serving(build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})) as restarted,
                 http.stream("GET", f"{restarted}/api/v1/events", headers=again) as resumed,
             ):
                 reading = asyncio.create_task(_first(resumed.aiter_lines(), but=told["id"]))
@@ -141,7 +144,7 @@ async def _rest(lines: Any) -> list[str]:
 async def test_a_key_has_so_many_streams(sqlite_door: Door) -> None:
     door = sqlite_door
     key = await door.key()
-    desk = Desk(door.w.ctx)
+    desk = Dependencies(door.w.ctx)
     desk.streams[key.split("_")[1]] = 4
     app = build_api(desk, {})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://bot") as http:

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bot.api import reference
-from bot.api.app import routes
-
-DOCUMENT: dict[str, Any] = routes({}).openapi()
+from tests.api.door import DOCUMENT
 
 
 def _fields(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

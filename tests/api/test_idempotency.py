@@ -7,12 +7,11 @@ from typing import Any
 
 from sqlalchemy import update
 
-from bot.api.app import routes
 from bot.services.runtime import recovery_mode
 from ledger.engine.db import Database
 from ledger.kernel.states import SessionState
 from ledger.models import ApiAnswer
-from tests.api.door import JOB, Door, code_of, opened
+from tests.api.door import DOCUMENT, JOB, Door, code_of, opened
 from tests.services.runtime.test_recovery_mode import rowless
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
@@ -42,14 +41,14 @@ NEVER_SPEND = {
 REJECT = "/requests/{request}/reject"
 SPEND = {
     path
-    for path, methods in routes({}).openapi()["paths"].items()
+    for path, methods in DOCUMENT["paths"].items()
     for one in methods.get("post", {}).get("parameters", [])
     if one["name"] == "Idempotency-Key" and one["required"]
 }
 
 
 def test_every_post_either_takes_a_key_or_cannot_spend() -> None:
-    posts = {path for path, methods in routes({}).openapi()["paths"].items() if "post" in methods}
+    posts = {path for path, methods in DOCUMENT["paths"].items() if "post" in methods}
     assert posts == SPEND | NEVER_SPEND.keys()
     assert SPEND.isdisjoint(NEVER_SPEND)
 

@@ -8,14 +8,13 @@ from typing import Any
 import httpx
 from sqlalchemy import select
 
-from bot.api.app import routes
 from bot.api.dependencies import SCOPE_FIELD, ApiSettings
 from bot.services.access import api_keys
 from bot.services.nodes import enrollment
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
 from ledger.models import Node
-from tests.api.door import ADA, Door, opened
+from tests.api.door import ADA, DOCUMENT, Door, opened
 from tests.support.agents import agent, listening
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
@@ -23,7 +22,7 @@ from tests.support.world import BOB, checked_world
 #: `(method, path, scope)` of everything that is served; the page of routes stands beside its description.
 ROUTES = [
     (method.upper(), path, str(operation.get(SCOPE_FIELD, "")))
-    for path, methods in routes({}).openapi()["paths"].items()
+    for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 ] + [("GET", "/docs", ""), ("GET", "/openapi.json", "")]
 CHECKIN = "/agent/v1/checkin"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.services.runtime.commands import Done
+from bot.services.runtime.commands import FinishSession
 from bot.services.sessions import service
 from tests.api.door import Door, code_of
 from tests.support.world import ALICE, facts
@@ -14,7 +14,7 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
     door, w = sqlite_door, sqlite_door.w
     atlas, root = await door.key(), await door.key("operator:root", scopes=("admin",))
     request_id = await w.running(candidates=("vast",))
-    assert (await service.done(w.ctx, Done(request_id, facts(ALICE)))).ok
+    assert (await service.done(w.ctx, FinishSession(request_id, facts(ALICE)))).ok
     await w.run(150, 15)
     booked = (await w.session((await door.request(root, request_id))["session_id"])).accrued_usd
     everything = (await door.call("GET", "/costs", root)).json()

@@ -9,8 +9,8 @@ import ssl
 from typing import Any
 
 from bot.api.schemas.sessions import SessionOut
-from bot.cli.terminal.views import told_session
-from bot.rules.instances.power import Order
+from bot.cli.terminal.views import session_details
+from bot.rules.instances.power import PowerAction
 from bot.services.billing.shared_ledger import manifest
 from bot.services.instances import power
 from bot.services.notifications.paging import OPERATORS
@@ -19,6 +19,7 @@ from bot.services.sessions.service import Status
 from bot.slack.blocks import status
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.models import Node as NodeRow
 from ledger.queries.journal import latest_events
 from providers.profiles import model
@@ -133,7 +134,7 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
         alarms = [(place, n) for _, subject, place, n in w.board.shown if subject == f"{row.id}/api"]
         assert sorted(alarms) == sorted([(ALICE.id, 1), (OPERATORS, 1)])
         async with w.ctx.db.read() as tx:
-            kind = "instance.api_certificate_changed"
+            kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
             (event,) = await latest_events(tx, row.id, kind, 2)
         assert (event.data["before"], event.data["after"]) == (first, second)
         shown = await manifest(w.ctx, ALICE, everybody=False, endpoints=False)
@@ -159,7 +160,7 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_certificate_and_no_alar
         request_id = await w.running(ALICE, candidates=(cloud,))
         await agent(w).serve()
         await pass_time(w, 61)
-        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), Order.RESTART))).ok
+        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.RESTART))).ok
         await w.settle()
         assert (await w.session((await w.books()).sessions[0].id)).node.api_port is None  # type: ignore[union-attr]
         await w.run(60, 20)
@@ -169,7 +170,7 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_certificate_and_no_alar
             out = await seen(door, await door.key("operator:alice"), request_id)
         assert out.node_api is not None
         assert (out.node_api.certificate_sha256, out.node_api.other_at) == (serving.certificate_sha256, None)
-        said = " ".join(told_session(out).sentences)
+        said = " ".join(session_details(out).sentences)
         assert serving.certificate_sha256 in said
         assert f"gpu-shopper session token {out.id[-6:]}" in said
         assert not [place for _, subject, place, _ in w.board.shown if subject.endswith("/api")]

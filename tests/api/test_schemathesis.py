@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from ledger.engine.db import Database
@@ -44,7 +44,7 @@ async def test_every_phase(
         }
         settings.write_text("\n".join(["[parameters]", *(f'"{name}" = "{value}"' for name, value in known.items())]))
         patient = ApiSettings("C0GPU", calls_per_minute=10**6, wrong_keys_per_minute=10**6)
-        async with serving(build_api(Desk(w.ctx, patient), {})) as url:
+        async with serving(build_api(Dependencies(w.ctx, patient), {})) as url:
             arguments = ["--config-file", str(settings), "run", f"{url}/openapi.json", "--no-color", "--seed", "1"]
             arguments += ["-H", f"Authorization: Bearer {made.data['token']}", "--max-examples", examples]
             arguments += ["--exclude-path", "/api/v1/events"]  # It does not end by itself.

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import cast
 
 from bot.api.schemas.sessions import SessionOut
-from bot.cli.terminal.views import told_session
+from bot.cli.terminal.views import session_details
 from bot.rules.values.phrases import unreconciled
 from bot.services.billing.true_up import range_of
 from bot.services.sessions.service import status
@@ -123,7 +123,7 @@ async def test_what_a_silent_cloud_charged_reads_the_same_at_every_door(
             assert SessionOut.model_validate(same) == one
             assert (one.unreconciled, one.low_usd, one.high_usd) == (True, *between)
             said = unreconciled(*between)
-            assert said in told_session(one).sentences
+            assert said in session_details(one).sentences
             found, view = await status(w.ctx, session), await w.session(session)
             assert (
                 said

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.clock import SystemClock
-from ledger.models import BillLine, Facet, Instance, Session, Stray
+from ledger.models import BillLine, Facet, Instance, Orphan, Session
 from providers import clouds
 from providers.contract import GPU_MAX, REF_MAX, InstanceStatus, ObservedInstance
 from providers.errors import UnexpectedResponse
@@ -35,8 +35,8 @@ def refs() -> dict[str, re.Pattern[str]]:
     return {name: pattern for name, pattern in found.items() if isinstance(pattern, re.Pattern)}
 
 
-@pytest.mark.parametrize("model", [Instance, Stray, BillLine])
-def test_the_longest_id_fits(model: type[Instance | Stray | BillLine]) -> None:
+@pytest.mark.parametrize("model", [Instance, Orphan, BillLine])
+def test_the_longest_id_fits(model: type[Instance | Orphan | BillLine]) -> None:
     assert holds(model.__table__.c.ref) == REF_MAX
     assert refs()
     assert {name: longest(one) for name, one in refs().items() if longest(one) > REF_MAX} == {}

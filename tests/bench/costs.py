@@ -20,15 +20,17 @@ from bot.rules.policy.timing import Timing
 from bot.rules.reports.digest import day_before
 from bot.rules.values.labels import LabelKey
 from bot.services.billing import costs
-from bot.services.billing.rollup import BATCH, sealed
+from bot.services.billing.rollup import BATCH, entry_hash
 from bot.services.reports import digest
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.calendar_spans import ORDER, begin
+from ledger.kernel.entry_kind import SPENT
 from ledger.kernel.ids import new_id
+from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, LedgerEntry, Request, Session, Unrolled
-from ledger.queries.rollup import FACETS, SPENT, TOTAL, add, fold, raw
+from ledger.queries.rollup import FACETS, TOTAL, add, fold, raw
 from ledger.queries.spend import EVERYBODY
 from tests.bench.databases import Line, on_both
 from tests.support.clock import SteppedClock
@@ -41,6 +43,7 @@ MONTH = datetime(2026, 10, 1, tzinfo=UTC)
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 #: Hours of one session; each hour books the GPU and the storage.
 HOURS = 12
+JOB = JobRequest(GpuConstraint(), Decimal(HOURS))
 MICRO = Decimal("0.000001")
 PEOPLE, CLOUDS, GPUS, LABELS = 300, 5, 8, 12
 #: Entries that the job itself folds; the others are loaded as folded.
@@ -67,7 +70,7 @@ def _session(found: Rows, draw: random.Random) -> None:
     money = {"price_cap_usd_h": rate, "total_cap_usd": rate * HOURS, "hours": str(HOURS)}
     found[Request].append(
         {
-            "id": ids["req"], "kind": "provision", "state": RequestState.APPROVED, "quote_version": 1, "job": {},
+            "id": ids["req"], "kind": "provision", "state": RequestState.APPROVED, "quote_version": 1, "job": JOB,
             "inbox_key": ids["req"], "requester": owner, "channel": "C1", "expires_at": at, "created_at": at,
             "reason": "", "rule": "", "required_approvals": 1, "version": 1,
         }
@@ -158,7 +161,7 @@ async def fold_rate(db: Database, draw: random.Random) -> float:
     done, began = 0, time.perf_counter()
     while done < len(batch[LedgerEntry]):
         async with db.write() as tx:
-            done += await fold(tx, BATCH, sealed)
+            done += await fold(tx, BATCH, entry_hash)
     return done / (time.perf_counter() - began)
 
 

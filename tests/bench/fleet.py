@@ -32,6 +32,7 @@ from bot.services.sessions import expiration, idle_termination, overspend
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.ids import bare_id, new_id
+from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, Node, Option, Quote, Request, Session
 from providers.capabilities import Capabilities
@@ -46,6 +47,7 @@ AIM_S = 5.0
 SEED = 8
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 PEOPLE, LABELS, HOURS = 300, 12, 12
+JOB = JobRequest(GpuConstraint(), Decimal(HOURS))
 ACCOUNT = "a"
 OFFER = {"gpu": "RTX4090", "gpu_count": 1}
 CHUNK = 2_000
@@ -159,7 +161,7 @@ def _asked(
     of_request = {"request_id": ids["req"]}
     yield Request, {
         "id": ids["req"], "kind": "provision", "state": RequestState.APPROVED, "quote_version": 1,
-        "job": {"hours": str(HOURS)}, "inbox_key": ids["req"], "requester": owner, "channel": "C1",
+        "job": JOB, "inbox_key": ids["req"], "requester": owner, "channel": "C1",
         "expires_at": at, "created_at": at, "reason": "", "rule": "", "required_approvals": 1, "version": 1,
     }  # fmt: skip
     yield Quote, {
@@ -198,9 +200,9 @@ async def _checkins(fleet: Fleet) -> None:
 
 
 async def _budget(fleet: Fleet) -> None:
-    spend = enforcement.Spend("slack:T1/U0007", "project-3", Decimal(5), Decimal(1), Decimal(5))
+    spend = enforcement.PlannedSpend("slack:T1/U0007", "project-3", Decimal(5), Decimal(1), Decimal(5))
     async with fleet.db.write() as tx:
-        room = await enforcement.gate(fleet.ctx, tx, spend, fleet.clock.now())
+        room = await enforcement.check_budgets(fleet.ctx, tx, spend, fleet.clock.now())
     if not room.verdict.allowed or len(room.lines) < 2:
         raise SystemExit(f"the budget was not counted: {room}")
 
@@ -228,8 +230,8 @@ STEPS: tuple[tuple[str, Step, float | None], ...] = (
     ("metering, nothing to book", _accrue, AIM_S),
     ("check-ins of all", _checkins, AIM_S),
     ("sweep, nothing has changed", _sweep, AIM_S),
-    ("silent and idle agents", lambda fleet: idle_termination.unattended_due(fleet.ctx), AIM_S),
-    ("spend drift", lambda fleet: overspend.drift_due(fleet.ctx), AIM_S),
+    ("silent and idle agents", lambda fleet: idle_termination.idle_terminations_due(fleet.ctx), AIM_S),
+    ("spend drift", lambda fleet: overspend.overspend_due(fleet.ctx), AIM_S),
     ("one approval against its budgets", _budget, AIM_S),
     ("deadlines", lambda fleet: expiration.deadlines_due(fleet.ctx), AIM_S),
 )

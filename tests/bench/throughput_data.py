@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.rules.sizing.model_shapes import MODELS
-from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, Workload, architecture
-from providers.gpus.table import GPUS, Gpu
+from providers.gpus.table import GPUS, GpuModel
 
 VARIABLE = "GPU_SHOPPER_DATA"
 FILE = Path("throughput") / "llmfoundry_train.csv"
@@ -25,11 +25,11 @@ class Measured:
     """One row of the table: what ran, where, and how many tokens per second it made in all. Equal only to itself."""
 
     model: str
-    gpu: Gpu
+    gpu: GpuModel
     count: int
     work: Workload
     shape: Architecture
-    plan: Plan
+    plan: MemoryLayout
     tokens_s: float
 
     @property
@@ -78,6 +78,6 @@ def _row(cells: dict[str, str]) -> Measured:
         count=int(cells["# GPUs"]),
         work=work,
         shape=filled,
-        plan=Plan(work.kind, work.sharding, bool(work.checkpointing), work.micro_batch),
+        plan=MemoryLayout(work.kind, work.sharding, bool(work.checkpointing), work.micro_batch),
         tokens_s=float(cells["Throughput (T/s)"]),
     )

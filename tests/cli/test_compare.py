@@ -74,7 +74,7 @@ async def test_the_page_is_written_and_holds_the_same_numbers(tmp_path: Path) ->
     ("arguments", "code", "says"),
     [
         (("--budget", "much"), 2, "not an amount of money"),
-        (("--hours", '1" buffer="2'), 2, "does not belong"),
+        (("--hours", '1" buffer="2'), 2, "is not a time"),
         ((), 78, "No cloud is set up"),
     ],
 )

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot.api.app import build_api, routes
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.app import build_api
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.settings import operator
 from bot.cli.commands import requests
 from bot.cli.lazy import COMMANDS, build
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from ledger.engine.db import Database
+from tests.api.door import DOCUMENT
 from tests.cli.test_commands import elsewhere
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
@@ -48,9 +49,7 @@ STREAMS = {"GET /api/v1/events"}
 
 
 def test_every_command_has_a_route_or_is_about_this_machine() -> None:
-    served = {
-        f"{method.upper()} {path}" for path, methods in routes({}).openapi()["paths"].items() for method in methods
-    }
+    served = {f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods}
     assert {name for name, entry in COMMANDS.items() if not entry.routes} == set(HERE_ONLY)
     for name, entry in COMMANDS.items():
         assert set(entry.routes) <= served, name
@@ -123,7 +122,7 @@ async def terminal(
             for variable, value in cloud.environment(f"http://127.0.0.1:9/{name}").items():
                 monkeypatch.setenv(variable, value)
         made = await api_keys.create(sqlite_db, w.ctx.labels, NewKey(me.ref), me, clock.now())
-        async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as there:
+        async with serving(build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})) as there:
             yield Terminal(w, there, str(made.data["token"]), monkeypatch)
 
 
@@ -264,6 +263,9 @@ async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: P
     assert ("asking vast for offers" in asked, keyless in asked) == (True, True)
     assert keyless in await t.good("request", one["id"])
     assert one["reason"] == "from a file"
+    job.write_text("gpu: 4090\nhours: 2\nclouds: [vast]\nfor: in words of the language\n")
+    assert "Plan for a machine for 2 hours" in await t.good("provision", "--job", str(job), "--dry-run")
+    assert "Plan for a machine for 2 hours" in await t.good("plan", str(job))
     job.write_text("hours: [")
     assert (await t.run("provision", "--job", str(job)))[0] == 2
     job.write_text("resources: {gpu: '4090'}\nhours: 2\ncandidates: [autodl]\n")

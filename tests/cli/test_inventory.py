@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from bot.cli.access import market
 from bot.cli.lazy import build
-from bot.cli.terminal.terminal_tables import tell
+from bot.cli.terminal.terminal_tables import print_report
 from bot.clock import SystemClock
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from bot.services.market.catalog import CloudAnswer, Inventory
 from bot.services.market.document import market_document
-from bot.services.market.tables import told_market
+from bot.services.market.tables import market_table
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
@@ -126,7 +126,7 @@ async def test_without_a_cloud_it_says_what_to_set() -> None:
         (("--max-price", "cheap"), "cheap"),
         (("--spot", "maybe"), "write spot=no, spot=yes or spot=any"),
         (("--gpu-ram", "24GB", "--min-vram", "24"), "say the same"),
-        (("--region", 'US" max="1'), "does not belong"),
+        (("--region", 'US" max="1'), "is not a region"),
     ],
 )
 async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) -> None:
@@ -139,7 +139,7 @@ async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) 
 def test_hostile_text_of_a_cloud_cannot_break_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     bad = offer(region="[bold]x[/bold]\x1b[31m")
     found = Inventory(rank([bad], job(), Policy(), CLOUDS), (CloudAnswer("vast", False, 0, NOW, "[red]no\x1b[0m"),))
-    tell(told_market(market_document(found, job())))
+    print_report(market_table(market_document(found, job())))
     out = capsys.readouterr().out
     assert "[bold]x[/bold]" in out
     assert "[red]no" in out

@@ -13,8 +13,8 @@ from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
 
 from bot.api.app import build_api, routes
-from bot.api.dependencies import ApiSettings, Desk
-from bot.cli.access.api_client import Door
+from bot.api.dependencies import ApiSettings, Dependencies
+from bot.cli.access.api_client import ApiClient
 from bot.cli.access.in_process_api import _AsOperator
 from bot.cli.commands.mcp import Tools
 from bot.rules.access.scopes import PLAIN, Scope
@@ -58,11 +58,11 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
         own = str((await w.ask(ADA)).data["request_id"])
         await w.settle()
         app = routes({})
-        app.state.desk = Desk(w.ctx, ApiSettings("C0GPU"))
+        app.state.desk = Dependencies(w.ctx, ApiSettings("C0GPU"))
         for scopes, seen in ((PLAIN, [own]), (tuple(Scope), [own, others])):
             here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(scopes))))
             async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
-                tools = Tools(Door(http))
+                tools = Tools(ApiClient(http))
                 assert [one["id"] for one in json.loads(await tools.requests())] == seen
                 if scopes is PLAIN:
                     for hidden in (await tools.cancel(others), await tools.request(others)):
@@ -72,7 +72,7 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
         admin = frozenset(Scope) - {Scope.APPROVALS_WRITE}
         here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, admin)))
         async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
-            assert (await Tools(Door(http)).cancel(others)).startswith("Refused (not_yours)")
+            assert (await Tools(ApiClient(http)).cancel(others)).startswith("Refused (not_yours)")
         assert (await w.view(others)).request.state is RequestState.PENDING
         assert (await w.view(own)).request.state is RequestState.CANCELLED
 
@@ -82,7 +82,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
     async with checked_world(sqlite_db, clock) as w:
         w.use({"vast": w.ctx.providers["vast"]})
         made = await api_keys.create(sqlite_db, w.ctx.labels, NewKey("atlas", "operator:ada"), ADA, clock.now())
-        async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as url:
+        async with serving(build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})) as url:
             env = {"GPU_SHOPPER_URL": url, "GPU_SHOPPER_API_KEY": str(made.data["token"])}
             there = StdioServerParameters(command=PROGRAM, args=["mcp"], env=env, cwd=tmp_path)
             async with Client(there) as agent:
@@ -99,7 +99,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 (request,) = (await w.books()).requests
                 assert (request.requester, request.reason, request.state) == (
                     "consumer:atlas",
-                    "a 'test'",
+                    'a "test"',
                     RequestState.PENDING,
                 )
                 theirs = await w.ask()

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.lazy import build
 from bot.practice.reader import all_text
 from bot.rules.values.phrases import hours, rate, usd
@@ -78,7 +78,7 @@ async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypat
     key = str(created.data["token"])
     await stage.command("alice", f"/gpu plan {WORDS}")
     message, dialog = all_text(stage.ws.ephemerals("alice")[-1]), await by_button(stage)
-    async with serving(build_api(Desk(ctx, ApiSettings("C0GPU")), {})) as url:
+    async with serving(build_api(Dependencies(ctx, ApiSettings("C0GPU")), {})) as url:
         answer = await by_api(url, key)
         monkeypatch.setenv("GPU_SHOPPER_URL", url)
         monkeypatch.setenv("GPU_SHOPPER_API_KEY", key)

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.lazy import build
 from bot.practice.reader import all_text
 from bot.rules.policy.policy import Policy
@@ -96,7 +96,7 @@ async def doors(sqlite_db: Database, clock: SteppedClock, monkeypatch: pytest.Mo
             wanted = NewKey(name, owner, scopes)
             made = await api_keys.create(sqlite_db, stage.ctx.labels, wanted, ADA, clock.now())
             keys[name.rpartition(":")[2]] = str(made.data["token"])
-        async with serving(build_api(Desk(stage.ctx, ApiSettings("C0GPU")), {})) as url:
+        async with serving(build_api(Dependencies(stage.ctx, ApiSettings("C0GPU")), {})) as url:
             yield Doors(stage, url, keys, monkeypatch)
 
 

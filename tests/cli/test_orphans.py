@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from bot.cli.lazy import build
 from ledger.engine.db import Database
-from ledger.kernel.states import StrayState
-from ledger.models import Event, Stray
+from ledger.kernel.states import OrphanState
+from ledger.models import Event, Orphan
 from ledger.queries.audit import read_books
 from migrations import run as schema
 from tests.support import rows
@@ -28,10 +28,10 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return found
 
 
-def made(url: str, *states: StrayState) -> list[Stray]:
+def made(url: str, *states: OrphanState) -> list[Orphan]:
     """A ledger with strays in these states."""
 
-    async def within() -> list[Stray]:
+    async def within() -> list[Orphan]:
         db = Database(url)
         await schema.upgrade(db)
         async with db.write() as tx:
@@ -42,8 +42,8 @@ def made(url: str, *states: StrayState) -> list[Stray]:
     return asyncio.run(within())
 
 
-def written(url: str) -> tuple[list[Stray], list[Event]]:
-    async def within() -> tuple[list[Stray], list[Event]]:
+def written(url: str) -> tuple[list[Orphan], list[Event]]:
+    async def within() -> tuple[list[Orphan], list[Event]]:
         db = Database(url)
         books = await read_books(db)
         await db.close()
@@ -58,7 +58,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_those_that_wait_come_first(url: str) -> None:
-    gone, waits = made(url, StrayState.GONE, StrayState.QUARANTINED)
+    gone, waits = made(url, OrphanState.GONE, OrphanState.QUARANTINED)
     code, said = run("list")
     assert code == 0
     assert [line.split()[:2] for line in said.splitlines()] == [[waits.id, "quarantined"], [gone.id, "gone"]]
@@ -70,12 +70,12 @@ def test_nothing_to_list_is_said(url: str) -> None:
 
 
 def test_a_word_is_taken_with_its_reason(url: str) -> None:
-    (stray,) = made(url, StrayState.QUARANTINED)
+    (stray,) = made(url, OrphanState.QUARANTINED)
     code, said = run("condemn", stray.id)
     assert (code, "--reason" in said) == (1, True)
     code, said = run("condemn", stray.id, "--reason", "a test")
     assert code == 0
     assert "is ended at the next look" in said
     strays, events = written(url)
-    assert [row.state for row in strays] == [StrayState.CONDEMNED]
+    assert [row.state for row in strays] == [OrphanState.CONDEMNED]
     assert [(event.actor, event.reason) for event in events] == [(f"operator:{getpass.getuser()}", "a test")]

@@ -19,12 +19,12 @@ import yaml
 from typer.testing import CliRunner
 
 from bot.api.routes.market import plan_out
-from bot.cli.commands.in_process_market import write
+from bot.cli.access.job_file import job_in
+from bot.cli.commands.in_process_market import job_of, write
 from bot.cli.lazy import build
-from bot.cli.terminal.terminal_tables import tell
+from bot.cli.terminal.terminal_tables import print_report
 from bot.practice.reader import all_text
-from bot.rules.grammar.job_args import job_request
-from bot.rules.grammar.parser import Command, parse
+from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
 from bot.services.plans import planner
@@ -38,7 +38,7 @@ from bot.services.plans.deliverables import (
     instance_manifest,
     plan_head,
 )
-from bot.services.plans.tables import told_plan
+from bot.services.plans.tables import plan_table
 from bot.services.runtime.commands import Reply
 from bot.slack.blocks.plan import plan as plan_message
 from ledger.engine.db import Database
@@ -64,9 +64,9 @@ async def stage(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[Stage
 
 def asked(words: str) -> JobRequest:
     found = parse(f"plan {words}")
-    assert isinstance(found, Command), found.message
-    assert found.args is not None
-    return job_request(found.args, POLICY, planner.LOOK_HOURS)
+    assert isinstance(found, ParsedCommand), found.message
+    assert found.job is not None
+    return found.job
 
 
 async def planned(stage: Stage, words: str = WORDS) -> planner.Planned:
@@ -104,7 +104,7 @@ async def test_every_door_shows_the_same_numbers(
     await stage.command("alice", f"/gpu plan {WORDS}")
     slack = all_text(stage.ws.ephemerals("alice")[-1])
     write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
-    tell(told_plan(made))
+    print_report(plan_table(made))
     terminal = capsys.readouterr().out
     page = (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "cost_estimate.json").read_text(encoding="utf-8"))
@@ -149,9 +149,9 @@ async def test_the_hint_of_a_plan_can_be_typed_and_asks_for_its_first_offer(stag
     assert made.best is not None
     (hint,) = re.findall(r"`/gpu (provision [^`]*)`", all_text_of(made))
     found = parse(hint)
-    assert isinstance(found, Command)
-    assert found.args is not None
-    assert found.args.offer_id == made.best.offer.id
+    assert isinstance(found, ParsedCommand)
+    assert found.job is not None
+    assert found.job.offer_id == made.best.offer.id
 
 
 async def test_a_missing_number_falls_back_to_hours_and_says_so(stage: Stage) -> None:
@@ -178,7 +178,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
     assert made.best is None
     (opening,) = (one for one in made.relaxations if one.word == "price")
     write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
-    tell(told_plan(made))
+    print_report(plan_table(made))
     assert opening.sentence in (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     assert opening.sentence in capsys.readouterr().out
     assert opening.instead.removeprefix("price=") in all_text_of(made)
@@ -193,7 +193,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
 async def test_a_described_run_is_rented_for_the_time_that_it_may_take(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision model=1B tokens=30M seq=2048 batch=64")
     (request,) = (await stage.w.books()).requests
-    job = JobRequest.from_json(request.job)
+    job = request.job
     assert job.work == ("model=1B", "tokens=30M", "seq=2048", "batch=64")
     made = await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
     assert made.best is not None
@@ -239,15 +239,32 @@ async def test_a_file_is_planned_and_its_files_are_written(tmp_path: Path) -> No
     assert (code, "No offer fits now." in out) == (1, True)
 
 
+def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
+    file, line = (
+        tmp_path / "job.yaml",
+        "plan model=1B tokens=300M gpu=4090,3090 2-4x clouds=vast,runpod max=$50 disk=1TB",
+    )
+    words = "{model: 1B, tokens: 300M, gpu: ['4090', 3090], count: 2-4, clouds: [vast, runpod], max: $50, disk: 1TB}"
+    machine = "{gpu: {name: ['4090', '3090'], count: 2-4}, disk: 1TB}"
+    fields = f"{{work: {{model: 1B}}, tokens: 300M, resources: {machine}, candidates: [vast, runpod], budget: 50}}"
+    for text in (words, fields):
+        file.write_text(text)
+        found = parse(line)
+        assert isinstance(found, ParsedCommand), found.message
+        assert job_of(job_in(str(file)), POLICY) == found.job
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "says"),
     [
+        ("resources: {gpus: 4}\n", ("job.yaml",), "resources.gpus"),
+        ("bugdet: $50\n", ("job.yaml",), "Did you mean budget?"),
         (None, ("none.yaml",), "cannot be read"),
         ("[1, 2", ("job.yaml",), "cannot be read"),
-        ("- a\n", ("job.yaml",), "needs one word of the language a line"),
+        ("- a\n", ("job.yaml",), "docs/schemas/job.json says how one looks"),
         ("model: 7Q!\n", ("job.yaml",), "is not a model"),
         (None, ("modle=7B",), "Did you mean model?"),
-        (None, ('model=7B" x="',), "double quote"),
+        (None, ('model=7B" x="',), "quote is not closed"),
     ],
 )
 async def test_a_bad_job_is_explained(text: str | None, arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
@@ -275,6 +292,7 @@ async def test_the_chart_is_a_picture_with_one_mark_per_option(stage: Stage) -> 
     assert chart(await planned(stage, f"{WORDS} price=$0.001")) != picture
 
 
+@pytest.mark.slow
 def test_what_is_heavy_is_loaded_on_first_use() -> None:
     code = (
         "import sys, bot.cli.lazy; bot.cli.lazy.build()\n"

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from bot.clock import SystemClock
-from bot.rules.instances.recovery_mode import held
+from bot.rules.instances.recovery_mode import recovery_notice
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from bot.services.sessions import idle_termination
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import StrayState
+from ledger.kernel.states import OrphanState
 from providers.sandbox.server import build_app
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_doors import Terminal, terminal
@@ -79,6 +79,7 @@ async def killed(when: str, *arguments: str) -> int:
     return await asyncio.wait_for(child.wait(), 60)
 
 
+@pytest.mark.slow
 async def test_what_is_unknown_is_found_here_and_elsewhere_and_adopted_once_however_often_a_process_dies(
     server: Terminal,
 ) -> None:
@@ -91,21 +92,21 @@ async def test_what_is_unknown_is_found_here_and_elsewhere_and_adopted_once_howe
     t.near()
     assert await t.run("recover") == far
     code, out, err = far
-    assert (code, ref in out, held(1) in err) == (0, True, True)
+    assert (code, ref in out, recovery_notice(1) in err) == (0, True, True)
     stray = out.split()[0]
     keep = ("adopt", stray, "--hours", "2", "--owner", ALICE.id, "--reason", "it trains")
 
-    async def books() -> tuple[list[StrayState], int, int, int]:
+    async def books() -> tuple[list[OrphanState], int, int, int]:
         read = await w.books()
         return [one.state for one in read.strays], len(read.grants), len(read.sessions), len(read.instances)
 
     assert await killed("before", *keep) == -signal.SIGKILL
-    assert await books() == ([StrayState.QUARANTINED], 0, 0, 0)
+    assert await books() == ([OrphanState.QUARANTINED], 0, 0, 0)
     assert await killed("after", *keep) == -signal.SIGKILL
-    assert await books() == ([StrayState.GONE], 1, 1, 1)
+    assert await books() == ([OrphanState.GONE], 1, 1, 1)
     again = await t.run(*keep)
     assert (again[0], "does not wait to be adopted" in again[2]) == (1, True)
-    assert await books() == ([StrayState.GONE], 1, 1, 1)
+    assert await books() == ([OrphanState.GONE], 1, 1, 1)
     code, out, err = await t.run("recover")
     assert (code, out, "Recovery" in err) == (0, "", False)
     assert ref in await t.good("instances")
@@ -124,5 +125,5 @@ async def test_who_asks_while_no_service_runs_is_told_that_nobody_acts(server: T
     (request,) = (await t.w.books()).requests
     assert "nobody acts on this until gpu-shopper serve runs" in alone
     assert f"gpu-shopper request {request.id[-6:]}" in alone
-    await idle_termination.unattended_due(t.w.ctx)  # What a service does every few seconds.
+    await idle_termination.idle_terminations_due(t.w.ctx)  # What a service does every few seconds.
     assert "serve" not in await t.good(*ask)

@@ -104,6 +104,7 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     assert "no list of entries" in said("export", "--file", str(shared), ends=2)
 
 
+@pytest.mark.slow
 def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
     (session,) = books(url).sessions
 

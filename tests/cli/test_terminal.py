@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from bot.cli.lazy import COMMANDS, build, load
 from bot.cli.terminal import screen, terminal_tables
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 from tests.cli.test_doors import Terminal, elsewhere, terminal
 
 __all__ = ["elsewhere", "terminal"]
@@ -134,6 +134,7 @@ class Person:
         return bool(data)
 
 
+@pytest.mark.slow
 async def test_a_person_chooses_is_asked_again_and_may_leave_at_any_moment(terminal: Terminal) -> None:
     t = terminal
     env = {"GPU_SHOPPER_URL": t.url, "GPU_SHOPPER_API_KEY": t.key}
@@ -182,10 +183,10 @@ def test_ctrl_c_between_two_questions_is_not_lost() -> None:
     assert left.value.exit_code == 130
 
 
-def _at(width: int, told: Told, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def _at(width: int, told: TextReport, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     out = io.StringIO()
     monkeypatch.setattr(terminal_tables, "console", lambda: Console(file=out, width=width, soft_wrap=True))
-    terminal_tables.tell(told)
+    terminal_tables.print_report(told)
     return out.getvalue().splitlines()
 
 
@@ -203,14 +204,14 @@ MARKET = TextTable(
 
 def test_what_fits_is_one_line_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     table = TextTable(head=("#", "offer", "why"), rows=(("1", OFFER, WHY),))
-    wide = _at(200, Told(tables=(table,)), monkeypatch)
+    wide = _at(200, TextReport(tables=(table,)), monkeypatch)
     assert [line.split() for line in wide] == [["#", "offer", "why"], ["1", OFFER, *WHY.split()]]
     assert wide[1].index(WHY) == wide[0].index("why")
 
 
 @pytest.mark.parametrize("width", [40, 72, 80, 100, 120, 200, 10_000])
 def test_what_is_typed_again_is_whole_at_any_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = _at(width, Told(tables=(MARKET,)), monkeypatch)
+    shown = _at(width, TextReport(tables=(MARKET,)), monkeypatch)
     for word in (OFFER, NODE, "1x RTX4090", "8x H100-SXM", "$0.350/h", "$19.21/h", "California, US", "$0.35–$0.50"):
         assert any(word in line for line in shown), (word, shown)
     assert " ".join("".join(shown).split()).count("世界") == 1
@@ -220,9 +221,9 @@ def test_what_is_typed_again_is_whole_at_any_width(width: int, monkeypatch: pyte
 
 def test_prose_gives_way_before_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     table = TextTable(head=HEAD, rows=MARKET.rows[:1])
-    shown = _at(100, Told(tables=(table,)), monkeypatch)
+    shown = _at(100, TextReport(tables=(table,)), monkeypatch)
     assert shown[0].split() == ["#", "offer", "GPU", "region", "per", "hour", "range"]
     assert shown[2:] == [f"    {WHY}"]
-    narrow = _at(64, Told(tables=(table,)), monkeypatch)
+    narrow = _at(64, TextReport(tables=(table,)), monkeypatch)
     assert narrow[0].split() == ["#", "offer", "GPU", "per", "hour"]
     assert narrow[2:] == ["    region: California, US", "    range: $0.35–$0.50", f"    {WHY}"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from bot.cli.lazy import build
 from ledger.engine.db import Database
-from ledger.kernel.states import StrayState
+from ledger.kernel.states import OrphanState
 from ledger.queries.audit import read_books
 from migrations import run as schema
 from tests.cli.test_orphans import url
@@ -29,7 +29,7 @@ def made(url: str) -> list[str]:
         await schema.upgrade(db)
         async with db.write() as tx:
             row = await rows.instance(tx)
-            stray = await rows.stray(tx, StrayState.QUARANTINED, cloud=row.cloud, account=row.account)
+            stray = await rows.stray(tx, OrphanState.QUARANTINED, cloud=row.cloud, account=row.account)
         await db.close()
         return [row.id, stray.id]
 
@@ -54,6 +54,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row, stray = made(url)
     tmp_path.joinpath("ledger.engine.db").chmod(0o600)

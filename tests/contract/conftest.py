@@ -38,7 +38,7 @@ async def bench(clouds: Clouds, cloud_name: str) -> AsyncIterator[Bench]:
     engine.calls.clear()
     sandbox = clouds.sandboxes[cloud_name]
     sandbox.reset()
-    await engine.doors.close_all()
+    await engine.ssh_ports.close_all()
     entry = REGISTRY[cloud_name]
     environment = sandbox.environment(f"{clouds.url}/{cloud_name}")
     provider = entry.connect(environment, clouds.clock, unpaced(clouds.clock))

@@ -208,5 +208,5 @@ def fault_cases() -> list[tuple[str, str, str]]:
     return [
         (name, fault, expected)
         for name, entry in REGISTRY.items()
-        for fault, expected in entry.sandbox.CREATE_FAULTS.items()
+        for fault, expected in entry.sandbox.FAULTS.creates.items()
     ]

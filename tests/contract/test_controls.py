@@ -173,15 +173,15 @@ async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> N
             await bench.create()
             clock.advance(60)
             async with asyncio.timeout(10):
-                while not engine.doors.answering:  # noqa: ASYNC110 # The ticker sets no event; ten seconds end it.
+                while not engine.ssh_ports.answering:  # noqa: ASYNC110 # The ticker sets no event; ten seconds end it.
                     await asyncio.sleep(0.001)
-            port = engine.doors.reserve(next(iter(engine.doors.answering)))
+            port = engine.ssh_ports.reserve(next(iter(engine.ssh_ports.answering)))
             assert (await banner("127.0.0.1", port)).startswith(b"SSH-2.0-")
         finally:
             await provider.close()
             server.should_exit = True
             await task
-    assert engine.doors.answering == frozenset()
+    assert engine.ssh_ports.answering == frozenset()
     assert await banner("127.0.0.1", port) == b""
 
 

@@ -80,15 +80,15 @@ def test_the_adapter_meets_the_protocol(entry: ProviderEntry) -> None:
 def test_every_create_fault_is_a_fault_with_a_known_class(entry: ProviderEntry) -> None:
     classes = {"ok"} | {cls.__name__ for cls in ProviderError.__subclasses__()}
 
-    assert set(entry.sandbox.CREATE_FAULTS) <= set(entry.sandbox.FAULTS)
-    assert set(entry.sandbox.CREATE_FAULTS.values()) <= classes
+    assert set(entry.sandbox.FAULTS.creates) <= set(entry.sandbox.FAULTS)
+    assert set(entry.sandbox.FAULTS.creates.values()) <= classes
     sold_out = "QuotaExceeded" if able(entry).free else "NoCapacity"
-    assert {"OutcomeUnknown", sold_out, "RateLimited", "AuthFailed"} <= set(entry.sandbox.CREATE_FAULTS.values())
+    assert {"OutcomeUnknown", sold_out, "RateLimited", "AuthFailed"} <= set(entry.sandbox.FAULTS.creates.values())
 
 
 def test_every_common_fault_exists_here(entry: ProviderEntry) -> None:
     foreign = (SSH_FAULTS if not able(entry).ssh else set()) | (PRICE_FAULTS if able(entry).free else set())
-    own = {entry.sandbox.ALIASES.get(name, name) for name in COMMON_FAULTS.keys() - foreign}
+    own = {entry.sandbox.FAULTS.own_name(name) for name in COMMON_FAULTS.keys() - foreign}
 
     assert own <= set(entry.sandbox.FAULTS)
 

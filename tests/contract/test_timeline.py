@@ -8,7 +8,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.sandbox.timeline import Meter, Timeline
+from providers.sandbox.timeline import BilledTime, Timeline
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 USD = Decimal("3.6")
@@ -44,7 +44,7 @@ def test_an_extension_keeps_what_comes_before_it() -> None:
 
 
 def test_a_meter_counts_seconds_and_dollars_per_component() -> None:
-    meter = Meter()
+    meter = BilledTime()
     meter.start("gpu", at(10), USD)
     meter.start("storage", at(0), Decimal("0.36"))
     meter.stop("gpu", at(110))
@@ -57,7 +57,7 @@ def test_a_meter_counts_seconds_and_dollars_per_component() -> None:
 
 
 def test_what_was_planned_and_stopped_before_it_began_costs_nothing() -> None:
-    meter = Meter()
+    meter = BilledTime()
     meter.start("gpu", at(60), USD)
     meter.stop_all(at(30))
 
@@ -66,7 +66,7 @@ def test_what_was_planned_and_stopped_before_it_began_costs_nothing() -> None:
 
 
 def test_a_new_rate_ends_the_old_one() -> None:
-    meter = Meter()
+    meter = BilledTime()
     meter.start("gpu", at(0), USD)
     meter.start("gpu", at(100), USD * 2)
 
@@ -79,7 +79,7 @@ def test_a_new_rate_ends_the_old_one() -> None:
     st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), max_size=12), st.integers(0, 2000), st.integers(0, 2000)
 )
 def test_a_bill_splits_at_any_moment(orders: list[tuple[bool, int]], cut: int, end: int) -> None:
-    meter = Meter()
+    meter = BilledTime()
     for start, seconds in sorted(orders, key=lambda order: order[1]):
         if start:
             meter.start("gpu", at(seconds), USD)
@@ -93,7 +93,7 @@ def test_a_bill_splits_at_any_moment(orders: list[tuple[bool, int]], cut: int, e
 
 
 def test_what_ended_and_starts_again_is_billed_on() -> None:
-    meter = Meter()
+    meter = BilledTime()
     meter.start("gpu", at(0), USD)
     meter.stop("gpu", at(100))
     assert meter.usd("gpu", at(500)) == meter.usd("gpu", at(500)) == Decimal("0.1")

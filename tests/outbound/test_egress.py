@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bot.outbound.egress import Answer, Egress, Refused, Unreachable, post, read_url, vet
+from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, EgressResponse, post, read_url, vet
 
 PUBLIC = Egress()
 #: For what is really dialled: this machine alone, by an address that nothing else has.
@@ -172,13 +172,13 @@ async def test_no_hostile_url_is_dialled(dialled: list[str]) -> None:
         raise AssertionError(f"{host} was looked up although its text is refused")
 
     for url in BY_TEXT:
-        with pytest.raises(Refused):
+        with pytest.raises(AddressRefused):
             await post(url, b"{}", {}, PUBLIC, resolve=unasked)
     for answer in BY_ANSWER:
-        with pytest.raises(Refused, match="is not a public address"):
+        with pytest.raises(AddressRefused, match="is not a public address"):
             await post("https://hooks.example.com/", b"{}", {}, PUBLIC, resolve=names(*answer))
     for url in ("https://localhost/", "https://localhost./", "https://LOCALHOST/"):
-        with pytest.raises((Refused, Unreachable)):
+        with pytest.raises((AddressRefused, AddressUnreachable)):
             await post(url, b"{}", {}, PUBLIC)  # The system's own answer.
     assert dialled == []
 
@@ -201,7 +201,7 @@ async def test_a_name_without_an_address() -> None:
         raise OSError("no such host")
 
     for resolve in (nobody, names()):
-        with pytest.raises(Unreachable, match="does not resolve"):
+        with pytest.raises(AddressUnreachable, match="does not resolve"):
             await post("https://hooks.example.com/", b"", {}, PUBLIC, resolve=resolve)
 
 
@@ -267,7 +267,7 @@ async def test_it_dials_what_it_checked_and_follows_nothing(
     moved = reply("302 Found", "Location: http://169.254.169.254/latest/meta-data/")
     async with Peer(moved).up() as peer:
         url = f"http://hooks.example.com:{peer.port}/in?a=1"
-        assert await post(url, b"{}", {"webhook-id": "dlv_1"}, HERE, resolve=rebinding) == Answer(302)
+        assert await post(url, b"{}", {"webhook-id": "dlv_1"}, HERE, resolve=rebinding) == EgressResponse(302)
     assert (asked, dialled) == (["hooks.example.com"], ["127.0.0.77"])
     (heard,) = peer.heard
     assert heard.startswith(b"POST /in?a=1 HTTP/1.1\r\n")
@@ -276,33 +276,33 @@ async def test_it_dials_what_it_checked_and_follows_nothing(
     assert heard.endswith(b"{}")
     # A network of ours is this network alone: a public address stays https and on its port.
     for url in ("http://hooks.example.com/", "https://hooks.example.com:8443/"):
-        with pytest.raises(Refused):
+        with pytest.raises(AddressRefused):
             await post(url, b"", {}, HERE, resolve=names("93.184.215.14"))
 
 
 async def test_an_answer_is_a_status_and_no_more(dialled: list[str]) -> None:
-    async def ask(answer: bytes) -> Answer:
+    async def ask(answer: bytes) -> EgressResponse:
         async with Peer(answer).up() as peer:
             return await post(f"http://127.0.0.77:{peer.port}/", b"{}", {}, HERE)
 
-    assert await ask(reply("204 No Content")) == Answer(204)
-    assert await ask(reply("429 Too Many Requests", "Retry-After: 120")) == Answer(429, 120.0)
-    assert await ask(reply("503 Busy", "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT")) == Answer(503, None)
+    assert await ask(reply("204 No Content")) == EgressResponse(204)
+    assert await ask(reply("429 Too Many Requests", "Retry-After: 120")) == EgressResponse(429, 120.0)
+    assert await ask(reply("503 Busy", "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT")) == EgressResponse(503, None)
     endless = b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_000_000
-    assert await ask(endless) == Answer(200)
+    assert await ask(endless) == EgressResponse(200)
     for broken in (b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 200 OK\r\nContent-Le"):
-        with pytest.raises(Unreachable, match="the connection broke"):
+        with pytest.raises(AddressUnreachable, match="the connection broke"):
             await ask(broken)
-    with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+    with pytest.raises(AddressUnreachable, match=r"no answer within 0\.05 s"):
         await _silent()
     async with Peer(b"").up() as closed:
         pass
-    with pytest.raises(Unreachable, match="no connection"):
+    with pytest.raises(AddressUnreachable, match="no connection"):
         await post(f"http://127.0.0.77:{closed.port}/", b"", {}, HERE)
     assert set(dialled) == {"127.0.0.77"}
 
 
-async def _silent() -> Answer:
+async def _silent() -> EgressResponse:
     async def hold(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -345,11 +345,11 @@ async def test_tls_speaks_to_the_name_at_the_checked_address(tmp_path: Path, dia
     async with peer.up(server):
         there = names("127.0.0.77")
         url = f"https://hooks.example.com:{peer.port}/"
-        assert await post(url, b"{}", {}, HERE, resolve=there, tls=client) == Answer(200)
+        assert await post(url, b"{}", {}, HERE, resolve=there, tls=client) == EgressResponse(200)
         assert peer.server_names == ["hooks.example.com"]
         for wrong in (f"https://other.example.com:{peer.port}/", f"https://127.0.0.77:{peer.port}/"):
-            with pytest.raises(Unreachable, match="TLS"):
+            with pytest.raises(AddressUnreachable, match="TLS"):
                 await post(wrong, b"{}", {}, HERE, resolve=there, tls=client)
-        with pytest.raises(Unreachable, match="TLS"):
+        with pytest.raises(AddressUnreachable, match="TLS"):
             await post(url, b"{}", {}, HERE, resolve=there)  # Nobody vouches for it.
     assert set(dialled) == {"127.0.0.77"}

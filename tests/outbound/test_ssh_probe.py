@@ -11,7 +11,7 @@ import pytest
 
 from bot.outbound.ssh_probe import host_key, ssh_banner
 from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
-from providers.sandbox.ssh import SshDoors
+from providers.sandbox.ssh import SshPorts
 
 
 @asynccontextmanager
@@ -75,7 +75,7 @@ async def test_nothing_is_probed_inside_a_transaction() -> None:
 
 
 async def test_the_host_key_comes_from_a_key_exchange_and_stays_the_same() -> None:
-    doors = SshDoors()
+    doors = SshPorts()
     port = doors.reserve("a")
     await doors.open("a")
     try:

@@ -12,7 +12,7 @@ from bot.practice.act import NothingToClick, find_element
 from bot.practice.inputs import NoSuchField, entry_for, fill_in
 from bot.practice.manifest import load_manifest
 from bot.practice.messages import named_blocks
-from bot.practice.model import Message, User
+from bot.practice.model import ChatMessage, User
 from bot.practice.reader import all_text
 from bot.practice.signal import Signal
 from bot.practice.workspace import LOG_KEPT, Workspace
@@ -151,12 +151,12 @@ def test_missing_ids_are_filled_in() -> None:
 
 
 def test_old_versions_of_a_message_are_kept() -> None:
-    message = Message(
+    message = ChatMessage(
         "1.0", "C1", "U1", "two", [], version=1, history=[{"text": "one", "blocks": [{"type": "divider"}]}]
     )
     assert message.blocks_at(0) == [{"type": "divider"}]
     assert message.blocks_at(1) == message.blocks_at(None) == []
-    assert Message.from_state(message.to_state()) == message
+    assert ChatMessage.from_state(message.to_state()) == message
     assert all_text(message) == "two"
 
 

@@ -16,7 +16,7 @@ from bot.practice.app import Practice
 from bot.practice.driver import Driver
 from tests.practice.echo_app import BOT_TOKEN, EchoApp, plain
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
 HOSTILE = "<img src=x onerror=alert(1)> <script>alert(2)</script> <javascript:alert(3)|link> <!channel>"

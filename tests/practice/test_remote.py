@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 
 from bot.practice.app import Practice
 from bot.practice.driver import Driver
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.reader import button_texts
 from bot.practice.remote import RemoteDriver
 from bot.practice.workspace import Workspace
@@ -65,7 +65,7 @@ async def test_dialogs_home_messages_and_time(remote: RemoteDriver, echo: EchoAp
 
 
 async def test_faults_and_notices(remote: RemoteDriver) -> None:
-    await remote.fault(Fault("delivery", "slash_commands", "lose"))
+    await remote.fault(SlackFault("delivery", "slash_commands", "lose"))
     assert (await remote.as_("alice").command("/gpu help")).error == "operation_timeout"
     assert len(remote.notices("alice")) == 1
 

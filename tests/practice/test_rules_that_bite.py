@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import TravelClock
 from bot.practice.app import Practice
 from bot.practice.driver import Driver
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.limits import PER_MINUTE
 from bot.practice.workspace import Workspace
 from tests.practice.echo_app import BOT_TOKEN, EchoApp, modal, plain
@@ -168,7 +168,7 @@ async def test_strict_rates_answer_429_with_retry_after(client: AsyncWebClient, 
 
 
 async def test_a_lost_reply_has_its_effect(client: AsyncWebClient, practice: Practice, workspace: Workspace) -> None:
-    workspace.faults.add(Fault("api", "chat.postMessage", "lose_reply"))
+    workspace.faults.add(SlackFault("api", "chat.postMessage", "lose_reply"))
     client.retry_handlers.clear()
     with pytest.raises(Exception, match=r"(?i)payload|disconnected|expecting|json"):
         await client.chat_postMessage(channel="C0GPU", text="did it arrive?")
@@ -179,10 +179,10 @@ async def test_a_lost_reply_has_its_effect(client: AsyncWebClient, practice: Pra
 
 async def test_ordered_answers(client: AsyncWebClient, workspace: Workspace) -> None:
     client.retry_handlers.clear()
-    workspace.faults.add(Fault("api", "*", "http_500"))
-    workspace.faults.add(Fault("api", "auth.test", "error", error="account_inactive"))
-    workspace.faults.add(Fault("api", "auth.test", "rate_limited", seconds=7))
-    workspace.faults.add(Fault("api", "auth.test", "delay", seconds=0.01))
+    workspace.faults.add(SlackFault("api", "*", "http_500"))
+    workspace.faults.add(SlackFault("api", "auth.test", "error", error="account_inactive"))
+    workspace.faults.add(SlackFault("api", "auth.test", "rate_limited", seconds=7))
+    workspace.faults.add(SlackFault("api", "auth.test", "delay", seconds=0.01))
     with pytest.raises(SlackApiError) as caught:
         await client.auth_test()
     assert caught.value.response.status_code == 500
@@ -191,7 +191,7 @@ async def test_ordered_answers(client: AsyncWebClient, workspace: Workspace) -> 
         await client.auth_test()
     assert caught.value.response.headers["Retry-After"] == "7"
     assert (await client.auth_test())["ok"]
-    workspace.faults.add(Fault("api", "auth.test", "http_500", times=9))
+    workspace.faults.add(SlackFault("api", "auth.test", "http_500", times=9))
     workspace.faults.clear()
     assert (await client.auth_test())["ok"]
 
@@ -199,11 +199,11 @@ async def test_ordered_answers(client: AsyncWebClient, workspace: Workspace) -> 
 @pytest.mark.parametrize(("where", "kind"), [("moon", "lose"), ("api", "duplicate"), ("delivery", "http_500")])
 def test_a_fault_that_does_not_exist_is_refused(where: str, kind: str) -> None:
     with pytest.raises(ValueError, match="fault"):
-        Fault(where, "*", kind)
+        SlackFault(where, "*", kind)
 
 
 async def test_duplicate_deliveries_carry_the_same_signature(ws: Driver, echo: EchoApp, workspace: Workspace) -> None:
-    workspace.faults.add(Fault("delivery", "slash_commands", "duplicate"))
+    workspace.faults.add(SlackFault("delivery", "slash_commands", "duplicate"))
     assert (await ws.as_("alice").command("/gpu help")).ok
     signatures = {headers["x-slack-signature"] for headers in echo.headers}
     assert (len(echo.headers), len(signatures)) == (2, 1)
@@ -213,12 +213,12 @@ async def test_late_lost_and_reordered_deliveries(
     ws: Driver, echo: EchoApp, workspace: Workspace, practice: Practice
 ) -> None:
     alice = ws.as_("alice")
-    workspace.faults.add(Fault("delivery", "slash_commands", "lose"))
+    workspace.faults.add(SlackFault("delivery", "slash_commands", "lose"))
     assert (await alice.command("/gpu quiet lost")).error == "operation_timeout"
-    workspace.faults.add(Fault("delivery", "slash_commands", "reorder"))
+    workspace.faults.add(SlackFault("delivery", "slash_commands", "reorder"))
     assert (await alice.command("/gpu quiet first")).error == "operation_timeout"
     assert (await alice.command("/gpu quiet second")).ok
-    workspace.faults.add(Fault("delivery", "slash_commands", "late", seconds=200))
+    workspace.faults.add(SlackFault("delivery", "slash_commands", "late", seconds=200))
     assert (await alice.command("/gpu quiet late")).error == "operation_timeout"
     await workspace.travel(200)
     await practice.courier.settle()
@@ -227,8 +227,8 @@ async def test_late_lost_and_reordered_deliveries(
 
 
 async def test_what_is_held_back_is_given_up_at_the_end(practice: Practice, workspace: Workspace) -> None:
-    workspace.faults.add(Fault("delivery", "slash_commands", "reorder"))
-    workspace.faults.add(Fault("delivery", "slash_commands", "late", seconds=900))
+    workspace.faults.add(SlackFault("delivery", "slash_commands", "reorder"))
+    workspace.faults.add(SlackFault("delivery", "slash_commands", "late", seconds=900))
     await practice.driver.as_("alice").command("/gpu quiet first")
     await practice.driver.as_("alice").command("/gpu quiet second")
     await practice.courier.aclose()

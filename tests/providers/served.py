@@ -42,7 +42,7 @@ async def bench(clouds: Clouds, name: str, prefix: str) -> AsyncIterator[Served]
     engine.creates.clear()
     engine.calls.clear()
     sandbox.reset()
-    await engine.doors.close_all()
+    await engine.ssh_ports.close_all()
     url = f"{clouds.url}/{name}"
     provider = REGISTRY[name].connect(sandbox.environment(url), clouds.clock, unpaced(clouds.clock))
     headers = {"Authorization": f"Bearer {sandbox.API_KEY}"}

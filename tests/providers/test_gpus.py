@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.gpus.data import CLOUDS
-from providers.gpus.table import GPUS, Gpu, canonical, closest, lookup, spellings
+from providers.gpus.table import GPUS, GpuModel, canonical, closest, lookup, spellings
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_clouds_mean(cloud: str, spelling: str, memory: str | None, name: s
 
 
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
-def test_every_spelling_of_every_cloud_leads_back(gpu: Gpu) -> None:
+def test_every_spelling_of_every_cloud_leads_back(gpu: GpuModel) -> None:
     assert set(gpu.spellings) <= set(CLOUDS)
     for cloud, spelled in gpu.spellings.items():
         assert spellings(cloud, gpu.name) == spelled
@@ -108,7 +108,7 @@ def test_an_unknown_gpu_or_cloud_has_no_spelling() -> None:
 
 
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
-def test_the_numbers_are_plausible(gpu: Gpu) -> None:
+def test_the_numbers_are_plausible(gpu: GpuModel) -> None:
     assert " " not in gpu.name
     assert 8 <= gpu.memory_gb <= 288
     amd = gpu.architecture.startswith(("CDNA", "RDNA"))

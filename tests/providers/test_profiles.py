@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from providers.capabilities import BillingRule, Capabilities
-from providers.profiles.model import SECTIONS, Kind, MeterStop, ProfileError, lint, lint_note, load, names
+from providers.profiles.model import SECTIONS, BillingStop, CloudKind, ProfileError, lint, lint_note, load, names
 from providers.profiles.sections import Detach, contradictions
 from providers.registry import REGISTRY
 from tests.support.clock import SteppedClock
@@ -131,8 +131,8 @@ def test_section_five_is_held_to_the_capabilities(complaints: Callable[..., list
 
 def test_what_a_program_reads() -> None:
     found = load("runpod")
-    assert (found.front.kind, found.front.meter_stop_verb) == (Kind.SSH_RENTAL, MeterStop.TERMINATE)
-    assert found.meter == "Terminate ends the meter for good; it cannot be undone."
+    assert (found.front.kind, found.front.meter_stop_verb) == (CloudKind.SSH_RENTAL, BillingStop.TERMINATE)
+    assert found.billing_stop == "Terminate ends the meter for good; it cannot be undone."
     places = found.overrides
     assert (places.durable_dir, places.cred_file, places.detach) == ("/workspace", "", Detach.TMUX)
     assert places.environment["HF_HOME"] == "/workspace/hf"
@@ -151,7 +151,7 @@ def test_each_cloud_says_what_its_stop_and_its_end_do_to_the_data() -> None:
     assert told["lambda"][0] == told["kaggle"][0] == ""
     assert told["tensordock"][0] == "A stop keeps / and /home/user."
     assert all(over.endswith(" is lost with it.") for _, over in told.values())
-    assert load("kaggle").meter.startswith("No call ends the meter")
+    assert load("kaggle").billing_stop.startswith("No call ends the meter")
     assert load("vast").restarted == ""
 
 

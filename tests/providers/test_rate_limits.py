@@ -48,17 +48,17 @@ async def test_a_less_eager_group_leaves_turns_to_the_other() -> None:
 async def test_a_pause_holds_every_turn_and_names_are_apart() -> None:
     clock = SteppedClock()
     pacer = LocalPacer(clock)
-    await pacer.hold("x", 7.0)
+    await pacer.pause("x", 7.0)
     assert (await pacer.reserve("x", Pace(1.0))).wait_s == 7.0
     assert (await pacer.reserve("y", Pace(1.0))).wait_s == 0.0
-    await pacer.hold("x", 2.0)
+    await pacer.pause("x", 2.0)
     assert (await pacer.reserve("x", Pace(1.0))).wait_s == 8.0
 
 
 async def test_a_scale_of_nothing_never_waits() -> None:
     clock = SteppedClock()
     pacer = LocalPacer(clock, 0)
-    await pacer.hold("x", 60.0)
+    await pacer.pause("x", 60.0)
     assert await slots(pacer, clock, Pace(5.0), 3) == [0, 0, 0]
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from bot.practice.app import Practice
 from bot.practice.driver import Driver, Person
-from bot.practice.faults import Fault
-from bot.practice.model import Message
+from bot.practice.faults import SlackFault
+from bot.practice.model import ChatMessage
 from bot.practice.reader import buttons
 from bot.practice.workspace import Workspace
 from bot.rules.policy.policy import Policy
 from bot.services.runtime.context import Context
-from bot.slack.app import SlackDoor
+from bot.slack.app import SlackApp
 from bot.slack.settings import SlackSettings
 from ledger.engine.db import Database
 from providers.sandbox.clock import SandboxTiming
@@ -41,7 +41,7 @@ class Stage:
 
     w: World
     practice: Practice
-    door: SlackDoor
+    door: SlackApp
     settings: SlackSettings
 
     @property
@@ -60,7 +60,7 @@ class Stage:
 
     def fault(self, name: str, kind: str, where: str = "api", **more: Any) -> None:
         """Order a fault of the practice workspace."""
-        self.practice.workspace.faults.add(Fault(where, name, kind, **more))
+        self.practice.workspace.faults.add(SlackFault(where, name, kind, **more))
 
     def calls(self, method: str) -> list[dict[str, Any]]:
         """The arguments of every call of a Web API method so far."""
@@ -92,16 +92,16 @@ class Stage:
         await self.settle()
         return outcome
 
-    async def ask(self, line: str = '/gpu provision 1x4090 2h for="fine-tune"', who: str = "alice") -> Message:
+    async def ask(self, line: str = '/gpu provision 1x4090 2h for="fine-tune"', who: str = "alice") -> ChatMessage:
         """Ask for GPUs and return the message with the offers."""
         await self.command(who, line)
         return self.message()
 
-    def message(self, channel: str = "#gpu") -> Message:
+    def message(self, channel: str = "#gpu") -> ChatMessage:
         """The newest message in a channel."""
         return self.ws.channel_messages(channel)[-1]
 
-    def approve_button(self, message: Message, rank: int = 1) -> str:
+    def approve_button(self, message: ChatMessage, rank: int = 1) -> str:
         """The action id of the button for one option."""
         found = [str(b["action_id"]) for b in buttons(message) if b["action_id"].startswith("approve:")]
         return found[rank - 1]
@@ -115,7 +115,7 @@ class Stage:
         """Stop the door and build another."""
         await self.door.stop()
         self.w.ctx = ctx
-        self.door = SlackDoor(ctx, self.settings)
+        self.door = SlackApp(ctx, self.settings)
         self.w.board = cast("Any", self.door.messenger)
         await self.door.start()
 
@@ -156,7 +156,7 @@ async def staged(
                 base_url=practice.api_url,
                 **changes,
             )
-            door = SlackDoor(w.ctx, settings)
+            door = SlackApp(w.ctx, settings)
             stage = Stage(w, practice, door, settings)
             holder.append(stage)
             w.board = cast("Any", door.messenger)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bot.services.market.codec import offer_to_json
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
-from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
-from ledger.models import Approval, Instance, Option, Quote, Request, Session, Stray, Token
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Approval, Instance, Option, Orphan, Quote, Request, Session, Token
 from ledger.queries.views import RequestView, SessionView
 from providers.contract import Offer
 from tests.support.clock import START
@@ -109,7 +109,7 @@ def requests(state: RequestState | None = None) -> st.SearchStrategy[Request]:
         quote_version=st.integers(0, 9),
         parent_id=st.none() | ids,
         requester=refs,
-        job=jobs().map(JobRequest.to_json),
+        job=jobs(),
         reason=texts,
         channel=texts,
         rule=texts,
@@ -218,13 +218,13 @@ def session_views(draw: st.DrawFn) -> SessionView:
     return SessionView(draw(sessions()), draw(requests()), draw(st.none() | instances()), None, draw(money), None)
 
 
-def strays() -> st.SearchStrategy[Stray]:
+def strays() -> st.SearchStrategy[Orphan]:
     """Strays in any state."""
     return _rows(
-        Stray,
+        Orphan,
         cloud=nonempty,
         ref=nonempty,
-        state=st.sampled_from(StrayState),
+        state=st.sampled_from(OrphanState),
         price_usd_h=money,
         first_seen_at=moments,
         reason=texts,

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from bot.blockkit import validate_message
 from bot.rules.policy.policy import Policy
-from bot.slack.ack import OTHER_TEAM, PRIVATE_KEY, Plan, plan
-from bot.slack.inbound import WITHHELD, Heard, Kind
+from bot.slack.ack import OTHER_TEAM, PRIVATE_KEY, AckPlan, plan
+from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 
 POLICY = Policy()
 CLOUDS = ("runpod", "vast")
 
 
-def command(text: str, **more: Any) -> Plan:
-    return plan(Heard(Kind.COMMAND, "U1", "T1", "C1", text=text, **more), POLICY, CLOUDS, "/gpu", "T1")
+def command(text: str, **more: Any) -> AckPlan:
+    return plan(InboundMessage(InboundKind.COMMAND, "U1", "T1", "C1", text=text, **more), POLICY, CLOUDS, "/gpu", "T1")
 
 
 @pytest.mark.parametrize(
@@ -86,30 +86,40 @@ def test_help_is_the_answer(text: str) -> None:
 
 def test_a_private_key_is_refused_in_the_acknowledgement() -> None:
     planned = command(WITHHELD)
-    assert planned == Plan(planned.answer, None)
+    assert planned == AckPlan(planned.answer, None)
     assert planned.answer["text"] == PRIVATE_KEY
     assert "make a new pair" in PRIVATE_KEY
 
 
 def test_another_workspace_is_refused() -> None:
-    foreign = Heard(Kind.COMMAND, "U9", "T9", "C1", text="list")
+    foreign = InboundMessage(InboundKind.COMMAND, "U9", "T9", "C1", text="list")
     assert plan(foreign, POLICY, CLOUDS, "/gpu", "T1").answer["text"] == OTHER_TEAM
-    assert plan(Heard(Kind.ACTION, "U9", "T9", action="approve:1"), POLICY, CLOUDS, "/gpu", "T1") == Plan()
+    assert (
+        plan(InboundMessage(InboundKind.ACTION, "U9", "T9", action="approve:1"), POLICY, CLOUDS, "/gpu", "T1")
+        == AckPlan()
+    )
     assert plan(foreign, POLICY, CLOUDS, "/gpu", None).work == foreign
 
 
 def test_only_known_buttons_are_worked_on() -> None:
     for action in ("approve:1", "approve:time", "reject", "terminate:abc", "keep:abc", "extend:abc", "done:abc"):
-        heard = Heard(Kind.ACTION, "U1", "T1", action=action, value="t")
-        assert plan(heard, POLICY, CLOUDS, "/gpu", "T1") == Plan(work=heard)
+        heard = InboundMessage(InboundKind.ACTION, "U1", "T1", action=action, value="t")
+        assert plan(heard, POLICY, CLOUDS, "/gpu", "T1") == AckPlan(work=heard)
     for action in ("", "link", "approved", "other:1"):
-        assert plan(Heard(Kind.ACTION, "U1", "T1", action=action), POLICY, CLOUDS, "/gpu", "T1") == Plan()
-    assert plan(Heard(Kind.ACTION, "", "T1", action="reject"), POLICY, CLOUDS, "/gpu", "T1") == Plan()
+        assert (
+            plan(InboundMessage(InboundKind.ACTION, "U1", "T1", action=action), POLICY, CLOUDS, "/gpu", "T1")
+            == AckPlan()
+        )
+    assert (
+        plan(InboundMessage(InboundKind.ACTION, "", "T1", action="reject"), POLICY, CLOUDS, "/gpu", "T1") == AckPlan()
+    )
 
 
 def test_forms_get_their_errors_in_the_acknowledgement() -> None:
-    def sent(view: str, **values: Any) -> Plan:
-        return plan(Heard(Kind.VIEW, "U1", "T1", view=view, values=values), POLICY, CLOUDS, "/gpu", "T1")
+    def sent(view: str, **values: Any) -> AckPlan:
+        return plan(
+            InboundMessage(InboundKind.VIEW, "U1", "T1", view=view, values=values), POLICY, CLOUDS, "/gpu", "T1"
+        )
 
     assert set(sent("provision", typed="4090").answer["errors"]) == {"hours"}
     assert sent("provision", typed="4090", hours="6h").work is not None
@@ -117,13 +127,13 @@ def test_forms_get_their_errors_in_the_acknowledgement() -> None:
     assert sent("reject", reason="too dear").work is not None
     assert set(sent("amount", amount="x").answer["errors"]) == {"amount"}
     assert sent("amount", amount="120").work is not None
-    assert sent("unknown") == Plan()
+    assert sent("unknown") == AckPlan()
 
 
 def test_the_home_tab_is_work_and_the_rest_is_not() -> None:
-    home = Heard(Kind.HOME, "U1", "T1")
-    assert plan(home, POLICY, CLOUDS, "/gpu", "T1") == Plan(work=home)
-    assert plan(Heard(Kind.OTHER, "U1", "T1"), POLICY, CLOUDS, "/gpu", "T1") == Plan()
+    home = InboundMessage(InboundKind.HOME, "U1", "T1")
+    assert plan(home, POLICY, CLOUDS, "/gpu", "T1") == AckPlan(work=home)
+    assert plan(InboundMessage(InboundKind.OTHER, "U1", "T1"), POLICY, CLOUDS, "/gpu", "T1") == AckPlan()
 
 
 @given(st.text(max_size=300))

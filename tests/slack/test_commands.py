@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.practice.model import Message
+from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
 from ledger.engine.db import Database
 from tests.slack.conftest import Stage, staged
@@ -12,12 +12,12 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBpYRlvm0dvKqjKmzqQ8mDqyNLlH4CSp9nTgQ
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAA -----END OPENSSH PRIVATE KEY-----"
 
 
-def private(stage: Stage, who: str) -> Message:
+def private(stage: Stage, who: str) -> ChatMessage:
     """The last thing that only this person was told."""
     return stage.ws.ephemerals(who)[-1]
 
 
-async def running(stage: Stage) -> Message:
+async def running(stage: Stage) -> ChatMessage:
     """A request whose session runs."""
     message = await stage.ask()
     await stage.click("bob", message, stage.approve_button(message))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.practice.reader import all_text, button_texts, buttons
-from bot.slack.app import SlackDoor
+from bot.slack.app import SlackApp
 from tests.slack import signing
 from tests.slack.conftest import Stage
 
@@ -216,7 +216,7 @@ async def test_the_form_asks_like_the_words(stage: Stage) -> None:
 
 
 async def test_two_doors_in_one_channel_never_post_twice(stage: Stage) -> None:
-    other = SlackDoor(stage.ctx, stage.settings)
+    other = SlackApp(stage.ctx, stage.settings)
     await other.start()
     try:
         message = await stage.ask()

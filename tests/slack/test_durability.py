@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.practice.reader import all_text
-from bot.slack.app import NOT_STORED, SlackDoor, process
-from bot.slack.handler_context import Desk, Job
-from bot.slack.inbound import Heard, Kind
+from bot.slack.app import NOT_STORED, SlackApp, process
+from bot.slack.handler_context import HandlerContext, HandlerJob
+from bot.slack.inbound import InboundKind, InboundMessage
 from bot.slack.worker import TRIES_MAX, Worker
 from ledger.core.claims import Claim
 from ledger.core.inbox import Inbound, InboxWriter
@@ -26,6 +26,7 @@ from ledger.kernel.states import InboxState
 from ledger.models import Inbox
 from tests.slack import signing
 from tests.slack.conftest import Stage
+from tests.support.matrix import examples
 
 COMMAND = signing.command_body('provision 1x4090 2h for="once"')
 
@@ -41,7 +42,7 @@ async def rows(stage: Stage) -> tuple[Inbox, ...]:
     return (await stage.w.books()).inbox
 
 
-def desk_of(stage: Stage) -> Desk:
+def desk_of(stage: Stage) -> HandlerContext:
     """The door's desk, for a worker of the test's own."""
     return stage.door._desk
 
@@ -61,7 +62,7 @@ async def test_a_replay_gets_the_same_answer_and_asks_once(stage: Stage) -> None
 async def test_the_row_is_on_disk_before_the_answer(stage: Stage) -> None:
     await send(stage, COMMAND)
     (row,) = (await stage.w.books()).inbox
-    assert row.kind == Kind.COMMAND
+    assert row.kind == InboundKind.COMMAND
     assert row.key.startswith("v0=")
     stored = json.dumps(row.body)
     for secret in ("verification-token", "hooks.slack.com", "1.2.3"):
@@ -98,7 +99,7 @@ async def test_the_same_form_sent_twice_asks_once(stage: Stage) -> None:
 
 async def acknowledged_and_crashed(stage: Stage, body: bytes = COMMAND) -> None:
     """The row is on disk and acknowledged, and the process ends before the work."""
-    crashed = SlackDoor(stage.ctx, stage.settings)  # It is never started, so nothing works on its queue.
+    crashed = SlackApp(stage.ctx, stage.settings)  # It is never started, so nothing works on its queue.
     answer = await signing.post(crashed.asgi, body, signing.headers(body, stage.w.clock))
     assert answer.status_code == 200
     assert crashed.backlog == 1
@@ -119,7 +120,7 @@ async def test_a_crash_after_the_acknowledgement_is_made_up_for(stage: Stage) ->
 async def test_two_replicas_recover_it_once(stage: Stage) -> None:
     await acknowledged_and_crashed(stage)
     stage.w.clock.advance(stage.ctx.timing.claim_ttl_s + 1)
-    other = SlackDoor(stage.ctx, stage.settings)
+    other = SlackApp(stage.ctx, stage.settings)
     now = stage.w.clock.now()
     assert sorted(await asyncio.gather(stage.door.recover(now), other.recover(now))) == [0, 1]
     await other.stop()
@@ -135,9 +136,11 @@ async def test_a_dialog_cannot_be_recovered_and_says_so(stage: Stage) -> None:
     assert "could not be opened in time" in stage.ws.ephemerals("alice")[-1].text
 
 
-def job_of(row: Inbox, token: str = "") -> Job:
+def job_of(row: Inbox, token: str = "") -> HandlerJob:
     """The job behind a stored row."""
-    return Job(row.key, Claim(row.key, row.claim_token or token), Heard.from_json({**row.body, "kind": row.kind}))
+    return HandlerJob(
+        row.key, Claim(row.key, row.claim_token or token), InboundMessage.from_json({**row.body, "kind": row.kind})
+    )
 
 
 async def test_processing_twice_answers_once(stage: Stage) -> None:
@@ -157,7 +160,7 @@ class Failing:
         self.left = times
         self.done = 0
 
-    async def __call__(self, desk: Desk, job: Job) -> None:
+    async def __call__(self, desk: HandlerContext, job: HandlerJob) -> None:
         if self.left:
             self.left -= 1
             raise RuntimeError("secret-detail-of-a-bug")
@@ -229,7 +232,9 @@ async def test_a_failure_that_cannot_be_noted_does_not_stop_the_worker(stage: St
     handler = Failing(1)
     worker = Worker(desk_of(stage), handler)
     worker.start()
-    lost = Job("no-such-row", Claim("no-such-row", "t"), Heard(Kind.OTHER, "U1", "T1"), since=0.0)
+    lost = HandlerJob(
+        "no-such-row", Claim("no-such-row", "t"), InboundMessage(InboundKind.OTHER, "U1", "T1"), since=0.0
+    )
     worker.submit(lost, urgent=False)
     await worker.idle()
     worker.submit(lost, urgent=False)
@@ -241,7 +246,9 @@ async def test_a_failure_that_cannot_be_noted_does_not_stop_the_worker(stage: St
 async def test_a_message_that_waited_too_long_is_left_to_whoever_claimed_it(stage: Stage) -> None:
     handler = Failing(0)
     worker = Worker(desk_of(stage), handler)
-    worker.submit(Job("key", Claim("key", "t"), Heard(Kind.OTHER, "U1", "T1"), since=0.0), urgent=True)
+    worker.submit(
+        HandlerJob("key", Claim("key", "t"), InboundMessage(InboundKind.OTHER, "U1", "T1"), since=0.0), urgent=True
+    )
     stage.w.clock.advance(stage.ctx.timing.claim_ttl_s + 1)
     worker.start()
     await worker.idle()
@@ -252,13 +259,13 @@ async def test_a_message_that_waited_too_long_is_left_to_whoever_claimed_it(stag
 async def test_a_full_queue_and_a_slow_stop_leave_the_rest_to_the_inbox(stage: Stage) -> None:
     desk = replace(desk_of(stage), settings=replace(stage.settings, queue_max=1))
     worker = Worker(desk, Failing(0))
-    job = Job("key", Claim("key", "t"), Heard(Kind.OTHER, "U1", "T1"))
+    job = HandlerJob("key", Claim("key", "t"), InboundMessage(InboundKind.OTHER, "U1", "T1"))
     worker.submit(job, urgent=False)
     worker.submit(job, urgent=False)
     assert worker.backlog == 1
     await worker.stop()
 
-    async def endless(_desk: Desk, _job: Job) -> None:
+    async def endless(_desk: HandlerContext, _job: HandlerJob) -> None:
         await asyncio.Event().wait()
 
     stuck = Worker(desk_of(stage), endless)
@@ -276,16 +283,16 @@ async def test_rows_of_other_doors_are_left_alone(stage: Stage) -> None:
 
 
 @pytest.fixture
-async def without_a_ledger(stage: Stage, tmp_path: Path) -> AsyncIterator[SlackDoor]:
+async def without_a_ledger(stage: Stage, tmp_path: Path) -> AsyncIterator[SlackApp]:
     """A door whose inbox cannot be written: its database has no tables."""
     empty = Database(f"sqlite+aiosqlite:///{tmp_path}/empty.db")
-    door = SlackDoor(replace(stage.ctx, inbox=InboxWriter(empty, timedelta(seconds=60))), stage.settings)
+    door = SlackApp(replace(stage.ctx, inbox=InboxWriter(empty, timedelta(seconds=60))), stage.settings)
     yield door
     await door.stop()
     await empty.close()
 
 
-async def test_what_cannot_be_stored_is_not_acknowledged_as_done(stage: Stage, without_a_ledger: SlackDoor) -> None:
+async def test_what_cannot_be_stored_is_not_acknowledged_as_done(stage: Stage, without_a_ledger: SlackApp) -> None:
     answer = await signing.post(without_a_ledger.asgi, COMMAND, signing.headers(COMMAND, stage.w.clock))
     assert answer.json()["text"] == NOT_STORED
     button = {"type": "button", "action_id": "approve:1", "value": "t"}
@@ -320,7 +327,7 @@ SHAPES = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(payload=SHAPES, kind=st.sampled_from(["block_actions", "view_submission", "event_callback", ""]))
 async def test_no_signed_payload_is_a_500(stage: Stage, payload: dict[str, Any], kind: str) -> None:
     typed = {**payload, "type": kind} if kind else payload

@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.blockkit import validate_view
+from bot.rules.grammar.job_document import JobDocument
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
+from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms, modals
 from ledger.kernel.job import JobRequest, SpotPolicy
 
 POLICY = Policy()
-SPEND = modals.Spend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10))
+SPEND = modals.ConfirmedSpend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10))
 FULL = {
     "gpu": "RTX4090",
     "typed": "H100-SXM",
@@ -81,7 +84,7 @@ def test_a_run_that_says_too_little_is_explained_at_its_field(typed: str, said: 
 @pytest.mark.parametrize(
     ("changes", "block", "said"),
     [
-        ({"gpu": "", "typed": ""}, "typed", "Choose a GPU"),
+        ({"gpu": "", "typed": ""}, "typed", "Say which GPU"),
         ({"typed": "RTX 9999"}, "typed", "not a GPU"),
         ({"count": "0"}, "count", "At least one"),
         ({"count": "900"}, "count", "limit"),
@@ -141,7 +144,7 @@ def test_no_input_raises_and_every_error_fits(values: dict[str, Any]) -> None:
 
 @given(st.text(max_size=600), st.text(max_size=600), st.decimals(0, 10**9, places=6))
 def test_dialogs_are_valid_for_any_text(problem: str, offer: str, amount: Decimal) -> None:
-    spend = modals.Spend(offer, amount, amount, amount, Decimal(1))
+    spend = modals.ConfirmedSpend(offer, amount, amount, amount, Decimal(1))
     for view in (
         modals.amount("token", spend, problem),
         modals.reject("token", POLICY),
@@ -191,3 +194,53 @@ def test_what_is_no_limit_is_said_under_its_field(typed: str, said: str) -> None
     assert isinstance(found, dict)
     assert found.keys() == {"limits"}
     assert said in found["limits"]
+
+
+#: A block of the form, the word of the language, the field of a document, and a value that none of them takes.
+WRONG_EVERYWHERE = (
+    ("typed", "gpu", {"resources": {"gpu": {"name": "RTX9999"}}}, "RTX9999"),
+    ("count", "count", {"resources": {"gpu": {"count": "900"}}}, "900"),
+    ("count", "count", {"resources": {"gpu": {"count": "4-2"}}}, "4-2"),
+    ("hours", "hours", {"hours": "soon"}, "soon"),
+    ("hours", "hours", {"hours": "10000h"}, "10000h"),
+    ("disk", "disk", {"resources": {"disk": "big"}}, "big"),
+    ("max", "max", {"budget": "-3"}, "-3"),
+    ("price", "price", {"max_price": "free"}, "free"),
+    ("clouds", "clouds", {"candidates": ["autodl"]}, "autodl"),
+    ("spot", "spot", {"spot": "maybe"}, "maybe"),
+    ("for", "for", {"reason": "x" * 600}, "x" * 600),
+    ("limits", "reliability", {"reliability": "200%"}, "200%"),
+    ("work", "tokens", {"work": {"tokens": "many"}}, "many"),
+)
+
+
+def test_the_same_bad_input_gets_the_same_sentence_everywhere() -> None:
+    for block, word, field, value in WRONG_EVERYWHERE:
+        line = parse(f"provision {word}={value}", POLICY)
+        assert isinstance(line, GrammarError), word
+        typed = f"{word}={value}" if block in ("limits", "work") else value
+        form = forms.read_job({"typed": "4090", "hours": "2", block: typed}, POLICY)
+        assert isinstance(form, dict)
+        with pytest.raises(BadJob) as document:
+            read_job(JobDocument.model_validate(field), POLICY)
+        assert form == {block: line.message}
+        assert str(document.value) == line.message
+
+
+def test_what_is_not_said_is_asked_for_with_the_same_sentence_everywhere() -> None:
+    for values, line, block in (({"hours": "2"}, "2h", "typed"), ({"typed": "4090"}, "4090", "hours")):
+        typed = parse(f"provision {line}", POLICY)
+        assert isinstance(typed, GrammarError)
+        assert forms.read_job(values, POLICY) == {block: typed.message}
+        with pytest.raises(BadJob) as document:
+            read_job(JobDocument(words=line), POLICY)
+        assert str(document.value) == typed.message
+
+
+def test_a_form_a_line_and_a_document_become_the_same_request() -> None:
+    line = parse("provision model=7B tokens=2B seq=2048 price=$3 verified=yes", POLICY)
+    assert isinstance(line, ParsedCommand)
+    form = {"work": "model=7B tokens=2B seq=2048", "price": "$3", "limits": "verified=yes"}
+    document = {"work": {"model": "7B", "tokens": "2B", "seq": 2048}, "max_price": 3, "verified": True}
+    assert forms.read_job(form, POLICY) == line.job
+    assert read_job(JobDocument.model_validate(document), POLICY) == line.job

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bot.slack.payload_shape import problem
 from tests.slack import signing
 from tests.slack.conftest import Stage
+from tests.support.matrix import examples
 
 Json = dict[str, Any]
 Path = tuple[Any, ...]
@@ -129,7 +130,7 @@ def _deep(levels: int) -> Json:
 @example(body={"type": "workflow_step_edit", "callback_id": "a"})
 @example(body=_deep(300))
 @given(body=payloads())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def sent(body: Json, stage: Stage, loop: asyncio.AbstractEventLoop) -> None:
     raw, clock = signing.payload_body(body), stage.ctx.clock
     for signed, kind in ((raw, signing.FORM), (json.dumps(body).encode(), "application/json")):

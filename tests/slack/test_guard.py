@@ -14,6 +14,7 @@ from slack_sdk.signature import SignatureVerifier
 from bot.slack.guard import BODY_MAX, Guard
 from tests.slack import signing
 from tests.support.clock import SteppedClock
+from tests.support.matrix import examples
 
 
 class Echo:
@@ -251,7 +252,7 @@ def test_an_empty_secret_is_refused(echo: Echo, clock: SteppedClock) -> None:
         Guard(echo, "", clock)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=200), stamp=st.binary(max_size=20), signed=st.binary(max_size=80))
 async def test_no_bytes_at_all_are_a_500(clock: SteppedClock, body: bytes, stamp: bytes, signed: bytes) -> None:
     echo = Echo()

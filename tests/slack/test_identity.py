@@ -10,7 +10,7 @@ import pytest
 
 from bot.cli.access import in_process_people
 from bot.practice.app import Practice
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.model import User
 from bot.practice.workspace import Workspace
 from bot.rules.policy.policy import Policy
@@ -76,12 +76,12 @@ async def test_an_unknown_person_is_not_known(web: Web, clock: SteppedClock) -> 
 
 @pytest.mark.parametrize("kind", ["http_500", "lose_reply"])
 async def test_a_failed_look_up_refuses(web: Web, space: Workspace, clock: SteppedClock, kind: str) -> None:
-    space.faults.add(Fault("api", "users.info", kind, times=5))
+    space.faults.add(SlackFault("api", "users.info", kind, times=5))
     assert not (await directory(web, clock).facts("U0BOB", HOME)).known
 
 
 async def test_a_short_rate_limit_is_waited_out_by_reads(web: Web, space: Workspace, clock: SteppedClock) -> None:
-    space.faults.add(Fault("api", "users.info", "rate_limited", seconds=0))
+    space.faults.add(SlackFault("api", "users.info", "rate_limited", seconds=0))
     assert (await directory(web, clock).facts("U0BOB", HOME)).known
 
 
@@ -100,14 +100,14 @@ async def test_facts_are_remembered_for_a_minute(web: Web, space: Workspace, clo
 
 async def test_whoever_the_policy_names_needs_no_group(web: Web, space: Workspace, clock: SteppedClock) -> None:
     people = directory(web, clock, approver_groups=(GROUP,), approvers=("U0BOB",))
-    space.faults.add(Fault("api", "usergroups.users.list", "error", times=9))
+    space.faults.add(SlackFault("api", "usergroups.users.list", "error", times=9))
     assert (await people.facts("U0BOB", HOME)).known
     assert not (await people.facts("U0DAVE", HOME)).known
 
 
 async def test_a_workspace_without_groups_still_decides(web: Web, space: Workspace, clock: SteppedClock) -> None:
     people = directory(web, clock, approver_groups=(GROUP, "S0OTHER"))
-    space.faults.add(Fault("api", "usergroups.users.list", "error", error="plan_upgrade_required"))
+    space.faults.add(SlackFault("api", "usergroups.users.list", "error", error="plan_upgrade_required"))
     facts = await people.facts("U0BOB", HOME)
     assert facts.known
     assert facts.groups == ()
@@ -130,7 +130,7 @@ async def test_errors_are_types(web: Web, space: Workspace) -> None:
     with pytest.raises(WebError, match="channel_not_found") as refused:
         await web.call("chat.postMessage", channel="C0NOWHERE", text="x")
     assert refused.value.code == "channel_not_found"
-    space.faults.add(Fault("api", "chat.postMessage", "rate_limited", seconds=7))
+    space.faults.add(SlackFault("api", "chat.postMessage", "rate_limited", seconds=7))
     with pytest.raises(WebError) as limited:
         await web.call("chat.postMessage", channel="C0GPU", text="x")
     assert limited.value.retry_after_s == 7
@@ -140,7 +140,7 @@ async def test_errors_are_types(web: Web, space: Workspace) -> None:
 
 
 async def test_a_write_is_never_repeated(web: Web, space: Workspace) -> None:
-    space.faults.add(Fault("api", "chat.postMessage", "lose_reply"))
+    space.faults.add(SlackFault("api", "chat.postMessage", "lose_reply"))
     with pytest.raises(WebError, match="no_answer"):
         await web.call("chat.postMessage", channel="C0GPU", text="once")
     assert calls(space, "chat.postMessage") == 1

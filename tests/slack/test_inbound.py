@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack.inbound import KEY_MAX, WITHHELD, Heard, Kind, hear, key_of, trigger_of
+from bot.slack.inbound import KEY_MAX, WITHHELD, InboundKind, InboundMessage, key_of, read_payload, trigger_of
 
 COMMAND = {
     "token": "verification",
@@ -61,31 +61,33 @@ HOME = {
 
 
 def test_a_command() -> None:
-    assert hear(COMMAND) == Heard(Kind.COMMAND, "U1", "T1", channel="C1", text="list")
+    assert read_payload(COMMAND) == InboundMessage(InboundKind.COMMAND, "U1", "T1", channel="C1", text="list")
 
 
 def test_a_click() -> None:
-    assert hear(ACTION) == Heard(Kind.ACTION, "U1", "T1", channel="C1", action="approve:1", value="token-1")
+    assert read_payload(ACTION) == InboundMessage(
+        InboundKind.ACTION, "U1", "T1", channel="C1", action="approve:1", value="token-1"
+    )
     without = {key: value for key, value in ACTION.items() if key != "channel"}
-    assert hear({**without, "container": {"channel_id": "C2"}}).channel == "C2"
-    assert hear({**ACTION, "actions": []}).action == ""
+    assert read_payload({**without, "container": {"channel_id": "C2"}}).channel == "C2"
+    assert read_payload({**ACTION, "actions": []}).action == ""
 
 
 def test_a_form() -> None:
-    heard = hear(VIEW)
-    assert (heard.kind, heard.view, heard.view_id, heard.meta) == (Kind.VIEW, "provision", "V1", "C1")
+    heard = read_payload(VIEW)
+    assert (heard.kind, heard.view, heard.view_id, heard.meta) == (InboundKind.VIEW, "provision", "V1", "C1")
     assert heard.values == {"gpu": "RTX4090", "count": "", "clouds": ["vast", "runpod"], "spot": "", "hours": "6h"}
 
 
 def test_the_home_tab() -> None:
-    assert hear(HOME) == Heard(Kind.HOME, "U1", "T1")
+    assert read_payload(HOME) == InboundMessage(InboundKind.HOME, "U1", "T1")
     messages = {**HOME, "event": {**HOME["event"], "tab": "messages"}}  # type: ignore[dict-item] # It is a dict.
-    assert hear(messages).kind is Kind.OTHER
+    assert read_payload(messages).kind is InboundKind.OTHER
 
 
 def test_no_token_and_no_response_url_is_stored() -> None:
     for body in (COMMAND, ACTION, VIEW, HOME):
-        stored = json.dumps(hear(body).to_json())
+        stored = json.dumps(read_payload(body).to_json())
         assert "verification" not in stored
         assert "hooks.slack.com" not in stored
         assert "9.9.9" not in stored
@@ -93,8 +95,8 @@ def test_no_token_and_no_response_url_is_stored() -> None:
 
 def test_what_is_stored_comes_back() -> None:
     for body in (COMMAND, ACTION, VIEW, HOME):
-        heard = hear(body)
-        assert Heard.from_json({**json.loads(json.dumps(heard.to_json())), "later": 1}) == heard
+        heard = read_payload(body)
+        assert InboundMessage.from_json({**json.loads(json.dumps(heard.to_json())), "later": 1}) == heard
 
 
 @pytest.mark.parametrize(
@@ -106,14 +108,14 @@ def test_what_is_stored_comes_back() -> None:
     ],
 )
 def test_a_private_key_is_never_stored(key: str) -> None:
-    assert hear({**COMMAND, "text": key}).text == WITHHELD
+    assert read_payload({**COMMAND, "text": key}).text == WITHHELD
     form = json.loads(json.dumps(VIEW))
     form["view"]["state"]["values"]["for"] = {"in": {"value": key}}
-    assert hear(form).values["for"] == WITHHELD
+    assert read_payload(form).values["for"] == WITHHELD
 
 
 def test_text_that_a_database_refuses_is_cleaned() -> None:
-    heard = hear({**COMMAND, "text": "a\x00b\ud800c" + "x" * 20_000})
+    heard = read_payload({**COMMAND, "text": "a\x00b\ud800c" + "x" * 20_000})
     assert heard.text.startswith("ab?cxxx")
     assert len(heard.text) == 8_000
 
@@ -157,7 +159,7 @@ FIELDS = [
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES))
 def test_no_payload_raises(body: dict[str, Any]) -> None:
-    heard = hear(body)
-    assert Heard.from_json(heard.to_json()) == heard
+    heard = read_payload(body)
+    assert InboundMessage.from_json(heard.to_json()) == heard
     assert len(key_of(body, None)) <= KEY_MAX
     assert isinstance(trigger_of(body), str)

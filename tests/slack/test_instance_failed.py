@@ -9,8 +9,8 @@ import pytest
 
 from bot.practice.reader import all_text
 from bot.slack.blocks.instance_failed import found, interrupted
-from ledger.kernel.states import InstanceState, NotificationKind, RequestState, SessionState, StrayState
-from ledger.models import Instance, Request, Session, Stray
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, RequestState, SessionState
+from ledger.models import Instance, Orphan, Request, Session
 from tests.slack.conftest import Stage
 from tests.slack.test_notifier import tell
 from tests.support import rows
@@ -70,15 +70,15 @@ def test_a_loss_is_told_to_the_channel_with_its_person() -> None:
 
 def test_what_came_back_says_that_it_costs() -> None:
     held = Session(state=SessionState.QUEUED, gpu="RTX4090", gpu_count=1)
-    stray = Stray(state=StrayState.QUARANTINED, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
+    stray = Orphan(state=OrphanState.QUARANTINED, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
     assert "Your *1× RTX4090*" in found(held, row(InstanceState.GONE), stray, own=True).text
     assert "listed again and costs" in found(held, row(InstanceState.GONE), stray, own=False).text
 
 
 def test_an_orphan_says_whose_it_is_why_and_what_becomes_of_it() -> None:
     held = Session(state=SessionState.RUNNING, gpu="RTX4090", gpu_count=1)
-    for state, what in ((StrayState.SEEN, "when it is seen again"), (StrayState.CONDEMNED, "being ended")):
-        stray = Stray(state=state, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
+    for state, what in ((OrphanState.SEEN, "when it is seen again"), (OrphanState.CONDEMNED, "being ended")):
+        stray = Orphan(state=state, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
         text = found(held, row(InstanceState.TOMBSTONE), stray, own=True).text
         assert "($0.400/h) carries the label of your *1× RTX4090*. It &lt;landed&gt; late." in text
         assert what in text
@@ -98,7 +98,7 @@ async def test_owner_and_thread_are_told(stage: Stage) -> None:
     told = [all_text(message) for message in stage.ws.channel_messages()]
     assert any("is being ended. The cloud lost contact." in text for text in told)
     async with stage.ctx.db.write() as tx:
-        stray = await rows.stray(tx, StrayState.QUARANTINED, of=instance)
+        stray = await rows.stray(tx, OrphanState.QUARANTINED, of=instance)
     await tell(stage, NotificationKind.SESSION_INTERRUPTED, f"{subject}/{stray.id}", "C0GPU")
     await stage.settle()
     assert any("taken for lost" in all_text(message) for message in stage.ws.channel_messages())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bot.practice import messages
-from bot.practice.model import Message
+from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, button_texts, buttons
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
@@ -48,7 +48,7 @@ async def message_row(stage: Stage, kind: NotificationKind = NotificationKind.RE
     return [n for n in (await stage.w.books()).notifications if n.kind is kind][-1]
 
 
-async def one(stage: Stage, channel: str = "#gpu") -> Message:
+async def one(stage: Stage, channel: str = "#gpu") -> ChatMessage:
     """The only message in a channel, noted where it is."""
     (message,) = stage.ws.channel_messages(channel)
     row = await message_row(stage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bot.practice.model import Message
+from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
 from ledger.kernel.states import SessionState
 from ledger.models import Session
@@ -16,7 +16,7 @@ async def session(stage: Stage) -> Session:
     return (await stage.w.books()).sessions[0]
 
 
-async def before_the_end(stage: Stage, minutes: int) -> Message:
+async def before_the_end(stage: Stage, minutes: int) -> ChatMessage:
     """Go to so long before the end; the newest direct message to alice."""
     row = await session(stage)
     assert row.deadline is not None
@@ -25,7 +25,7 @@ async def before_the_end(stage: Stage, minutes: int) -> Message:
     return stage.ws.dm_messages("alice")[-1]
 
 
-def action(message: Message, verb: str) -> str:
+def action(message: ChatMessage, verb: str) -> str:
     return next(str(b["action_id"]) for b in buttons(message) if str(b["action_id"]).startswith(f"{verb}:"))
 
 

@@ -18,7 +18,7 @@ from bot.slack.blocks import money
 from bot.slack.blocks.elements import section
 from ledger.core.events import announce
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, StrayState
+from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, OrphanState
 from ledger.models import Notification
 from tests.slack.conftest import Stage, staged
 from tests.support import rows
@@ -137,7 +137,7 @@ async def test_a_message_that_does_not_fit_is_cut(stage: Stage) -> None:
 async def test_operators_hear_of_strays_and_pages(sqlite_db: Database, clock: SteppedClock) -> None:
     async with staged(sqlite_db, clock, operators_channel="C0GPU") as stage:
         async with stage.ctx.db.write() as tx:
-            stray = await rows.stray(tx, StrayState.CONDEMNED, reason="a duplicate <!here>")
+            stray = await rows.stray(tx, OrphanState.CONDEMNED, reason="a duplicate <!here>")
         await tell(stage, NotificationKind.STRAY_FOUND, stray.id, "channel:operators")
         await tell(stage, NotificationKind.OPERATOR_PAGE, "page-1", "channel:operators", text="look <!here>")
         await stage.settle()

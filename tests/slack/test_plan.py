@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.practice.model import Message, View
+from bot.practice.model import ChatMessage, OpenView
 from bot.practice.reader import all_text
 from tests.slack.conftest import Stage
 
 RUN = "model=1B tokens=2B seq=2048 batch=512"
 
 
-def charts(stage: Stage, who: str) -> list[Message]:
+def charts(stage: Stage, who: str) -> list[ChatMessage]:
     """The messages with a file in somebody's direct messages with the app."""
     return [one for one in stage.ws.channel_messages(stage.ws.dm_id(who)) if one.files]
 
@@ -22,7 +22,7 @@ def shown(stage: Stage, who: str = "alice") -> str:
     return all_text(view)
 
 
-async def plan_button(stage: Stage, values: dict[str, Any]) -> View:
+async def plan_button(stage: Stage, values: dict[str, Any]) -> OpenView:
     """Open the form, fill in some of it and press the button."""
     await stage.command("alice", "/gpu provision")
     form = stage.ws.view("alice")

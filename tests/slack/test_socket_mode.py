@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.practice.reader import all_text, buttons
-from bot.slack.app import SlackDoor
+from bot.slack.app import SlackApp
 from tests.slack.conftest import Stage
 
 
@@ -46,7 +46,7 @@ async def test_a_form_that_was_wrong_can_be_sent_again(socket_stage: Stage) -> N
 
 
 async def test_two_replicas_share_the_work(socket_stage: Stage) -> None:
-    other = SlackDoor(socket_stage.ctx, socket_stage.settings)
+    other = SlackApp(socket_stage.ctx, socket_stage.settings)
     await other.start()
     try:
         await connected(socket_stage, 2)

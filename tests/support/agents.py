@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.sessions import idle_termination
-from providers.sandbox.agents import Node
+from providers.sandbox.agents import SandboxAgent
 from tests.support.serving import serving
 from tests.support.world import World
 
@@ -20,12 +20,12 @@ STEP_S = 100.0
 @asynccontextmanager
 async def listening(w: World) -> AsyncIterator[str]:
     """Serve the API to the sandboxes' machines; yields its address."""
-    async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as url:
+    async with serving(build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})) as url:
         w.ctx = replace(w.ctx, node_url=url)
         yield url
 
 
-def agent(w: World, number: int = 0) -> Node:
+def agent(w: World, number: int = 0) -> SandboxAgent:
     """The agent of one of the machines that run."""
     return list(w.engine.nodes.running.values())[number]
 
@@ -38,5 +38,5 @@ async def pass_time(w: World, seconds: float) -> None:
         left -= STEP_S
         for cloud in {key.partition("/")[0] for key in w.engine.nodes.running}:
             await w.clouds[cloud].tick()
-        await idle_termination.unattended_due(w.ctx)
+        await idle_termination.idle_terminations_due(w.ctx)
     await w.settle()

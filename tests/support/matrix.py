@@ -1,25 +1,57 @@
-"""Which database a test runs on when its rule has nothing to do with the database.
+"""Which tests a run takes, on which databases and on which clouds.
 
-The ledger's and the services' own tests run on both. What is above them takes turns: a test that runs on every cloud
-has the databases alternate among the clouds, and whole walks alternate from test to test. Above the adapters, whose
-contract runs on every cloud, such a test runs on two clouds, and which two rotates from test to test. `--soak` runs
-every walk on both databases and on every cloud.
+`make test`: everything but what is slow. The ledger's own tests, and those marked `both_databases`, run on both
+databases; every other test runs on SQLite. Above the adapters, whose contract runs on every cloud, a test of many
+clouds runs on two of them, and which two rotates from test to test.
+`--all`: the slow tests too, and every test on both databases; whole walks of processes take turns at them.
+`--soak`: that without turns, on every cloud, and at full size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import cycle
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from providers.registry import REGISTRY
 from tests.support.clock import SteppedClock
 
 CLOUDS = tuple(REGISTRY)
 DATABASES = ("sqlite", "postgres")
-#: On how many clouds a test of `on_clouds` runs without `--soak`: as many as there are databases, so that both occur.
-SAMPLE = len(DATABASES)
+#: On how many clouds a test of `on_clouds` runs without `--soak`.
+SAMPLE = 2
+#: How many examples a Hypothesis test tries: half of them without `--all`.
+FULL_EXAMPLES, QUICK_EXAMPLES = 100, 50
+LEDGER = Path(__file__).parents[1] / "ledger"
+
+
+def everything(config: pytest.Config) -> bool:
+    """Whether slow tests run, and every test on both databases."""
+    return bool(config.getoption("everything") or config.getoption("--soak"))
+
+
+def examples(number: int) -> int:
+    """How many examples a Hypothesis test tries that would try `number` of them in a full run."""
+    chosen = settings.default.max_examples if settings.default is not None else FULL_EXAMPLES
+    return max(1, number * chosen // FULL_EXAMPLES)
+
+
+def databases_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    """The kinds of database that a test runs on: one where `--database` asks for it alone."""
+    if only := metafunc.config.getoption("--database"):
+        return (only,)
+    node = metafunc.definition
+    both = node.path.is_relative_to(LEDGER) or node.get_closest_marker("both_databases") is not None
+    return DATABASES if both or everything(metafunc.config) else DATABASES[:1]
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], left: Iterable[pytest.Item]) -> None:
+    """Take these out of the run."""
+    out = set(left)
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=list(out))
 
 
 def clouds_with(**wanted: object) -> list[str]:
@@ -33,9 +65,8 @@ def clouds_with(**wanted: object) -> list[str]:
 
 
 def on_clouds(**wanted: object) -> pytest.MarkDecorator:
-    """Run a test on the clouds that can do what it is about, the databases taking turns."""
-    pairs = zip(cycle(DATABASES), clouds_with(**wanted), strict=False)
-    return pytest.mark.parametrize(("db_url", "cloud"), list(pairs), indirect=["db_url"])
+    """Run a test on the clouds that can do what it is about."""
+    return pytest.mark.parametrize("cloud", clouds_with(**wanted))
 
 
 every_cloud = on_clouds()
@@ -45,16 +76,12 @@ def take_turns(config: pytest.Config, items: list[pytest.Item], walks: Iterable[
     """Leave out of `items`, for each of the `walks` that would run on both databases, one of its two runs."""
     if config.getoption("--soak"):
         return
-    runs: dict[str, list[pytest.Item]] = {}
+    runs: dict[tuple[str, ...], list[pytest.Item]] = {}
     for item in walks:
-        if isinstance(item, pytest.Function) and "db_url" in item.fixturenames:
-            kind = str(item.callspec.params["db_url"])
-            test, _, parameters = item.nodeid.rpartition("[")
-            runs.setdefault(f"{test}[{parameters.replace(kind, '', 1)}", []).append(item)
+        if "db_url" in (parameters := _parameters(item)):
+            runs.setdefault(_key(item, parameters, but="db_url"), []).append(item)
     pairs = [pair for pair in runs.values() if len(pair) == len(DATABASES)]
-    later = {pair[number % 2] for number, pair in enumerate(pairs)}
-    items[:] = [item for item in items if item not in later]
-    config.hook.pytest_deselected(items=list(later))
+    leave_out(config, items, (pair[number % 2] for number, pair in enumerate(pairs)))
 
 
 def sample_clouds(config: pytest.Config, items: list[pytest.Item], sampled: Iterable[pytest.Item]) -> None:
@@ -64,15 +91,24 @@ def sample_clouds(config: pytest.Config, items: list[pytest.Item], sampled: Iter
     """
     if config.getoption("--soak"):
         return
-    runs: dict[str, list[pytest.Item]] = {}
+    runs: dict[tuple[str, ...], list[pytest.Item]] = {}
     for item in sampled:
-        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if {"db_url", "cloud"} <= parameters.keys():
-            others = sorted(f"{name}={value}" for name, value in parameters.items() if name not in ("db_url", "cloud"))
-            runs.setdefault(f"{item.nodeid.partition('[')[0]}{others}", []).append(item)
-    later: set[pytest.Item] = set()
+        if {"db_url", "cloud"} <= (parameters := _parameters(item)).keys():
+            runs.setdefault(_key(item, parameters, but="cloud"), []).append(item)
+    later: list[pytest.Item] = []
     for number, group in enumerate(runs.values()):
         kept = {(number + offset) % len(group) for offset in range(SAMPLE)}
-        later |= {item for at, item in enumerate(group) if at not in kept}
-    items[:] = [item for item in items if item not in later]
-    config.hook.pytest_deselected(items=list(later))
+        later += [item for at, item in enumerate(group) if at not in kept]
+    leave_out(config, items, later)
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
+def _key(item: pytest.Item, parameters: dict[str, object], *, but: str) -> tuple[str, ...]:
+    """The test and its other parameters."""
+    return (
+        item.nodeid.partition("[")[0],
+        *sorted(f"{name}={value}" for name, value in parameters.items() if name != but),
+    )

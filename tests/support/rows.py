@@ -21,8 +21,9 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import GpuConstraint, JobRequest
-from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
-from ledger.models import Approval, Base, GrantRow, Instance, Option, Quote, Request, Session, Stray
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Approval, Base, GrantRow, Instance, Option, Orphan, Quote, Request, Session
 from providers.contract import Offer
 from tests.support.clock import START
 
@@ -52,12 +53,12 @@ async def request(
     """A request by ADA for two hours of one RTX 4090, due now."""
     row = Request(
         id=new_id("req", at),
-        kind="provision",
+        kind=RequestKind.PROVISION,
         state=state,
         quote_version=0 if state is RequestState.QUOTING else 1,
         inbox_key=f"test-{next(_number)}",
         requester=ADA.ref,
-        job=JOB.to_json(),
+        job=JOB,
         reason=JOB.reason,
         channel=CHANNEL,
         rule="One approver decides.",
@@ -231,10 +232,10 @@ async def instance(
 
 
 async def stray(
-    tx: Tx, state: StrayState = StrayState.SEEN, *, of: Instance | None = None, at: datetime = START, **values: Any
-) -> Stray:
+    tx: Tx, state: OrphanState = OrphanState.SEEN, *, of: Instance | None = None, at: datetime = START, **values: Any
+) -> Orphan:
     """An instance of ours without a row of its own."""
-    row = Stray(
+    row = Orphan(
         id=new_id("stray", at),
         cloud="vast",
         account="acct-1",

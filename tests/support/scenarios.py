@@ -15,8 +15,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from bot.practice.faults import Fault
-from bot.practice.model import Message
+from bot.practice.faults import SlackFault
+from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, button_texts
 from bot.rules.policy.policy import Policy
 from bot.services.reports import digest as report_digest
@@ -25,7 +25,7 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, LedgerEntry, Node, Session
-from providers.sandbox.agents import Node as Agent
+from providers.sandbox.agents import SandboxAgent as Agent
 from providers.sandbox.engine import TrueInstance
 from tests.slack.conftest import APPROVERS, Stage, staged
 from tests.support.agents import agent, listening
@@ -84,8 +84,8 @@ class Scene:
         ctx = self.stage.ctx
         await self.stage.settle()
         if (
-            await idle_termination.unattended_due(ctx)
-            + await overspend.drift_due(ctx)
+            await idle_termination.idle_terminations_due(ctx)
+            + await overspend.overspend_due(ctx)
             + await report_digest.digest_due(ctx)
         ):
             await self.stage.settle()
@@ -104,7 +104,7 @@ class Scene:
             w.clock.advance(min(STEP, until - self.now))
             for cloud in {key.partition("/")[0] for key in w.engine.nodes.running}:
                 await w.clouds[cloud].tick()
-            await idle_termination.unattended_due(w.ctx)
+            await idle_termination.idle_terminations_due(w.ctx)
         await self.work()
 
     def _look(self, who: str) -> None:
@@ -120,7 +120,7 @@ class Scene:
         """From now on people are reached as this scene says."""
         space = self.stage.practice.workspace
         if self.slack is Slack.DOWN:
-            space.faults.add(Fault("api", "*", "http_500", times=10**9))
+            space.faults.add(SlackFault("api", "*", "http_500", times=10**9))
         elif self.slack is Slack.AWAY:
             space.user(OWNER).deleted = True
 
@@ -204,7 +204,7 @@ async def scene(
     )  # fmt: skip
     async with staged(db, clock, policy=rules) as stage, listening(stage.w):
         built = Scene(stage, slack, clock.now())
-        message: Message = await stage.ask(line)
+        message: ChatMessage = await stage.ask(line)
         if approval:
             (request,) = (await stage.w.books()).requests
             await stage.w.decide(request.id, BOB, **approval)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.cli.demo.demo_stack import Playground, playground
 from bot.practice.driver import Driver
-from bot.practice.model import Message
+from bot.practice.model import ChatMessage
 from bot.services.audit import invariants
 from ledger.queries.audit import Books, read_books
 from tests.support.personas import STEP_S, Screens
@@ -38,7 +38,7 @@ class Play:
         """What the people read."""
         return Screens(self.ws)
 
-    async def asked(self, line: str = ASK, who: str = "alice") -> Message:
+    async def asked(self, line: str = ASK, who: str = "alice") -> ChatMessage:
         """Type a request and wait for the message with its offers."""
         shown = len(self.screens.decidable())
         outcome = await self.ws.as_(who).command(line)

@@ -19,7 +19,7 @@ import yaml
 from bot.clock import TravelClock
 from bot.practice.app import Practice
 from bot.practice.driver import Driver
-from bot.practice.model import Message, Outcome
+from bot.practice.model import ActionResult, ChatMessage
 from bot.practice.server import serve_on_loopback
 from bot.practice.workspace import Workspace
 from bot.services.audit import invariants
@@ -167,7 +167,7 @@ class Town:
 
     # ── what people do ───────────────────────────────────────────────────────────────────────────
 
-    async def acked(self, act: Awaitable[Outcome]) -> None:
+    async def acked(self, act: Awaitable[ActionResult]) -> None:
         """Do something that must be acknowledged, and remember which message the ledger has to keep for ever."""
         before = {row.key for row in (await self.books()).inbox}
         outcome = await act
@@ -182,7 +182,7 @@ class Town:
         line = f'/gpu provision 1x{gpu} 2h clouds={self.cloud} for="a walk that is cut short"'
         await self.acked(self.ws.as_("alice").command(line))
 
-    async def offers(self) -> Message:
+    async def offers(self) -> ChatMessage:
         """The request's message once it can be decided."""
         return await self.screens.offers()
 

@@ -19,7 +19,7 @@ from bot.rules.values.labels import LabelKey
 from bot.services.approvals import decisions
 from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
-from bot.services.grants.amendments import standing
+from bot.services.grants.amendments import amended_terms
 from bot.services.instances import operator_reminders, reconcile
 from bot.services.market.catalog import Catalog
 from bot.services.outbox import dispatch
@@ -46,7 +46,7 @@ from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.server import build_app
 from tests.support.clock import SteppedClock
 from tests.support.jobs import work_off
-from tests.support.serving import serving
+from tests.support.wire import reachable
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
 BOB = Actor(ActorKind.SLACK, "UBOB", "T1")
@@ -159,7 +159,7 @@ class World:
         token = await self.token(request_id, action, rank)
         if action == "approve" and "seen" not in changes:
             view = await self.view(request_id)
-            changes["seen"] = standing(view.request, view.approvals).digest
+            changes["seen"] = amended_terms(view.request, view.approvals).digest
         return await decisions.decide(self.ctx, Decide(token, facts(actor), **changes))
 
     async def cancel(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:
@@ -192,7 +192,7 @@ class World:
         done += await metering.accrue_due(self.ctx)
         await rollup.roll_due(self.ctx)
         if not again:
-            await operator_reminders.overlooked_due(self.ctx)
+            await operator_reminders.operator_reminders_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent
@@ -342,7 +342,7 @@ async def world(
     timing = timing or Timing()
     clouds = sandboxes(clock, sandbox or replace(SandboxTiming(), enforce_rate_limits=False))
     engine = next(iter(clouds.values())).engine
-    async with serving(build_app(clouds, tick_s=None)) as url:
+    async with reachable(build_app(clouds, tick_s=None)) as url:
         pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
         providers = {
             name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock, pacer)

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from bot.ticker.schedule import ROUNDS_MAX, Job, Ticker
+from bot.ticker.schedule import ROUNDS_MAX, ScheduledJob, Ticker
 
 NEVER_S = 3600.0
 SOON_S = 5.0
@@ -48,7 +48,7 @@ class Work:
 
 async def test_every_job_looks_at_once_and_drains() -> None:
     work, once = Work(3), Work(3)
-    ticker = Ticker([Job("drains", work, NEVER_S), Job("looks", once, NEVER_S, drain=False)])
+    ticker = Ticker([ScheduledJob("drains", work, NEVER_S), ScheduledJob("looks", once, NEVER_S, drain=False)])
     seen = [ticker.running]
     ticker.start()
     await work.until(4)
@@ -61,7 +61,7 @@ async def test_every_job_looks_at_once_and_drains() -> None:
 
 async def test_the_interval_wakes_a_job_again() -> None:
     work = Work()
-    ticker = Ticker([Job("often", work, 0.01)])
+    ticker = Ticker([ScheduledJob("often", work, 0.01)])
     ticker.start()
     await work.until(3)
     await ticker.stop()
@@ -73,9 +73,9 @@ async def test_one_hint_wakes_every_job_that_listens() -> None:
     one, two, deaf = Work(), Work(), Work()
     ticker = Ticker(
         [
-            Job("one", one, NEVER_S, (hint,)),
-            Job("two", two, NEVER_S, (hint,), hurry=lambda: hurried.append(1)),
-            Job("deaf", deaf, NEVER_S),
+            ScheduledJob("one", one, NEVER_S, (hint,)),
+            ScheduledJob("two", two, NEVER_S, (hint,), hurry=lambda: hurried.append(1)),
+            ScheduledJob("deaf", deaf, NEVER_S),
         ]
     )
     ticker.start()
@@ -90,7 +90,7 @@ async def test_one_hint_wakes_every_job_that_listens() -> None:
 
 async def test_a_job_never_runs_twice_at_a_time_and_a_hint_during_a_run_is_not_lost() -> None:
     hint, work = asyncio.Event(), Work(held=True)
-    ticker = Ticker([Job("slow", work, 0.01, (hint,))])
+    ticker = Ticker([ScheduledJob("slow", work, 0.01, (hint,))])
     ticker.start()
     for _ in range(50):
         hint.set()
@@ -113,7 +113,7 @@ async def test_an_error_is_logged_counted_and_tried_again(caplog: pytest.LogCapt
         fine.set()
         return 0
 
-    ticker = Ticker([Job("flaky", flaky, NEVER_S)])
+    ticker = Ticker([ScheduledJob("flaky", flaky, NEVER_S)])
     with caplog.at_level(logging.ERROR):
         for count in (1, 2, 3):
             await ticker._loops[0].once(asyncio.Event())
@@ -127,7 +127,7 @@ async def test_an_error_is_logged_counted_and_tried_again(caplog: pytest.LogCapt
 
 async def test_a_job_that_always_finds_work_lets_the_others_have_their_turn() -> None:
     busy, other = Work(10_000), Work()
-    ticker = Ticker([Job("busy", busy, NEVER_S), Job("other", other, NEVER_S)])
+    ticker = Ticker([ScheduledJob("busy", busy, NEVER_S), ScheduledJob("other", other, NEVER_S)])
     loop = ticker._loops[0]
     await loop.once(asyncio.Event())
     assert busy.runs == ROUNDS_MAX
@@ -136,7 +136,7 @@ async def test_a_job_that_always_finds_work_lets_the_others_have_their_turn() ->
 
 async def test_stop_lets_running_work_finish_and_takes_no_more() -> None:
     work = Work(5, held=True)
-    ticker = Ticker([Job("slow", work, NEVER_S)])
+    ticker = Ticker([ScheduledJob("slow", work, NEVER_S)])
     ticker.start()
     await asyncio.wait_for(work.begun.wait(), SOON_S)
     stopping = asyncio.create_task(ticker.stop())
@@ -149,7 +149,7 @@ async def test_stop_lets_running_work_finish_and_takes_no_more() -> None:
 
 async def test_what_does_not_finish_in_time_is_cancelled_and_named(caplog: pytest.LogCaptureFixture) -> None:
     work = Work(held=True)
-    ticker = Ticker([Job("stuck", work, NEVER_S)])
+    ticker = Ticker([ScheduledJob("stuck", work, NEVER_S)])
     ticker.start()
     await asyncio.wait_for(work.begun.wait(), SOON_S)
     with caplog.at_level(logging.WARNING):
@@ -159,12 +159,12 @@ async def test_what_does_not_finish_in_time_is_cancelled_and_named(caplog: pytes
 
 
 async def test_stopping_before_starting_is_nothing() -> None:
-    await Ticker([Job("idle", Work(), NEVER_S)]).stop()
+    await Ticker([ScheduledJob("idle", Work(), NEVER_S)]).stop()
 
 
 async def test_a_run_that_hangs_leaves_room_for_others_and_no_more_than_the_width() -> None:
     hint, work = asyncio.Event(), Work(held=True)
-    ticker = Ticker([Job("wide", work, NEVER_S, (hint,), width=2)])
+    ticker = Ticker([ScheduledJob("wide", work, NEVER_S, (hint,), width=2)])
     ticker.start()
     for _ in range(4):
         await work.begun.wait()
@@ -192,9 +192,9 @@ async def test_a_clock_moved_by_hand_wakes_each_job_at_its_pace_and_waits_for_wh
 
     ticker = Ticker(
         [
-            Job("often", makes_work, 10, drain=False, hurry=lambda: hurried.append(1)),
-            Job("hourly", hourly, NEVER_S),
-            Job("follows", follows, NEVER_S * 9, (hint,)),
+            ScheduledJob("often", makes_work, 10, drain=False, hurry=lambda: hurried.append(1)),
+            ScheduledJob("hourly", hourly, NEVER_S),
+            ScheduledJob("follows", follows, NEVER_S * 9, (hint,)),
         ]
     )
     ticker.start()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.ticker.schedule import Job
+from bot.ticker.schedule import ScheduledJob
 from bot.ticker.sweeps import CloudWatch, jobs
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
@@ -21,7 +21,7 @@ async def w(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[World]:
         yield built
 
 
-def table(w: World) -> dict[str, Job]:
+def table(w: World) -> dict[str, ScheduledJob]:
     return {job.name: job for job in jobs(w.ctx, w.board, None)}
 
 

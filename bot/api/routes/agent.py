@@ -8,11 +8,11 @@ from fastapi import APIRouter, Request, Security
 from fastapi.security import HTTPBearer
 
 from bot.api.dependencies import NODE, refusals
-from bot.api.problems import Refused
+from bot.api.problems import ProblemRaised
 from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, NodeApiIn, SignedDeadline
 from bot.rules.nodes.checkins import Report
-from bot.rules.nodes.node_api import Claim
-from bot.services.nodes.checkins import Answer, Checkins
+from bot.rules.nodes.node_api import NodeApiReport
+from bot.services.nodes.checkins import CheckinReply, Checkins
 from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
@@ -28,12 +28,12 @@ async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Secu
     checkins: Checkins = request.app.state.checkins
     taken = await checkins.take(request.scope["state"][NODE], _report(body), _claim(body.api))
     if isinstance(taken, Reply):
-        raise Refused(taken)
+        raise ProblemRaised(taken)
     return _out(taken)
 
 
-def _claim(said: NodeApiIn | None) -> Claim | None:
-    return Claim(said.certificate_sha256, said.url, said.port) if said else None
+def _claim(said: NodeApiIn | None) -> NodeApiReport | None:
+    return NodeApiReport(said.certificate_sha256, said.url, said.port) if said else None
 
 
 def _report(body: CheckinIn) -> Report:
@@ -51,7 +51,7 @@ def _report(body: CheckinIn) -> Report:
     )
 
 
-def _out(taken: Answer) -> CheckinOut:
+def _out(taken: CheckinReply) -> CheckinOut:
     return CheckinOut(
         seq=taken.seq,
         ends_at=taken.ends_at,

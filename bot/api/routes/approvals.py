@@ -8,12 +8,13 @@ from fastapi import APIRouter
 
 from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.idempotency import Repeat, once
-from bot.api.problems import Refused
+from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import RequestParam, done, found
 from bot.api.schemas.approvals import BreakGlassIn, DelegationIn, DelegationOut, WhyOut
 from bot.api.schemas.base import Done
 from bot.rules.access.scopes import BadHolder, Scope, person
 from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, delegation
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import explanation
@@ -46,7 +47,7 @@ async def delegate(desk: AtDesk, who: Decider, body: DelegationIn) -> Done:
     try:
         to = person(body.delegate)
     except BadHolder as error:
-        raise Refused(Reply(False, "bad_delegate", str(error))) from error
+        raise ProblemRaised(Reply(False, ReplyCode.BAD_DELEGATE, str(error))) from error
     command = delegation.Delegate(DeciderFacts(who.actor), to, body.until)
     return done(await delegation.delegate(desk.ctx, command))
 

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from bot.api.dependencies import AtDesk, caller, refusals
-from bot.api.problems import Refused
+from bot.api.problems import ProblemRaised
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal
 from bot.services.audit import event_stream
 from bot.services.audit.metrics import exposition
@@ -48,12 +49,12 @@ async def events(
     Each event comes at least once: after a break those of the last seconds may come again, with the same id.
     """
     if desk.streams[who.key_id] >= MOST_STREAMS:
-        raise Refused(
-            Reply(False, "too_many_streams", f"This key has {MOST_STREAMS} streams already; close one first.")
+        raise ProblemRaised(
+            Reply(False, ReplyCode.TOO_MANY_STREAMS, f"This key has {MOST_STREAMS} streams already; close one first.")
         )
     begun = await event_stream.begin(desk.ctx, who, last_event_id)
     if isinstance(begun, Reply):
-        raise Refused(begun)
+        raise ProblemRaised(begun)
 
     async def lines() -> AsyncIterator[str]:
         desk.streams[who.key_id] += 1

@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from bot.api.dependencies import AtDesk, caller, refusals
-from bot.api.problems import Refused
+from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
 from bot.api.schemas.keys import ApiKeyIn, ApiKeyMade, ApiKeyOut, SshKeyIn, SshKeyOut
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys as access_api_keys
 from bot.services.access import ssh_keys
 from bot.services.access.api_keys import NewKey, Principal
@@ -26,7 +27,7 @@ KeyId = Annotated[str, Path(pattern=r"^[0-9a-z]{12}$", description="The id of th
 
 def _ssh(reply: Reply) -> SshKeyOut:
     if not reply.ok:
-        raise Refused(reply)
+        raise ProblemRaised(reply)
     return SshKeyOut(code=reply.code, sentence=reply.sentence, fingerprint=reply.data.get("fingerprint"))
 
 
@@ -60,12 +61,12 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
     """Make a key for a program. Keys of people are made on the server: they may carry the right to decide."""
     if who.key_id and ":" in body.name and not body.name.startswith("consumer:"):
         sentence = "Keys of people are made on the server, with gpu-shopper keys create; here, name a program."
-        raise Refused(Reply(False, "only_programs", sentence))
+        raise ProblemRaised(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
     ctx = desk.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
     reply = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
     if not reply.ok:
-        raise Refused(reply)
+        raise ProblemRaised(reply)
     return ApiKeyMade(
         code=reply.code,
         sentence=reply.sentence,

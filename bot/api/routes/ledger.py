@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import BeforeValidator
 
 from bot.api.dependencies import AtDesk, caller, refusals
-from bot.api.problems import Refused
+from bot.api.problems import ProblemRaised
 from bot.api.schemas.ledger import CheckedOut, ExternalIn, ExternalOut, LiveManifest, SharedEntry, SummaryOut
 from bot.rules.access.scopes import Scope
 from bot.services.access import authorization
@@ -37,7 +37,7 @@ async def append(desk: AtDesk, who: Writer, entry: ExternalIn) -> ExternalOut:
     """Append a cost of another tool."""
     reply = await shared_ledger.append(desk.ctx, who.actor, entry.model_dump())
     if not reply.ok:
-        raise Refused(reply)
+        raise ProblemRaised(reply)
     return ExternalOut(code=reply.code, sentence=reply.sentence, entry_id=str(reply.data["entry_id"]))
 
 

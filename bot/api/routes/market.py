@@ -7,20 +7,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from bot.api.dependencies import AtDesk, caller, refusals
-from bot.api.problems import FieldProblem, Refused
+from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.schemas.market import CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
 from bot.rules.access.scopes import Scope
-from bot.rules.grammar.job_args import JobArgs, job_request
-from bot.rules.grammar.parser import Command, GrammarError, said
+from bot.rules.grammar.job import everything
+from bot.rules.grammar.job_document import JobDocument
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal
 from bot.services.market.document import MarketDocument
 from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
-from bot.services.plans.job_file import BadJob, JobDocument, read_job
-from bot.services.plans.planner import LOOK_HOURS, Compared, Planned, compare_market
+from bot.services.plans.job_file import BadJob, read_job
+from bot.services.plans.planner import Compared, Planned, compare_market
 from bot.services.plans.planner import plan as make_plan
-from bot.services.plans.tables import told_comparison, told_plan
+from bot.services.plans.tables import comparison_tables, plan_table
 from bot.services.runtime.commands import Reply
 from providers.profiles import model
 
@@ -28,27 +30,13 @@ router = APIRouter(prefix="/api/v1", tags=["market"])
 Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
 
 
-#: Field of the query → word of the language.
-WORDS = {
-    "gpu": "gpu",
-    "count": "count",
-    "memory": "memory",
-    "min_vram": "memory",
-    "max_price": "price",
-    "provider": "clouds",
-    "region": "region",
-    "spot": "spot",
-    **{name: name for name in ("disk", "reliability", "total", "verified", "cuda", "capability", "available")},
-}
-
-
-def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) -> Command:
+def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) -> ParsedCommand:
     """`field → (word, value)` read by the language of `/gpu`. Raises `Refused` with the field that is wrong."""
-    parsed = said(command, words.values(), desk.ctx.policy)
+    parsed = parse(command, desk.ctx.policy, words.values())
     if isinstance(parsed, GrammarError):
-        field = list(words)[parsed.position - 1] if 0 < parsed.position <= len(words) else ""
+        field = list(words)[parsed.pair - 1] if parsed.pair else ""
         wrong = [FieldProblem(field=field, sentence=parsed.message)]
-        raise Refused(Reply(False, parsed.code, parsed.message), fields=wrong)
+        raise ProblemRaised(Reply(False, parsed.code, parsed.message), fields=wrong)
     return parsed
 
 
@@ -70,9 +58,10 @@ async def inventory(
     given = {name: value for name, value in query.model_dump().items() if value}
     if "min_vram" in given:
         given["min_vram"] = f"{given['min_vram']}GB+" if given["min_vram"].isdigit() else given["min_vram"]
-    parsed = read_words("inventory", {name: (WORDS[name], value) for name, value in given.items()}, desk)
+    asked = {name: ("memory" if name == "min_vram" else name, value) for name, value in given.items()}
+    parsed = read_words("inventory", asked, desk)
     ctx = desk.ctx
-    wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
+    wanted = parsed.job or everything(ctx.policy)
     ready = await desk.market.inventory(ctx, wanted)
     headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
     if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
@@ -97,13 +86,15 @@ def plan_out(planned: Planned, policy: Policy) -> PlanOut:
         estimate=cost_estimate(planned),
         manifest=instance_manifest(planned, policy),
         page=gpu_plan(planned),
-        told=told_plan(planned),
+        told=plan_table(planned),
     )
 
 
-def refused(error: BadJob) -> Refused:
+def refused(error: BadJob) -> ProblemRaised:
     """A job that cannot be asked for, as a refusal."""
-    return Refused(Reply(False, error.code, str(error)), fields=[FieldProblem(field=error.field, sentence=str(error))])
+    return ProblemRaised(
+        Reply(False, error.code, str(error)), fields=[FieldProblem(field=error.field, sentence=str(error))]
+    )
 
 
 @router.post("/compare", responses=refusals())
@@ -122,7 +113,7 @@ def compared_out(compared: Compared) -> CompareOut:
         answers=[CloudOut.model_validate(one) for one in compared.answers],
         ages=list(compared.ages),
         page=markdown(compared.found),
-        told=told_comparison(compared),
+        told=comparison_tables(compared),
     )
 
 
@@ -139,7 +130,9 @@ async def one_profile(
     """One cloud's profile with its whole text."""
     if cloud not in model.names():
         known = ", ".join(model.names())
-        raise Refused(Reply(False, "unknown_profile", f"There is no profile {cloud[:40]}; there are {known}."))
+        raise ProblemRaised(
+            Reply(False, ReplyCode.UNKNOWN_PROFILE, f"There is no profile {cloud[:40]}; there are {known}.")
+        )
     return _profile(cloud)
 
 

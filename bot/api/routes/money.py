@@ -8,13 +8,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from bot.api.dependencies import AtDesk, Desk, caller, refusals
-from bot.api.problems import Refused
+from bot.api.dependencies import AtDesk, Dependencies, caller, refusals
+from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
 from bot.api.schemas.money import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut
 from bot.rules.access.scopes import Scope
-from bot.rules.budgets.budget import View, said
+from bot.rules.budgets.budget import CostView, said
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing import costs
@@ -58,7 +59,7 @@ async def get_costs(
     desk: AtDesk,
     who: Reader,
     mine: Annotated[bool, Query(description="true: only one's own, where one may see more.")] = False,
-    period: Annotated[View, Query(description="hourly, daily, monthly or total.")] = View.DAILY,
+    period: Annotated[CostView, Query(description="hourly, daily, monthly or total.")] = CostView.DAILY,
     consumer: Annotated[str, Query(max_length=40, description="Only this program's.", examples=["atlas"])] = "",
 ) -> CostsOut:
     """What was booked, by owner, consumer, cloud, GPU, label and tool; with `mine` only one's own.
@@ -88,11 +89,11 @@ def _share(name: str, amount_usd: Decimal) -> CostShare:
     return CostShare(name=name, usd=amount_usd)
 
 
-async def _program(desk: Desk, who: Principal, name: str) -> Actor:
+async def _program(desk: Dependencies, who: Principal, name: str) -> Actor:
     """A program whose costs the principal may see: itself, one that they answer for, or any for who sees everything."""
     actor = Actor(ActorKind.CONSUMER, name)
     async with desk.ctx.db.read() as tx:
         if not await authorization.may_see(tx, desk.ctx.policy, who, actor.ref):
             sentence = f"You do not answer for {name}; its own key, or the person behind it, sees what it cost."
-            raise Refused(Reply(False, "not_yours", sentence))
+            raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return actor

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query
 
 from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.idempotency import Repeat, once
-from bot.api.problems import FieldProblem, Refused
+from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import Limit, RequestParam, done, found
 from bot.api.schemas.base import Done, ReasonIn
 from bot.api.schemas.operators import (
@@ -28,19 +28,21 @@ from bot.api.schemas.operators import (
 from bot.api.schemas.sessions import RunOut
 from bot.rules.access.scopes import BadHolder, Scope, person
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.instances import recovery_mode
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.audit import journal
 from bot.services.instances import reconcile, unreachable_accounts
-from bot.services.instances.adoption import Adopt, adopt_stray
+from bot.services.instances.adoption import Adopt, adopt_orphan
 from bot.services.plans import run_history
-from bot.services.plans.job_file import BadJob, JobDocument, plain, read_job
+from bot.services.plans.job_file import BadJob, read_job
 from bot.services.runtime import recovery_mode as runtime_recovery_mode
 from bot.services.runtime.commands import Reply
-from ledger.kernel.states import StrayState
-from ledger.queries.orphans import every_stray, unknown_instances
+from ledger.kernel.states import OrphanState
+from ledger.queries.orphans import every_orphan, unknown_instances
 from ledger.queries.views import instances_page
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
@@ -96,10 +98,10 @@ async def instances(
 
 
 @router.get("/strays", responses=refusals())
-async def strays(desk: AtDesk, _who: Admin) -> list[StrayOut]:
+async def orphans(desk: AtDesk, _who: Admin) -> list[StrayOut]:
     """Every instance of ours without a row of its own, those that wait for an operator first."""
     async with desk.ctx.db.read() as tx:
-        return [StrayOut.model_validate(row) for row in await every_stray(tx)]
+        return [StrayOut.model_validate(row) for row in await every_orphan(tx)]
 
 
 @router.post("/strays/{stray}/condemn", responses=refusals(404, 409))
@@ -115,13 +117,13 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
 
     async def keep(name: str) -> tuple[int, Done]:
         try:
-            hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
+            hours = hours_of(plain(body.hours), ctx.policy)
             owner = person(body.owner) if body.owner else who.actor
         except (BadWord, BadHolder) as error:
-            raise Refused(Reply(False, "bad_word", str(error))) from error
+            raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
         decider, channel = DeciderFacts(who.actor), desk.settings.channel
         command = Adopt(stray, hours, decider, owner, body.reason, channel, name, body.amount)
-        reply = await adopt_stray(ctx, command)
+        reply = await adopt_orphan(ctx, command)
         session = reply.data.get("session_id")
         return 200, done(reply, url=f"/api/v1/sessions/{session}" if session else "")
 
@@ -146,8 +148,8 @@ async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
     ctx = desk.ctx
     looks = await asyncio.gather(*(reconcile.observe(ctx, name) for name in ctx.providers))
     async with ctx.db.read() as tx:
-        rows = [row for row in await every_stray(tx) if row.state is StrayState.QUARANTINED]
-        held = recovery_mode.held(await unknown_instances(tx))
+        rows = [row for row in await every_orphan(tx) if row.state is OrphanState.QUARANTINED]
+        held = recovery_mode.recovery_notice(await unknown_instances(tx))
     return RecoveredOut(
         clouds=[
             LookedOut(cloud=name, listed=look.listed, problem=look.problem)
@@ -180,7 +182,7 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
     """Record what a finished run made. It corrects the plans of everybody, so an administrator says it."""
     ctx, now = desk.ctx, desk.ctx.clock.now()
     if (body.session is None) is (body.job is None):
-        raise Refused(Reply(False, "bad_word", "Say either the session or the job of the run."))
+        raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, "Say either the session or the job of the run."))
     if body.session is not None:
         row, _ = await found(desk, who, body.session)
         return done(await run_history.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
@@ -188,9 +190,9 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
         job = read_job(body.job or JobDocument(), ctx.policy, "plan")
     except BadJob as error:
         wrong = [FieldProblem(field=f"job.{error.field}", sentence=str(error))]
-        raise Refused(Reply(False, error.code, str(error)), fields=wrong) from error
+        raise ProblemRaised(Reply(False, error.code, str(error)), fields=wrong) from error
     if len(job.gpu.names) != 1 or job.gpu.count_min != job.gpu.count_max or not job.work:
         sentence = "Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048."
-        raise Refused(Reply(False, "bad_word", sentence))
+        raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, sentence))
     (name,) = job.gpu.names
     return done(await run_history.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))

@@ -8,22 +8,24 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.dependencies import AtDesk, Desk, caller, refusals
+from bot.api.dependencies import AtDesk, Dependencies, caller, refusals
 from bot.api.idempotency import MayRepeat, Repeat, once
-from bot.api.problems import Refused
+from bot.api.problems import ProblemRaised
 from bot.api.routes.market import refused
 from bot.api.schemas.base import Done, Page, ReasonIn
 from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary
 from bot.api.views import request_out
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, Decision
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.policy.consumers import of as limits_of
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, ssh_keys
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import by_offer, decisions
 from bot.services.grants import approvers
-from bot.services.plans.job_file import BadJob, JobDocument, completed, plain, read_job
+from bot.services.plans.job_file import BadJob, completed, read_job
 from bot.services.requests import submit
 from bot.services.runtime import liveness
 from bot.services.runtime.commands import Cancel, Provision, Reply
@@ -44,20 +46,20 @@ Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", descrip
 Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 
 
-async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
+async def found(desk: Dependencies, who: Principal, text: str) -> tuple[Request, Session | None]:
     """What an id names, when the principal may see it; the one check of every route with an id."""
     facts = await authorization.looked_up(desk.ctx, who)
     try:
         async with desk.ctx.db.read() as tx:
             return await authorization.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
     except LookupError as error:
-        raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
+        raise ProblemRaised(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")) from error
 
 
 def done(reply: Reply, **more: Any) -> Done:
     """A command that was carried out; raises `Refused` for one that was not."""
     if not reply.ok:
-        raise Refused(reply)
+        raise ProblemRaised(reply)
     said = {name: value for name, value in reply.data.items() if name in ("request_id", "session_id")}
     return Done(code=reply.code, sentence=reply.sentence, **{**said, **more})
 
@@ -89,7 +91,7 @@ async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat
     return await once(desk, who, key, f"POST /sessions {document.model_dump_json()}", ask)
 
 
-async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
+async def _for_whom(desk: Dependencies, who: Principal, consumer: str | None) -> Actor:
     """Whose request it becomes: one's own, or that of a program that one answers for. Raises `Refused` for others'."""
     if consumer is None or (who.actor.kind is ActorKind.CONSUMER and consumer == who.actor.id):
         return who.actor
@@ -98,7 +100,7 @@ async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
     asked = f"{ActorKind.CONSUMER}:{consumer}"
     if asked not in names:
         sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
-        raise Refused(Reply(False, "not_yours", sentence))
+        raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return Actor(ActorKind.CONSUMER, consumer)
 
 
@@ -124,7 +126,7 @@ async def request(desk: AtDesk, who: Reader, request: RequestParam) -> RequestOu
     """One request: its options, for whom it waits and since when, or how it was decided."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
-        asked = await approvers.mandate(tx, desk.ctx.policy, row, desk.ctx.clock.now())
+        asked = await approvers.approver_group(tx, desk.ctx.policy, row, desk.ctx.clock.now())
         view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, row)
         return request_out(view, desk.ctx.policy, asked, hint)
 
@@ -155,12 +157,12 @@ async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: Appro
     return await once(desk, who, key, f"POST /requests/{row.id}/approve {said}", decide)
 
 
-def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
+def time_of(desk: Dependencies, said: Decimal | str | None) -> Decimal | None:
     """Hours as every door takes them; `Refused` for what is no time."""
     try:
-        return None if said is None else KEYS["hours"].read(plain(said), desk.ctx.policy)["hours"]
+        return None if said is None else hours_of(plain(said), desk.ctx.policy)
     except BadWord as error:
-        raise Refused(Reply(False, "bad_word", str(error))) from error
+        raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
 
 
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
@@ -185,6 +187,6 @@ async def cancel(desk: AtDesk, who: Asker, request: RequestParam, body: ReasonIn
     async with desk.ctx.db.read() as tx:
         if not await authorization.may_cancel(tx, desk.ctx.policy, who, row):
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
-            raise Refused(Reply(False, "not_yours", sentence))
+            raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     reply = await decisions.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 
-from bot.api.dependencies import AtDesk, Desk, caller, refusals
+from bot.api.dependencies import AtDesk, Dependencies, caller, refusals
 from bot.api.idempotency import Repeat, once
-from bot.api.problems import FieldProblem, Refused
+from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
 from bot.api.schemas.connection import NodeTokenOut
@@ -17,16 +17,17 @@ from bot.api.schemas.sessions import DoneIn, ExtendIn, SessionOut
 from bot.api.views import session_out
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.job_words import KEYS, BadWord
-from bot.rules.instances.power import Order
+from bot.rules.grammar.job_document import plain
+from bot.rules.grammar.job_words import BadWord, hours_of
+from bot.rules.instances.power import PowerAction
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
 from bot.services.nodes import node_api
-from bot.services.plans.job_file import plain
-from bot.services.runtime.commands import Done as WorkDone
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
+from bot.services.runtime.commands import FinishSession as WorkDone
 from bot.services.sessions import extension, service
 from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page
@@ -42,7 +43,9 @@ SessionParam = Annotated[
         description="A session by its id, its request's, or its instance's (also as vast:123).",
     ),
 ]
-NO_SESSION = Reply(False, "no_session", "That request has no session yet; look at the request for what it waits for.")
+NO_SESSION = Reply(
+    False, ReplyCode.NO_SESSION, "That request has no session yet; look at the request for what it waits for."
+)
 
 
 @router.get("/sessions", responses=refusals())
@@ -96,10 +99,10 @@ async def extend(desk: AtDesk, who: Owner, session: SessionParam, body: ExtendIn
 
     async def ask(command: str) -> tuple[int, Done]:
         try:
-            hours = KEYS["hours"].read(plain(body.hours), policy)["hours"]
+            hours = hours_of(plain(body.hours), policy)
         except BadWord as error:
             wrong = [FieldProblem(field="hours", sentence=str(error))]
-            raise Refused(Reply(False, "bad_word", str(error)), fields=wrong) from error
+            raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error)), fields=wrong) from error
         reply = await extension.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
         request_id = reply.data.get("request_id")
         url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"
@@ -120,19 +123,19 @@ async def work_done(desk: AtDesk, who: Owner, session: SessionParam, body: DoneI
 @router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))
 async def stop(desk: AtDesk, who: Owner, session: SessionParam) -> Done:
     """Stop its machine where that saves money; the disk stays, and the answer says what is still billed."""
-    return await _switch(desk, who, session, Order.STOP)
+    return await _switch(desk, who, session, PowerAction.STOP)
 
 
 @router.post("/sessions/{session}/start", status_code=202, response_model=Done, responses=refusals(404, 409))
 async def start(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
     """Start its stopped machine again, within what was approved."""
-    return await _switch_once(desk, who, session, Order.START, key)
+    return await _switch_once(desk, who, session, PowerAction.START, key)
 
 
 @router.post("/sessions/{session}/restart", status_code=202, response_model=Done, responses=refusals(404, 409))
 async def restart(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
     """Restart its machine in place."""
-    return await _switch_once(desk, who, session, Order.RESTART, key)
+    return await _switch_once(desk, who, session, PowerAction.RESTART, key)
 
 
 @router.post("/sessions/{session}/token", status_code=201, responses=refusals(404, 409))
@@ -142,7 +145,7 @@ async def node_token(desk: AtDesk, who: Owner, session: SessionParam) -> NodeTok
     reply = await node_api.make_token(desk.ctx, row.id, who.actor)
     made = reply.data.get("opened")
     if not isinstance(made, node_api.Opened):
-        raise Refused(reply)
+        raise ProblemRaised(reply)
     return NodeTokenOut(
         code=reply.code,
         sentence=reply.sentence,
@@ -153,7 +156,7 @@ async def node_token(desk: AtDesk, who: Owner, session: SessionParam) -> NodeTok
     )
 
 
-async def _switch_once(desk: Desk, who: Principal, session: str, order: Order, key: str) -> JSONResponse:
+async def _switch_once(desk: Dependencies, who: Principal, session: str, order: PowerAction, key: str) -> JSONResponse:
     row = await _held(desk, who, session)
 
     async def switch(command: str) -> tuple[int, Done]:
@@ -162,15 +165,15 @@ async def _switch_once(desk: Desk, who: Principal, session: str, order: Order, k
     return await once(desk, who, key, f"POST /sessions/{row.id}/{order}", switch)
 
 
-async def _switch(desk: Desk, who: Principal, session: str, order: Order, key: str = "") -> Done:
+async def _switch(desk: Dependencies, who: Principal, session: str, order: PowerAction, key: str = "") -> Done:
     row = await _held(desk, who, session)
     reply = await power.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 
-async def _held(desk: Desk, who: Principal, session: str) -> Session:
+async def _held(desk: Dependencies, who: Principal, session: str) -> Session:
     """The session that an id names, when the principal may see it."""
     _, row = await found(desk, who, session)
     if row is None:
-        raise Refused(NO_SESSION)
+        raise ProblemRaised(NO_SESSION)
     return row

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from bot.api.dependencies import AtDesk, caller, refusals
-from bot.api.problems import Refused
+from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import Cursor, Limit
 from bot.api.schemas.base import Page
 from bot.api.schemas.webhooks import DeliveryOut, ReplayIn, WebhookDone, WebhookIn, WebhookOut
@@ -28,7 +28,7 @@ Hook = Annotated[
 
 def _done(reply: Reply) -> WebhookDone:
     if not reply.ok:
-        raise Refused(reply)
+        raise ProblemRaised(reply)
     return WebhookDone(code=reply.code, sentence=reply.sentence, **reply.data)
 
 
@@ -82,7 +82,7 @@ async def list_deliveries(
     """What was sent to a webhook and what came of it, the newest first; kept for 30 days."""
     async with desk.ctx.db.read() as tx:
         if await find(tx, webhook, await authorization.visible(tx, desk.ctx.policy, who)) is None:
-            raise Refused(service.UNKNOWN)
+            raise ProblemRaised(service.UNKNOWN)
         rows = await deliveries(tx, webhook, failed=failed, before=cursor, limit=limit + 1)
     items = [DeliveryOut.model_validate(one) for one in rows[:limit]]
     return Page[DeliveryOut](items=items, next_cursor=items[-1].id if len(rows) > limit else None)

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from bot.api.schemas.base import In, Out
 from bot.api.schemas.fields import Kind
-from bot.rules.values.text_table import Told
+from bot.rules.grammar.job_document import Text
+from bot.rules.values.text_table import TextReport
 from bot.services.market.offer_fields import Cloud, Sentence
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest
-from bot.services.plans.job_file import Text
 
 
 class PlanOut(Out):
@@ -20,7 +20,7 @@ class PlanOut(Out):
     estimate: CostEstimate = Field(description="What it costs on every offer: cost_estimate.json.")
     manifest: InstanceManifest = Field(description="What to rent: instance_manifest.json.")
     page: str = Field(description="The same as a page for people, in Markdown.")
-    told: Told = Field(description="The same as tables and sentences for people.")
+    told: TextReport = Field(description="The same as tables and sentences for people.")
 
 
 class CloudOut(Out):
@@ -38,7 +38,7 @@ class CompareOut(Out):
     answers: list[CloudOut] = Field(description="How each cloud answered.")
     ages: list[str] = Field(description="How old the prices of each cloud are, in words.")
     page: str = Field(description="The same as a page for people, in Markdown.")
-    told: Told = Field(description="The same as tables and sentences for people.")
+    told: TextReport = Field(description="The same as tables and sentences for people.")
 
 
 class InventoryQuery(In):

@@ -26,10 +26,10 @@ from bot.api.schemas.fields import (
     Since,
     State,
 )
+from bot.rules.grammar.job_document import JobDocument
 from bot.services.instances import unreachable_accounts
 from bot.services.market.offer_fields import Cloud, Code, Id, PricePerHour
-from bot.services.plans.job_file import JobDocument
-from ledger.kernel.states import InstanceState, StrayState
+from ledger.kernel.states import InstanceState, OrphanState
 
 #: The id of a row here.
 RowId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")]
@@ -93,7 +93,7 @@ class StrayOut(Out):
     cloud: Cloud
     ref: str = Field(description="The id at the cloud.")
     label: str = Field(description="The label by which it is known as ours.")
-    state: StrayState = Field(description="Its state.")
+    state: OrphanState = Field(description="Its state.")
     price_usd_h: PricePerHour
     first_seen_at: datetime = Field(description="When it was seen first.")
     last_seen_at: datetime = Field(description="When it was seen last.")

@@ -23,18 +23,29 @@ from dotenv import dotenv_values
 from bot import logs, vault
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail
+from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
 TIMEOUT_S = 60.0
 #: What a refusal's status ends the program with; everything else is 1.
 ENDS: Mapping[int, int] = {401: NO_PERMISSION, 403: NO_PERMISSION, 429: UNAVAILABLE, 500: UNAVAILABLE, 503: UNAVAILABLE}
 #: Refusals of what was typed.
-TYPED = frozenset({"bad_word", "invalid", "bad_consumer", "bad_owner", "bad_scope", "bad_expiry", "private_key"})
+TYPED = frozenset(
+    {
+        ReplyCode.BAD_WORD,
+        ReplyCode.INVALID,
+        ReplyCode.BAD_CONSUMER,
+        ReplyCode.BAD_OWNER,
+        ReplyCode.BAD_SCOPE,
+        ReplyCode.BAD_EXPIRY,
+        ReplyCode.PRIVATE_KEY,
+    }
+)
 
 Found = TypeVar("Found")
 
 
-class Refusal(Exception):
+class RefusedCall(Exception):
     """The service said no: `code` is stable, the message is its sentence."""
 
     def __init__(self, status: int, code: str, sentence: str) -> None:
@@ -49,7 +60,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ApiClient:
     """The REST API for a command."""
 
     http: httpx.AsyncClient
@@ -82,8 +93,8 @@ class Door:
             return said
         if not isinstance(said, dict) or "code" not in said:
             sentence = f"{answer.url.host} answered {answer.status_code}, which is not this service."
-            raise Refusal(503, "not_this_service", sentence)
-        raise Refusal(answer.status_code, str(said["code"]), str(said.get("detail", "")))
+            raise RefusedCall(503, "not_this_service", sentence)
+        raise RefusedCall(answer.status_code, str(said["code"]), str(said.get("detail", "")))
 
 
 def elsewhere() -> tuple[str, str] | None:
@@ -110,22 +121,22 @@ def elsewhere() -> tuple[str, str] | None:
 
 
 @asynccontextmanager
-async def _there(address: str, key: str) -> AsyncIterator[Door]:
+async def _there(address: str, key: str) -> AsyncIterator[ApiClient]:
     headers = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=address, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
-        yield Door(http)
+        yield ApiClient(http)
 
 
-def connected(**limits: Any) -> AbstractAsyncContextManager[Door]:
+def connected(**limits: Any) -> AbstractAsyncContextManager[ApiClient]:
     """The API for as long as a block lasts: over HTTP, or this process's own within the `limits`, such as scopes."""
     where = elsewhere()
-    found: AbstractAsyncContextManager[Door] = (
+    found: AbstractAsyncContextManager[ApiClient] = (
         _there(*where) if where else load("access.in_process_api").opened(**limits)
     )
     return found
 
 
-def spoken(step: Callable[[Door], Awaitable[Found]]) -> Found:
+def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:
     """What `step` makes of the API. A refusal ends the program with its sentence and a documented code."""
     where = elsewhere()
 
@@ -135,7 +146,7 @@ def spoken(step: Callable[[Door], Awaitable[Found]]) -> Found:
 
     try:
         return asyncio.run(within())
-    except Refusal as refused:
+    except RefusedCall as refused:
         fail(logs.visible(logs.redact(str(refused))), refused.ends_with)
     except httpx.TransportError as error:
         fail(f"{where[0] if where else 'the service'} cannot be reached: {type(error).__name__}.", UNAVAILABLE)

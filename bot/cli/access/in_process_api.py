@@ -11,8 +11,8 @@ import httpx
 
 from bot import logs
 from bot.api.app import routes
-from bot.api.dependencies import PRINCIPAL, ApiSettings, Desk
-from bot.cli.access.api_client import Door
+from bot.api.dependencies import PRINCIPAL, ApiSettings, Dependencies
+from bot.cli.access.api_client import ApiClient
 from bot.cli.access.settings import explained, fail, operator, private_umask, settings
 from bot.cli.lazy import load
 from bot.clock import SystemClock
@@ -58,7 +58,7 @@ class _AskedInSlack:
 
 
 @asynccontextmanager
-async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
+async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[ApiClient]:
     """The API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
     private_umask()
     found = settings()
@@ -75,10 +75,12 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
             except schema.SchemaError as error:
                 fail(str(error))
         app = routes({})
-        app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False))
+        app.state.desk = Dependencies(
+            ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False)
+        )
         who = Principal("", operator(), operator(), frozenset(scopes))
         transport = httpx.ASGITransport(app=_AsOperator(app, who), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=None) as http:  # noqa: S113
-            yield Door(http)
+            yield ApiClient(http)
     finally:
         await close(ctx)

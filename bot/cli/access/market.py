@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from bot.cli.access.settings import BAD_SETTINGS, explained, fail
 from bot.clock import SystemClock
-from bot.rules.grammar.parser import Command, GrammarError, parse
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
 from bot.services.market.catalog import Catalog
@@ -35,11 +35,9 @@ def policy_of(found: Settings) -> Policy:
         return read_policy_file(found.policy, practice=found.practice).policy
 
 
-def command_of(name: str, options: Mapping[str, str], policy: Policy, *, example: str) -> Command:
+def command_of(name: str, options: Mapping[str, str], policy: Policy) -> ParsedCommand:
     """The options read by the same language as `/gpu NAME`; ends the program at a word that it refuses."""
-    if any('"' in value for value in options.values()):
-        fail(f"A double quote does not belong into an option; write {example}.", 2)
-    parsed = parse(" ".join([name, *(f'{key}="{value}"' for key, value in options.items() if value)]), policy)
+    parsed = parse(name, policy, [(key, value) for key, value in options.items() if value])
     if isinstance(parsed, GrammarError):
         fail(parsed.message, 2)
     return parsed

@@ -11,11 +11,11 @@ from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail
 from bot.cli.terminal.terminal_tables import show as print_answer
-from bot.rules.budgets.budget import Period, View
+from bot.rules.budgets.budget import CostView, Period
 from bot.rules.grammar.job_words import near
 from bot.rules.grammar.job_words import show as quoted
 from bot.rules.values.phrases import read_amount, usd
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 
 CUTS = "day: 24 hours by the hour; month: this month by the day; year: 12 months; total."
 
@@ -41,7 +41,7 @@ def show(as_json: Json = False) -> None:
     found = spoken(lambda door: door.get("/budgets"))
     lines = [BudgetOut.model_validate(one) for one in found]
     sentences = tuple(f"{line.key}: {line.sentence}" for line in lines) or ("The policy sets no budget.",)
-    print_answer(found if as_json else Told(sentences=sentences))
+    print_answer(found if as_json else TextReport(sentences=sentences))
 
 
 @app.command("set")
@@ -59,20 +59,24 @@ def set_(
     said = None if amount is None else f"{amount:f}"
     body = {"scope": scope, "period": period, "limit_usd": said, "reason": reason}
     done = spoken(lambda door: door.post("/budgets", body))
-    print_answer(done if as_json else Told(sentences=(done["sentence"],)))
+    print_answer(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @app.command("costs")
 @costs_app.command()
 def costs_(
-    cut: Annotated[str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *View))] = "",
-    period: Annotated[str, typer.Option(help=CUTS, metavar=f"[{'|'.join(View)}]", **_one_of(*View))] = View.MONTH,
+    cut: Annotated[
+        str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *CostView))
+    ] = "",
+    period: Annotated[
+        str, typer.Option(help=CUTS, metavar=f"[{'|'.join(CostView)}]", **_one_of(*CostView))
+    ] = CostView.MONTH,
     consumer: Annotated[str, typer.Option(help="Only this program's.")] = "",
     mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
     as_json: Json = False,
 ) -> None:
     """What was booked, by the hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
-    view = View(cut or period)
+    view = CostView(cut or period)
     said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
     found = spoken(lambda door: door.get("/costs", **said))
     if as_json:
@@ -85,4 +89,4 @@ def costs_(
     shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]
     tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()
     done = (f"finished {costs.finished.sentence}",) if costs.finished.runs else ()
-    print_answer(Told(lead=lead, tables=tables, sentences=done))
+    print_answer(TextReport(lead=lead, tables=tables, sentences=done))

@@ -11,8 +11,8 @@ import typer
 from bot.cli.access.api_client import elsewhere, spoken
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE
-from bot.cli.terminal.terminal_tables import tell
-from bot.rules.values.text_table import Told
+from bot.cli.terminal.terminal_tables import print_report
+from bot.rules.values.text_table import TextReport
 
 PAGE = Path("environment-options.md")
 
@@ -48,7 +48,7 @@ def compare(
         figures = {name: answer[name] for name in ("answers", "ages")}
         typer.echo(json.dumps({**answer["comparison"], **figures}, indent=2))
     elif not as_markdown:
-        tell(Told.model_validate(answer["told"]))
+        print_report(TextReport.model_validate(answer["told"]))
     if not any(cloud["ok"] for cloud in answer["answers"]):
         raise typer.Exit(UNAVAILABLE)
 

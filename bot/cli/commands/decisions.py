@@ -8,18 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from bot.api.schemas.requests import RequestOut
-from bot.cli.access.api_client import Door, Refusal, spoken
+from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
 from bot.cli.terminal.screen import ask, fail
-from bot.cli.terminal.terminal_tables import show, tell
-from bot.cli.terminal.views import told_request
-from bot.rules.values.text_table import Told
+from bot.cli.terminal.terminal_tables import print_report, show
+from bot.cli.terminal.views import request_details
+from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.text_table import TextReport
 from ledger.kernel import money
 
 approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
 
 #: Refusals after which the amount is asked for (again).
-AMOUNT = frozenset({"amount_needed", "amount_mismatch"})
+AMOUNT = frozenset({ReplyCode.AMOUNT_NEEDED, ReplyCode.AMOUNT_MISMATCH})
 
 
 @approve_app.command()
@@ -40,21 +41,23 @@ def approve(
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
     said["hours"] = hours or None
     done = spoken(lambda door: _approve(door, plain_id(request), offer or option, said, again, as_json=as_json))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
-async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool) -> Any:
+async def _approve(
+    door: ApiClient, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool
+) -> Any:
     one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
     asks = sys.stdin.isatty() and not as_json
     if asks:
-        tell(told_request(one))
+        print_report(request_details(one))
     body = {**said, "offer_id": _offer(one, offer, asks=asks), "quote_version": one.quote_version or None}
     body["digest"] = one.waiting.digest if one.waiting else None
     path = f"/requests/{one.id}/approve"
     while True:
         try:
             return await door.post(path, body, again)
-        except Refusal as refused:
+        except RefusedCall as refused:
             if not asks or refused.code not in AMOUNT:
                 raise
             body["amount"] = ask(str(refused))
@@ -86,14 +89,14 @@ def reject(
     if not reason and sys.stdin.isatty() and not as_json:
         reason = ask("Why? The requester reads it")
     done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, again))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @why_app.command()
 def why(request: Named, as_json: Json = False) -> None:
     """Which rule asks for the approval of a request, who may give it, and what was waived."""
     found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}/why"))
-    show(found if as_json else Told(sentences=tuple(found["sentences"])))
+    show(found if as_json else TextReport(sentences=tuple(found["sentences"])))
 
 
 @break_glass_app.command()
@@ -107,4 +110,4 @@ def break_glass(
     """Start your own request without an approval: for little, shortly, and everybody who decides is told."""
     body = {"reason": reason, "offer_id": offer or None}
     done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/break-glass", body, again))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import settings
-from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.job import everything
 from bot.services.market.document import MarketDocument, market_document
-from bot.services.plans.planner import LOOK_HOURS
 
 
 def inventory(words: dict[str, str]) -> MarketDocument:
     """What is for sale now for these words of `/gpu inventory`; ends the program at a word that it refuses."""
     found = settings()
     policy = policy_of(found)
-    parsed = command_of("inventory", words, policy, example="--region US,EU")
-    wanted = job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+    parsed = command_of("inventory", words, policy)
+    wanted = parsed.job or everything(policy)
     return market_document(marketed(found, lambda catalog, _: catalog.inventory(wanted, policy)), wanted)

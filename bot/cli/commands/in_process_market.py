@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 
+from bot.api.problems import invalid
 from bot.api.routes.market import compared_out, plan_out
 from bot.api.schemas.market import CompareOut, PlanOut
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
 from bot.cli.commands.plan import TEXTS, write_texts
-from bot.rules.grammar.job_args import JobArgs, job_request
-from bot.rules.grammar.parser import GrammarError, parse
-from bot.rules.plans.comparison import Question
+from bot.rules.grammar.job_document import JobDocument
+from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.services.plans.chart import chart
-from bot.services.plans.planner import LOOK_HOURS, Planned, compare_market
+from bot.services.plans.job_file import BadJob, read_job
+from bot.services.plans.planner import Planned, compare_market
 from bot.services.plans.planner import plan as make_plan
 from ledger.kernel.job import JobRequest
 
@@ -32,18 +35,18 @@ def comparison(words: dict[str, str]) -> Any:
     return answer.model_dump(mode="json")
 
 
-def _question(words: dict[str, str], policy: Policy) -> Question:
-    parsed = command_of("compare", words, policy, example="--budget 500")
+def _question(words: dict[str, str], policy: Policy) -> ComparisonQuestion:
+    parsed = command_of("compare", words, policy)
     if parsed.question is None:
         raise ValueError("a comparison without a question")
     return parsed.question
 
 
-def planned(line: str, out: str) -> Any:
+def planned(document: Mapping[str, Any], out: str) -> Any:
     """A plan as the route answers it; its files, the chart too, are written to `out`."""
     found = settings()
     policy = policy_of(found)
-    wanted = job_of(line, policy)
+    wanted = job_of(document, policy)
     made = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
     answer: PlanOut = plan_out(made, policy)
     told = answer.model_dump(mode="json")
@@ -53,12 +56,14 @@ def planned(line: str, out: str) -> Any:
     return told
 
 
-def job_of(line: str, policy: Policy) -> JobRequest:
-    """A line of the language of `/gpu plan`; ends the program at a word that it refuses."""
-    parsed = parse(f"plan {line}", policy)
-    if isinstance(parsed, GrammarError):
-        fail(parsed.sentence, 2)
-    return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+def job_of(document: Mapping[str, Any], policy: Policy) -> JobRequest:
+    """The job that a document describes for a plan; ends the program where it is wrong."""
+    try:
+        return read_job(JobDocument.model_validate(document), policy, "plan")
+    except ValidationError as error:
+        fail(invalid(error.errors())[0].sentence, 2)
+    except BadJob as error:
+        fail(str(error), 2)
 
 
 def write(made: Planned, answer: Any, folder: Path) -> None:

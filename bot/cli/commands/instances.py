@@ -15,7 +15,7 @@ from bot.cli.terminal.screen import UNAVAILABLE, fail
 from bot.cli.terminal.terminal_tables import show
 from bot.rules.audit.event_text import happened, whole
 from bot.rules.values.phrases import plural, rate
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 
 instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
 strays_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row.")
@@ -54,7 +54,7 @@ def list_(as_json: Json = False) -> None:
 def condemn(stray: Stray, reason: Why = "", as_json: Json = False) -> None:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
     done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/condemn", {"reason": reason}))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @adopt_app.command()
@@ -70,7 +70,7 @@ def adopt(
     """Keep a waiting instance as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
     done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/adopt", body, again))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @recover_app.command()
@@ -160,5 +160,5 @@ def _line(one: Any) -> str:
     return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")
 
 
-def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...], none: str) -> Told:
-    return Told(tables=(TextTable(head=head, rows=rows),)) if rows else Told(sentences=(none,))
+def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...], none: str) -> TextReport:
+    return TextReport(tables=(TextTable(head=head, rows=rows),)) if rows else TextReport(sentences=(none,))

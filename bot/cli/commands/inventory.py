@@ -7,12 +7,9 @@ import typer
 from bot.cli.access.api_client import elsewhere, spoken
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE, fail
-from bot.cli.terminal.terminal_tables import tell
+from bot.cli.terminal.terminal_tables import print_report
 from bot.services.market.document import MarketDocument
-from bot.services.market.tables import told_market
-
-#: Word of the language → parameter of the route, where they differ.
-PARAMETERS = {"price": "max_price", "clouds": "provider"}
+from bot.services.market.tables import market_table
 
 app = typer.Typer(add_completion=False)
 
@@ -43,8 +40,8 @@ def inventory(
         "gpu": gpu,
         "count": count,
         "memory": gpu_ram or (f"{min_vram}GB+" if min_vram else ""),
-        "price": max_price,
-        "clouds": provider,
+        "max_price": max_price,
+        "provider": provider,
         "region": region,
         "spot": spot,
         "disk": disk,
@@ -60,12 +57,11 @@ def inventory(
     if as_json:
         typer.echo(document.model_dump_json(indent=2))
     else:
-        tell(told_market(document))
+        print_report(market_table(document))
     if not any(cloud.ok for cloud in document.clouds):
         raise typer.Exit(UNAVAILABLE)
 
 
 def _there(words: dict[str, str]) -> MarketDocument:
-    """The same from the service elsewhere, whose routes call two of the words differently."""
-    asked = {PARAMETERS.get(word, word): value for word, value in words.items()}
-    return MarketDocument.model_validate(spoken(lambda door: door.get("/inventory", **asked)))
+    """The same from the service elsewhere."""
+    return MarketDocument.model_validate(spoken(lambda door: door.get("/inventory", **words)))

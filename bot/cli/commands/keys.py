@@ -13,7 +13,7 @@ from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
 from bot.cli.terminal.terminal_tables import show
 from bot.rules.access.scopes import KEY_DAYS, MEANING
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys: create, list, revoke.")
 
@@ -51,15 +51,15 @@ def revoke(
 ) -> None:
     """End a key at once."""
     done = spoken(lambda door: door.delete(f"/keys/{plain_id(key)}"))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
-def _told(found: Sequence[ApiKeyOut]) -> Told:
+def _told(found: Sequence[ApiKeyOut]) -> TextReport:
     if not found:
-        return Told(sentences=("There are no API keys.",))
+        return TextReport(sentences=("There are no API keys.",))
     rows = []
     for one in found:
         used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
         until = f"{one.expires_at:%Y-%m-%d}"
         rows.append((one.id, one.actor, one.owner, one.state, until, used, " ".join(one.scopes)))
-    return Told(tables=(TextTable(head=HEAD, rows=tuple(rows)),))
+    return TextReport(tables=(TextTable(head=HEAD, rows=tuple(rows)),))

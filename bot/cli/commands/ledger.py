@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.access.api_client import Door, Refusal, spoken
+from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail
 from bot.cli.terminal.terminal_tables import show
 from bot.clock import SystemClock
-from bot.rules.values.text_table import Told
+from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.text_table import TextReport
 from bot.services.billing import shared_file
 
 app = typer.Typer(add_completion=False, help="The ledger that tools share.", no_args_is_help=True)
@@ -36,7 +37,7 @@ def append(
     at = timestamp or SystemClock().now().isoformat()
     entry = {"skill": skill, "provider": provider, "action": action, "amount_usd": amount, "timestamp": at}
     done = spoken(lambda door: door.post("/ledger/entries", entry | {"notes": notes, "id": name}))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @app.command("import")
@@ -47,17 +48,17 @@ def import_(file: File = SHARED, as_json: Json = False) -> None:
     except shared_file.SharedFileError as error:
         fail(f"{error}.", 2)
 
-    async def all_of(door: Door) -> dict[str, Any]:
+    async def all_of(door: ApiClient) -> dict[str, Any]:
         new, wrong = 0, []
         for number, entry in enumerate(entries, 1):
             try:
-                new += (await door.post("/ledger/entries", entry))["code"] == "booked"
-            except Refusal as refused:
+                new += (await door.post("/ledger/entries", entry))["code"] == ReplyCode.BOOKED
+            except RefusedCall as refused:
                 wrong.append(f"entry {number}: {refused}")
         return {"new": new, "wrong": wrong}
 
     done = spoken(all_of)
-    told = Told(sentences=(f"{done['new']} of {len(entries)} entries are new.", *done["wrong"]))
+    told = TextReport(sentences=(f"{done['new']} of {len(entries)} entries are new.", *done["wrong"]))
     show(done if as_json else told)
 
 
@@ -69,7 +70,7 @@ def export(file: File = SHARED, since: Annotated[str, typer.Option(help="A day, 
         new = shared_file.merge(file, own)
     except (shared_file.SharedFileError, OSError) as error:
         fail(f"{error}.", 2)
-    show(Told(sentences=(f"{len(own)} entries of ours are in {file}; {new} are new.",)))
+    show(TextReport(sentences=(f"{len(own)} entries of ours are in {file}; {new} are new.",)))
 
 
 @app.command()
@@ -77,7 +78,7 @@ def verify(as_json: Json = False) -> None:
     """Check the chain of all entries and every sum; ends with 1 when something is wrong."""
     found = spoken(lambda door: door.get("/ledger/verify"))
     said = f"{found['entries']} entries, {found['sealed']} sealed, {found['waiting']} waiting for their seal."
-    told = Told(lead=said, sentences=(*found["problems"], f"Newest seal: {found['head'] or 'none'}"))
+    told = TextReport(lead=said, sentences=(*found["problems"], f"Newest seal: {found['head'] or 'none'}"))
     show(found if as_json else told)
     if not found["ok"]:
         raise typer.Exit(1)
@@ -95,7 +96,7 @@ def summary(
     elif as_json:
         show(found)
     else:
-        show(Told(sentences=tuple(found["markdown"].splitlines())))
+        show(TextReport(sentences=tuple(found["markdown"].splitlines())))
 
 
 @app.command()

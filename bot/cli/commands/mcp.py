@@ -18,10 +18,10 @@ from pydantic import Field
 
 from bot import logs
 from bot.api.schemas.requests import RequestOut
-from bot.cli.access.api_client import Door, Refusal, connected, elsewhere
+from bot.cli.access.api_client import ApiClient, RefusedCall, connected, elsewhere
 from bot.cli.terminal.views import when
 from bot.rules.access.scopes import PLAIN
-from bot.rules.values.text_table import Told
+from bot.rules.values.text_table import TextReport
 
 app = typer.Typer(add_completion=False)
 
@@ -57,7 +57,7 @@ def _limits() -> dict[str, Any]:
     return {} if elsewhere() else {"scopes": PLAIN}
 
 
-def server(door: Door) -> MCPServer[Any]:
+def server(door: ApiClient) -> MCPServer[Any]:
     """The tools over the REST API."""
     made: MCPServer[Any] = MCPServer("gpu-shopper", instructions=INSTRUCTIONS, log_level="ERROR")
     tools = Tools(door)
@@ -79,7 +79,7 @@ def server(door: Door) -> MCPServer[Any]:
 class Tools:
     """What an agent can do. Each answers with text; a refusal is an answer too, with its stable code."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ApiClient) -> None:
         self._door = door
 
     async def inventory(
@@ -120,8 +120,7 @@ class Tools:
         reason: Annotated[str, Field(description="Why; the people who decide read this.", max_length=500)],
     ) -> str:
         """Ask for a GPU. It rents nothing: a person decides, and the answer says for whom it waits."""
-        quoted = reason.replace('"', "'")
-        made = await self._said(self._door.post("/sessions", {"words": f'{words} for="{quoted}"'}))
+        made = await self._said(self._door.post("/sessions", {"words": words, "reason": reason}))
         if isinstance(made, str):
             return made
         for _ in range(LOOKS):
@@ -169,7 +168,7 @@ class Tools:
         """The answer, or the sentence of a refusal: an agent reads it and goes on."""
         try:
             return await call
-        except Refusal as refused:
+        except RefusedCall as refused:
             return f"Refused ({refused.code}): {logs.visible(logs.redact(str(refused)))}"
         except httpx.TransportError as error:
             return f"The service cannot be reached: {type(error).__name__}."
@@ -199,7 +198,7 @@ def _waits(one: RequestOut) -> str:
 
 def _text(told: Any) -> str:
     """Tables and sentences as plain lines."""
-    found = Told.model_validate(told)
+    found = TextReport.model_validate(told)
     lines = [found.lead]
     for table in found.tables:
         lines += [" | ".join(row) for row in (table.head, *table.rows)]

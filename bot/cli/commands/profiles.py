@@ -39,7 +39,7 @@ def show(
     if as_json:
         typer.echo(found.front.model_dump_json(indent=2))
         return
-    typer.echo(f"{found.meter}\n\n{(model.FOLDER / f'{name}.md').read_text(encoding='utf-8')}", nl=False)
+    typer.echo(f"{found.billing_stop}\n\n{(model.FOLDER / f'{name}.md').read_text(encoding='utf-8')}", nl=False)
 
 
 @app.command()

@@ -12,7 +12,7 @@ import typer
 from bot.cli.access.settings import fail
 from bot.rules.grammar.job_words import BadWord
 from bot.rules.grammar.workload_words import WORK_KEYS
-from bot.rules.plans.completion import Outlook, Scope, rate_from, to_completion
+from bot.rules.plans.completion import ApprovedScope, Outlook, rate_from, to_completion
 from bot.rules.values.phrases import read_amount
 
 #: The exit code when the approval does not cover the expected end, for scripts.
@@ -34,7 +34,7 @@ def progress(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Tell when a job is done, what it costs by then, and whether the approval covers that."""
-    scope = Scope(
+    scope = ApprovedScope(
         price_usd_h=_amount("--price", price) or Decimal(0),
         spent_usd=_amount("--spent", spent) or Decimal(0),
         approved_usd=_amount("--approved", approved),

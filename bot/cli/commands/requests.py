@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from bot import logs
 from bot.api.schemas.base import Page
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
-from bot.cli.access.api_client import Door, spoken
+from bot.cli.access.api_client import ApiClient, spoken
+from bot.cli.access.job_file import job_in, line_of, text_of
 from bot.cli.terminal.screen import ask, at_terminal, fail
-from bot.cli.terminal.terminal_tables import show, tell
-from bot.cli.terminal.views import told_request, told_requests, told_session
-from bot.rules.values.text_table import Told
+from bot.cli.terminal.terminal_tables import print_report, show
+from bot.cli.terminal.views import request_details, request_list, session_details
+from bot.rules.values.text_table import TextReport
 from ledger.kernel.ids import short_id
 
 provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completion=False) for _ in range(4))
@@ -29,7 +28,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
 Again = Annotated[str, typer.Option(help="A word of yours: this command repeated with it is carried out once.")]
 ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
-_SAID = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
 POLL_S = 1.0
 #: States of a request in which it goes on by itself or by a person.
 OPEN = frozenset({"quoting", "pending", "approved"})
@@ -76,52 +74,24 @@ def provision(
         "run": run,
         "reason": reason,
         "consumer": consumer,
-        "ssh_public_key": ssh_key and _text_of(ssh_key),
+        "ssh_public_key": ssh_key and text_of(ssh_key),
     }
     given = {"words": line_of(words or ()), **given}
-    document = _document(job, {name: value for name, value in given.items() if value})
+    document = {**(job_in(job) if job else {}), **_given(**given)}
     if dry_run:
         planned = spoken(lambda door: door.post("/plans", document))
-        show(planned["estimate"] if as_json else Told.model_validate(planned["told"]))
+        show(planned["estimate"] if as_json else TextReport.model_validate(planned["told"]))
         return
     ended = spoken(lambda door: _ask(door, document, again, as_json=as_json, wait=wait))
     if ended is not None:
         raise typer.Exit(ended)
 
 
-def line_of(words: Sequence[str]) -> str:
-    """Words as one line of the language. The shell took the quotes of `for="a try"` away; they come back."""
-    said = (_SAID.fullmatch(word) for word in words)
-    return " ".join(f'{one[1]}="{one[2]}"' if one else word for one, word in zip(said, words, strict=True))
-
-
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def _document(file: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The job: a file, if there is one, and what words and options add to it or say instead."""
-    if not file:
-        return given
-    try:
-        told = yaml.safe_load(_text_of(file))
-    except yaml.YAMLError as error:
-        fail(f"{file} cannot be read: {logs.visible(str(error).splitlines()[0])}.", 2)
-    if not isinstance(told, dict):
-        fail(f"{file} is not a job; docs/schemas/job.json says how one looks.", 2)
-    return {**told, **given}
-
-
-def _text_of(file: str) -> str:
-    try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}.", 2)
-
-
-async def _ask(door: Door, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
-    if not document:
-        fail("Say which GPU and for how long, such as --gpu 4090 --hours 2, or what runs.", 2)
+async def _ask(door: ApiClient, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
     if at_terminal() and not as_json and "offer" not in document:
         document = await _choose(door, document)
     made = await door.post("/sessions", document, again)
@@ -135,10 +105,10 @@ async def _ask(door: Door, document: dict[str, Any], again: str, *, as_json: boo
     return await _until_it_runs(door, str(made["request_id"]), as_json=as_json)
 
 
-async def _choose(door: Door, document: dict[str, Any]) -> dict[str, Any]:
+async def _choose(door: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
     """Show what fits and let the person at the terminal take one; nothing taken leaves the choice to the approver."""
     planned = await door.post("/plans", document)
-    tell(Told.model_validate(planned["told"]))
+    print_report(TextReport.model_validate(planned["told"]))
     offers = {str(one["rank"]): str(one["offer_id"]) for one in planned["estimate"]["options"]}
     if not offers:
         return document
@@ -158,7 +128,7 @@ def chosen_of(offers: Mapping[str, str], question: str, default: str) -> str:
         typer.echo(f"Say one of {', '.join(offers)}, or the id of an offer, such as {next(iter(offers.values()))}.")
 
 
-async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
+async def _until_it_runs(door: ApiClient, request_id: str, *, as_json: bool) -> int:
     """Look until the session runs (0) or will not (1), and say every change on the way."""
     told = ""
     while True:
@@ -173,10 +143,10 @@ async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
             typer.echo(logs.visible(now), err=True)
             told = now
         if session is not None and session.state not in ("queued", "provisioning"):
-            show(session.model_dump(mode="json") if as_json else told_session(session))
+            show(session.model_dump(mode="json") if as_json else session_details(session))
             return 0 if session.state == "running" else 1
         if one.state not in OPEN:
-            show(one.model_dump(mode="json") if as_json else told_request(one))
+            show(one.model_dump(mode="json") if as_json else request_details(one))
             return 1
         await asyncio.sleep(POLL_S)
 
@@ -196,14 +166,14 @@ def requests(
 ) -> None:
     """List requests, the newest first."""
     found = spoken(lambda door: door.get("/requests", waiting=waiting, limit=most))
-    show(found if as_json else told_requests(Page[RequestSummary].model_validate(found).items))
+    show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items))
 
 
 @request_app.command()
 def request(request: Named, as_json: Json = False) -> None:
     """Show one request: its options, and for whom it waits or how it was decided."""
     found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}"))
-    show(found if as_json else told_request(RequestOut.model_validate(found)))
+    show(found if as_json else request_details(RequestOut.model_validate(found)))
 
 
 @cancel_app.command()
@@ -214,7 +184,7 @@ def cancel(
 ) -> None:
     """Withdraw a request that is not decided."""
     done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 def plain_id(text: str) -> str:

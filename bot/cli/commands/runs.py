@@ -10,7 +10,7 @@ import typer
 from bot import logs
 from bot.api.schemas.sessions import RunOut
 from bot.cli.access.api_client import spoken
-from bot.cli.commands.plan import line_of
+from bot.cli.access.job_file import line_of
 from bot.cli.commands.requests import Json, plain_id
 from bot.cli.terminal.screen import fail
 from bot.cli.terminal.terminal_tables import show

@@ -8,12 +8,12 @@ import typer
 from typer.core import TyperGroup
 
 from bot.api.schemas.sessions import SessionOut
-from bot.cli.access.api_client import Door, spoken
+from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.requests import Again, Json, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal
 from bot.cli.terminal.terminal_tables import show as print_answer
-from bot.cli.terminal.views import end_question, told_session
-from bot.rules.values.text_table import Told
+from bot.cli.terminal.views import end_question, session_details
+from bot.rules.values.text_table import TextReport
 from ledger.kernel.states import ENDABLE_SESSION
 
 
@@ -44,7 +44,7 @@ Ended = Annotated[
 def show(session: Named, as_json: Json = False) -> None:
     """Show it, by its id or by its request's, and how to connect."""
     found = spoken(lambda door: door.get(f"/sessions/{plain_id(session)}"))
-    print_answer(found if as_json else told_session(SessionOut.model_validate(found)))
+    print_answer(found if as_json else session_details(SessionOut.model_validate(found)))
 
 
 @app.command()
@@ -106,7 +106,7 @@ def token(session: Named, as_json: Json = False) -> None:
         print_answer(made)
         return
     lines = (made["token"], f"{made['url']}, certificate SHA-256 {made['certificate_sha256']}")
-    print_answer(Told(sentences=(*lines, made["sentence"])))
+    print_answer(TextReport(sentences=(*lines, made["sentence"])))
 
 
 @app.command("terminate")
@@ -119,10 +119,10 @@ def shutdown(
     """End the session now; it is confirmed when its cloud no longer lists it. What is not ours is left alone."""
     asks = at_terminal() and not (yes or as_json)
     ended = spoken(lambda door: _shut_down(door, plain_id(session), asks=asks))
-    print_answer(ended if as_json else Told(sentences=(ended["sentence"],)))
+    print_answer(ended if as_json else TextReport(sentences=(ended["sentence"],)))
 
 
-async def _shut_down(door: Door, named: str, *, asks: bool) -> Any:
+async def _shut_down(door: ApiClient, named: str, *, asks: bool) -> Any:
     if asks:
         found = SessionOut.model_validate(await door.get(f"/sessions/{named}"))
         if found.state in ENDABLE_SESSION and not agreed(end_question(found)):
@@ -133,4 +133,4 @@ async def _shut_down(door: Door, named: str, *, asks: bool) -> Any:
 
 def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:
     answer = spoken(lambda door: door.post(path, body, again))
-    print_answer(answer if as_json else Told(sentences=(answer["sentence"],)))
+    print_answer(answer if as_json else TextReport(sentences=(answer["sentence"],)))

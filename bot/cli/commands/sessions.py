@@ -11,7 +11,7 @@ from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.terminal_tables import show
-from bot.cli.terminal.views import told_sessions
+from bot.cli.terminal.views import session_list
 
 app = typer.Typer(add_completion=False)
 
@@ -24,4 +24,4 @@ def sessions(
 ) -> None:
     """List sessions, the newest first."""
     found = spoken(lambda door: door.get("/sessions", live="false" if everything else "true", limit=most))
-    show(found if as_json else told_sessions(Page[SessionOut].model_validate(found).items))
+    show(found if as_json else session_list(Page[SessionOut].model_validate(found).items))

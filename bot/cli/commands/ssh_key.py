@@ -11,7 +11,7 @@ from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail
 from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import Told
+from bot.rules.values.text_table import TextReport
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Your public SSH key: add, show, remove.")
 
@@ -45,4 +45,4 @@ def remove(as_json: Json = False) -> None:
 
 
 def _told(done: Any, *, as_json: bool) -> None:
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))

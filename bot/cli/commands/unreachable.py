@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from bot import logs
-from bot.cli.access.api_client import Door, spoken
+from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.instances import Why
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import agreed, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show
 from bot.rules.values.phrases import plural, rate
-from bot.rules.values.text_table import Told
+from bot.rules.values.text_table import TextReport
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Open instances of accounts whose key is not set up."
@@ -26,7 +26,7 @@ def list_(as_json: Json = False) -> None:
     """Show what nothing here can look at or end, with the account that it is in."""
     found = spoken(lambda door: door.get("/unreachable"))
     lines = tuple(map(_line, found)) or ("Everything that is open can be looked at.",)
-    show(found if as_json else Told(sentences=lines))
+    show(found if as_json else TextReport(sentences=lines))
 
 
 @app.command()
@@ -39,10 +39,10 @@ def gone(
     """Say that these no longer exist. Refused while a cloud shows one of them or its agent reports."""
     asks = at_terminal() and not (yes or as_json)
     done = spoken(lambda door: _gone(door, named, reason, asks=asks))
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
-async def _gone(door: Door, named: list[str], reason: str, *, asks: bool) -> Any:
+async def _gone(door: ApiClient, named: list[str], reason: str, *, asks: bool) -> Any:
     found = await door.get("/unreachable")
     ids = []
     for text in named:

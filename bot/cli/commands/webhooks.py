@@ -10,7 +10,7 @@ from bot import logs
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
 from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 from bot.rules.webhooks.webhooks import Topic
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Addresses that are told what happens.")
@@ -46,7 +46,11 @@ def list_(as_json: Json = False) -> None:
         )
         for one in found
     )
-    told = Told(tables=(TextTable(head=HEAD, rows=rows),)) if rows else Told(sentences=("There are no webhooks.",))
+    told = (
+        TextReport(tables=(TextTable(head=HEAD, rows=rows),))
+        if rows
+        else TextReport(sentences=("There are no webhooks.",))
+    )
     show(found if as_json else told)
 
 
@@ -88,7 +92,11 @@ def log(
         )
         for one in found["items"]
     )
-    told = Told(tables=(TextTable(head=LOG, rows=rows),)) if rows else Told(sentences=("Nothing was sent yet.",))
+    told = (
+        TextReport(tables=(TextTable(head=LOG, rows=rows),))
+        if rows
+        else TextReport(sentences=("Nothing was sent yet.",))
+    )
     show(found if as_json else told)
 
 
@@ -112,4 +120,4 @@ def _secret(made: Any, *, as_json: bool) -> None:
 
 
 def _said(done: Any, *, as_json: bool) -> None:
-    show(done if as_json else Told(sentences=(done["sentence"],)))
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))

@@ -14,10 +14,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rich.console import Console
 
 from bot.cli.demo.demo_stack import Playground
-from bot.practice.model import Message
+from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, button_texts
 from bot.practice.remote import RemoteDriver
 from bot.services.audit import invariants
+from ledger.kernel.entry_kind import EntryKind
 from ledger.queries.audit import Books, read_books
 
 STEP_S = 20.0
@@ -113,7 +114,7 @@ async def _play(ws: RemoteDriver, told: Transcript) -> None:
     told.say("clouds", "nothing runs")
 
 
-async def _wait(ws: RemoteDriver, told: Transcript, look: Callable[[], Message | None]) -> Message:
+async def _wait(ws: RemoteDriver, told: Transcript, look: Callable[[], ChatMessage | None]) -> ChatMessage:
     """The message that `look` finds; TimeoutError, with what is on the screens, when it never does."""
     found = await ws.until(look, told.step_s)
     if found is None:
@@ -126,24 +127,24 @@ def running_instances(told: Transcript) -> list[str]:
     return [str(item["name"]) for item in told.running.truth()["instances"] if item["alive"]]
 
 
-def _with_button(ws: RemoteDriver, start: str) -> Message | None:
+def _with_button(ws: RemoteDriver, start: str) -> ChatMessage | None:
     found = [m for m in ws.channel_messages() if any(text.startswith(start) for text in button_texts(m))]
     return found[-1] if found else None
 
 
-def _newer(ws: RemoteDriver, who: str, before: int) -> Callable[[], Message | None]:
-    def look() -> Message | None:
+def _newer(ws: RemoteDriver, who: str, before: int) -> Callable[[], ChatMessage | None]:
+    def look() -> ChatMessage | None:
         told = ws.ephemerals(who)
         return told[-1] if len(told) > before else None
 
     return look
 
 
-def _dm(ws: RemoteDriver, word: str) -> Message | None:
+def _dm(ws: RemoteDriver, word: str) -> ChatMessage | None:
     return next((m for m in ws.dm_messages("alice") if word in all_text(m)), None)
 
 
-def _ended(ws: RemoteDriver, offers: Message) -> Message | None:
+def _ended(ws: RemoteDriver, offers: ChatMessage) -> ChatMessage | None:
     found = [m for m in ws.thread(offers) if re.search(r"\b(gone|ended|over)\b", all_text(m))]
     return found[-1] if found else None
 
@@ -168,7 +169,7 @@ async def _audit(told: Transcript) -> int:
     told.say("ledger", f"{len(books.events)} events, {len(books.entries)} entries")
     for entry in sorted(books.entries, key=lambda e: (e.at, e.id)):
         told.say("", f"{entry.kind:<8} ${entry.amount_usd:>10.6f}  {entry.debit} ← {entry.credit} {entry.component}")
-    used = [e for e in books.entries if e.kind in ("accrue", "true_up", "loss")]
+    used = [e for e in books.entries if e.kind in (EntryKind.ACCRUE, EntryKind.TRUE_UP, EntryKind.LOSS)]
     spent = sum((-e.amount_usd if e.debit.startswith("payable:") else e.amount_usd for e in used), Decimal(0))
     told.say("bill", f"ledger ${spent:.6f}, clouds ${Decimal(running.truth()['total_usd']):.6f}")
     for violation in found:

@@ -22,7 +22,7 @@ from bot.cli.access.api_client import KEY, URL
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import BAD_SETTINGS, ask, fail
 from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 from providers.registry import REGISTRY
 
 FILE = Path(".env")
@@ -93,7 +93,7 @@ def list_(as_json: Json = False) -> None:
     if as_json:
         show([{"name": short, "variable": one, "set": where} for short, one, where in found])
     else:
-        show(Told(tables=(TextTable(head=("name", "variable", "set"), rows=tuple(found)),)))
+        show(TextReport(tables=(TextTable(head=("name", "variable", "set"), rows=tuple(found)),)))
 
 
 def _at_keyring(step: Callable[[], None]) -> None:

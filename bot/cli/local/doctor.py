@@ -25,7 +25,7 @@ from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from bot.wiring import build_providers
 from ledger.engine.db import Database
-from ledger.queries.cloud_accounts import held
+from ledger.queries.cloud_accounts import accounts_in_use
 from migrations import run as schema
 from providers.contract import Preflight
 from providers.rate_limits import LocalPacer
@@ -162,7 +162,7 @@ async def _without_key(db: Database, settings: Settings) -> list[Finding]:
     """Open instances of accounts whose key is not set here: nothing can see or end them."""
     clock = SystemClock()
     async with db.read() as tx:
-        open_there = await held(tx)
+        open_there = await accounts_in_use(tx)
     providers = build_providers(settings, clock, LocalPacer(clock)) if open_there else {}
     try:
         found = key_rotation.unreachable(open_there, providers)

@@ -10,7 +10,7 @@ from bot.api.dependencies import CALLS_PER_MINUTE, SCOPE_FIELD
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
 from bot.rules.access.scopes import ACTIVE_KEYS, FOR_PEOPLE, KEY_DAYS, MEANING, PLAIN
-from bot.services.plans.job_file import JobDocument
+from bot.rules.grammar.job_document import JobDocument
 
 EXAMPLE = """```sh
 gpu-shopper keys create atlas --owner U012AB3CD          # shown once: gpuk_…

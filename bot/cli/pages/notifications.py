@@ -15,10 +15,19 @@ def page() -> str:
         for state, kinds in table_of.items():
             for kind in kinds:
                 causes[kind].append(f"{name} becomes {state}")
-    rows = [(code(kind), "; ".join(found) or "a service says so, not a move") for kind, found in causes.items()]
+    rows = [
+        (
+            code(kind),
+            kind.label,
+            "; ".join(found) or "a service says so, not a move",
+            "yes" if kind.delays_termination else "no",
+        )
+        for kind, found in causes.items()
+    ]
     return whole(
         "Notifications",
         "Each is a row of the outbox, written in the transaction of the move that causes it and rendered from state "
-        "when it is shown. One row per kind, subject and place: announcing again edits the message that is there.",
-        table(("kind", "written when"), rows),
+        "when it is shown. One row per kind, subject and place: announcing again edits the message that is there. A "
+        "termination waits for some of them, at most 10 s, until their delivery was attempted once on every channel.",
+        table(("kind", "what it tells", "written when", "a termination waits for it"), rows),
     )

@@ -11,7 +11,7 @@ from rich.markup import escape
 from bot import logs
 from bot.cli.terminal.layout import lines
 from bot.cli.terminal.screen import console
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 
 
 def plain(text: str) -> str:
@@ -27,7 +27,7 @@ def _safe(table: TextTable) -> TextTable:
     return TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
 
 
-def tell(told: Told) -> None:
+def print_report(told: TextReport) -> None:
     """Print an answer for people."""
     out = console()
     if told.lead:
@@ -43,7 +43,7 @@ def tell(told: Told) -> None:
 
 def show(what: Any) -> None:
     """An answer for people, or one JSON document for programs."""
-    if isinstance(what, Told):
-        tell(what)
+    if isinstance(what, TextReport):
+        print_report(what)
     else:
         typer.echo(json.dumps(what, indent=2, ensure_ascii=False))

@@ -9,8 +9,8 @@ from decimal import Decimal
 from bot.api.schemas.connection import NodeApiOut, Ssh
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
-from bot.rules.values.phrases import hours, kept, rate, unreconciled, usd
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
+from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import RequestState, SessionState
 from providers import cloud_names
@@ -24,19 +24,19 @@ def when(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC" if at else "-"
 
 
-def told_requests(found: Sequence[RequestSummary]) -> Told:
+def request_list(found: Sequence[RequestSummary]) -> TextReport:
     """A list of requests."""
     if not found:
-        return Told(sentences=("There are no requests.",))
+        return TextReport(sentences=("There are no requests.",))
     head = ("request", "state", "by", "made", "until", "reason")
     rows = [
         (short_id(one.id), one.state, one.requester, when(one.created_at), when(one.expires_at), one.reason or "-")
         for one in found
     ]
-    return Told(tables=(TextTable(head=head, rows=tuple(rows)),))
+    return TextReport(tables=(TextTable(head=head, rows=tuple(rows)),))
 
 
-def told_request(one: RequestOut) -> Told:
+def request_details(one: RequestOut) -> TextReport:
     """One request: what is offered, for whom it waits, or how it was decided."""
     lead = f"Request {short_id(one.id)} by {one.requester} is {one.state}."
     rows = tuple(
@@ -73,13 +73,13 @@ def told_request(one: RequestOut) -> Told:
         said.append(f"Session {short_id(one.session_id)}.")
     said += [one.hint, one.held]
     tables = (TextTable(head=OPTIONS, rows=rows),) if rows else ()
-    return Told(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
+    return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
 
 
-def told_sessions(found: Sequence[SessionOut]) -> Told:
+def session_list(found: Sequence[SessionOut]) -> TextReport:
     """A list of sessions."""
     if not found:
-        return Told(sentences=("Nothing is running.",))
+        return TextReport(sentences=("Nothing is running.",))
     head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
     rows = [
         (
@@ -95,7 +95,7 @@ def told_sessions(found: Sequence[SessionOut]) -> Told:
         for one in found
     ]
     waits = tuple(dict.fromkeys(one.held for one in found if one.held))
-    return Told(tables=(TextTable(head=head, rows=tuple(rows)),), sentences=waits)
+    return TextReport(tables=(TextTable(head=head, rows=tuple(rows)),), sentences=waits)
 
 
 def outlives(one: SessionOut) -> bool:
@@ -103,7 +103,7 @@ def outlives(one: SessionOut) -> bool:
     return one.disk is not None and one.state == SessionState.TERMINATING
 
 
-def told_session(one: SessionOut) -> Told:
+def session_details(one: SessionOut) -> TextReport:
     """One session and how to connect."""
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
     said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {usd(one.cost_usd)} so far." if one.cloud else gpus]
@@ -116,7 +116,7 @@ def told_session(one: SessionOut) -> Told:
     if one.end_waits_because:
         said.append(f"Its end waits. {one.end_waits_because}")
     if one.disk:
-        said.append(kept(one.disk.price_usd_h, one.disk.until))
+        said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
     if one.agent:
         said.append(one.agent.line)
     if one.ssh and one.disk is None:  # Nothing answers while its machine stands still.
@@ -128,7 +128,7 @@ def told_session(one: SessionOut) -> Told:
     if one.ended_at:
         said.append(f"Ended {when(one.ended_at)}.")
     said += [one.held] if one.held else []
-    return Told(lead=f"Session {short_id(one.id)} of {one.owner} is {one.state}.", sentences=tuple(said))
+    return TextReport(lead=f"Session {short_id(one.id)} of {one.owner} is {one.state}.", sentences=tuple(said))
 
 
 def _ssh(found: Ssh) -> list[str]:

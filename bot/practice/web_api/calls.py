@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bot.practice.faults import Fault
-from bot.practice.limits import RateLimited
+from bot.practice.faults import SlackFault
+from bot.practice.limits import TooManyRequests
 from bot.practice.model import ApiError, Json
 from bot.practice.web_api.catalog import METHODS, Method
 from bot.practice.workspace import Workspace
@@ -21,7 +21,7 @@ from bot.practice.workspace import Workspace
 COMMON: Final = frozenset({"team_id"})
 
 
-class LostReply(Response):
+class BrokenReply(Response):
     """A reply that breaks off after its headers: the caller cannot know whether anything happened."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,7 +53,7 @@ class WebApi:
             arguments = await _arguments(request, method)
             _before(fault)
             body = {"ok": True, **self._call(request, name, method, arguments)}
-        except RateLimited as refusal:
+        except TooManyRequests as refusal:
             status, headers = 429, {"Retry-After": str(refusal.retry_after_s)}
             body = {"ok": False, "error": refusal.code}
         except ApiError as refusal:
@@ -61,7 +61,7 @@ class WebApi:
             body = {"ok": False, "error": refusal.code, **refusal.extra}
         workspace.record("api", name, _shown(arguments), body, status)
         if fault is not None and fault.kind == "lose_reply":
-            return LostReply()
+            return BrokenReply()
         scopes = workspace.manifest.scopes
         headers["X-OAuth-Scopes"] = ",".join(sorted(scopes or ()))
         return JSONResponse(body, status, headers)
@@ -92,14 +92,14 @@ class WebApi:
             raise ApiError("not_allowed_token_type")
 
 
-def _before(fault: Fault | None) -> None:
+def _before(fault: SlackFault | None) -> None:
     """The faults that stop a call before it has any effect."""
     if fault is None:
         return
     if fault.kind == "http_500":
         raise ApiError("internal_error", http_status=500)
     if fault.kind == "rate_limited":
-        raise RateLimited(max(1, round(fault.seconds)))
+        raise TooManyRequests(max(1, round(fault.seconds)))
     if fault.kind == "error":
         raise ApiError(fault.error)
 

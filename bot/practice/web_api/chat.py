@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.practice import messages
-from bot.practice.model import BOT_USER_ID, ApiError, Json, Message
+from bot.practice.model import BOT_USER_ID, ApiError, ChatMessage, Json
 from bot.practice.workspace import Workspace
 
 
@@ -72,7 +72,7 @@ def permalink(workspace: Workspace, arguments: Json) -> Json:
     return {"channel": channel.id, "permalink": link}
 
 
-def _visible(workspace: Workspace, channel_id: str, ts: object) -> Message:
+def _visible(workspace: Workspace, channel_id: str, ts: object) -> ChatMessage:
     found = workspace.find_message(channel_id, ts) if isinstance(ts, str) else None
     if found is None or found.deleted or found.ephemeral_to is not None:
         raise ApiError("message_not_found")
@@ -103,7 +103,7 @@ def replies(workspace: Workspace, arguments: Json) -> Json:
     return _page(found, arguments)
 
 
-def _page(found: list[Message], arguments: Json) -> Json:
+def _page(found: list[ChatMessage], arguments: Json) -> Json:
     """One page of messages; their metadata come only when they are asked for. The cursor is a place in the list."""
     start, limit = int(arguments.get("cursor") or 0), int(arguments.get("limit") or 100)
     wanted = str(arguments.get("include_all_metadata")).lower() in {"true", "1"}

@@ -6,7 +6,7 @@ import secrets
 from typing import Final
 
 from bot.practice import messages
-from bot.practice.model import ApiError, Json, StoredFile
+from bot.practice.model import ApiError, Json, UploadedFile
 from bot.practice.workspace import Workspace
 
 ALT_TEXT_MAX: Final = 1000
@@ -25,7 +25,7 @@ def upload_url(workspace: Workspace, arguments: Json) -> Json:
     alt_text = str(arguments.get("alt_txt") or "")
     if len(alt_text) > ALT_TEXT_MAX:
         raise ApiError("alt_txt_too_large")
-    file = StoredFile(workspace.new_id("F0"), name, length, secrets.token_hex(16), alt_text=alt_text)
+    file = UploadedFile(workspace.new_id("F0"), name, length, secrets.token_hex(16), alt_text=alt_text)
     workspace.files[file.id] = file
     return {"upload_url": f"{workspace.base_url}/upload/{file.token}", "file_id": file.id}
 
@@ -44,7 +44,7 @@ def complete_upload(workspace: Workspace, arguments: Json) -> Json:
     asked = messages.parse_json_argument(arguments.get("files"), "files")
     if not isinstance(asked, list) or not asked:
         raise ApiError("invalid_arguments")
-    files: list[StoredFile] = []
+    files: list[UploadedFile] = []
     for entry in asked:
         file = workspace.files.get(str(entry.get("id"))) if isinstance(entry, dict) else None
         if file is None or file.completed or not file.content:

@@ -1,1 +1,1 @@
-"""Scopes of API keys."""
+"""Define the scopes of API keys."""

@@ -1,4 +1,4 @@
-"""What an API key may do: its scopes, who may be given which, and how keys and names look."""
+"""Define what an API key may do: its scopes, who may be given which, and how keys and names look."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 
 
 class Scope(StrEnum):
-    """One thing that a key may do. A key that lacks it is told its name."""
+    """Name one thing that a key may do. An answer names the scope that a key lacks."""
 
     MARKET_READ = "market:read"
     REQUESTS_READ = "requests:read"
@@ -38,9 +39,9 @@ MEANING: dict[Scope, str] = {
     Scope.APPROVALS_WRITE: "approve, reject and start without an approval; only for the key of a person",
     Scope.ADMIN: "see everything, make and revoke keys of programs; only for the key of a person",
 }
-#: Decisions belong to people, whoever holds the key.
+#: Decisions belong to people, so a program's key never has these.
 FOR_PEOPLE = frozenset({Scope.APPROVALS_WRITE, Scope.ADMIN})
-#: They reach beyond one's own things, so no key has them unless somebody says so.
+#: They reach beyond one's own things, so a key has them only when somebody asks for them.
 ON_REQUEST = frozenset({Scope.METRICS_READ, Scope.LEDGER_WRITE})
 PLAIN = tuple(scope for scope in Scope if scope not in FOR_PEOPLE | ON_REQUEST)
 KEY_DAYS, MOST_KEY_DAYS = 90, 366
@@ -53,16 +54,16 @@ _NAME = re.compile(r"[a-z][a-z0-9._-]{1,39}", re.ASCII)
 
 
 class BadHolder(ValueError):
-    """A holder, an owner or a scope that a key cannot have; `code` is stable, the message is for people."""
+    """Refuse a holder, an owner or a scope that a key cannot have; `code` is stable, the message is for people."""
 
-    def __init__(self, code: str, sentence: str) -> None:
+    def __init__(self, code: ReplyCode, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose key it is: the actor that it acts as, and the person who answers for that."""
+    """Name whose key it is: the actor that it acts as, and the person who answers for that."""
 
     actor: Actor
     owner: Actor
@@ -74,26 +75,29 @@ class Holder:
 
 
 def holder(name: str, owner: str) -> Holder:
-    """`atlas` with the person who answers for it, or `operator:ada`, who answers for herself. Raises `BadHolder`."""
+    """Read a holder: `atlas` with the person who answers for it, or `operator:ada`, who answers for herself.
+
+    Raises `BadHolder`.
+    """
     kind, colon, bare = name.partition(":")
     if not colon:
         kind, bare = ActorKind.CONSUMER, name
     if kind not in (ActorKind.CONSUMER, ActorKind.OPERATOR) or not _NAME.fullmatch(bare):
         raise BadHolder(
-            "bad_consumer",
+            ReplyCode.BAD_CONSUMER,
             "A key belongs to a program, such as atlas, or to a person, such as operator:ada: 2 to 40 lower-case "
             "letters, digits, dots, hyphens and underscores.",
         )
     actor = Actor(ActorKind(kind), bare)
     if actor.kind is ActorKind.OPERATOR:
         if owner and owner != actor.ref:
-            raise BadHolder("bad_owner", f"The key of {actor.ref} answers for itself; leave the owner out.")
+            raise BadHolder(ReplyCode.BAD_OWNER, f"The key of {actor.ref} answers for itself; leave the owner out.")
         return Holder(actor, actor)
     return Holder(actor, person(owner))
 
 
 def person(text: str) -> Actor:
-    """The person who answers for a program: `operator:ada`, a Slack id, or `slack:T…/U…`."""
+    """Read the person who answers for a program: `operator:ada`, a Slack id, or `slack:T…/U…`."""
     if re.fullmatch(r"[UW][A-Z0-9]{2,}", text):
         return Actor(ActorKind.SLACK, text)
     try:
@@ -102,25 +106,25 @@ def person(text: str) -> Actor:
         found = None
     if found is None or found.kind not in (ActorKind.OPERATOR, ActorKind.SLACK):
         raise BadHolder(
-            "bad_owner",
+            ReplyCode.BAD_OWNER,
             "Say which person answers for this program: a Slack id such as U012AB3CD, or operator:ada.",
         )
     return found
 
 
 def scopes(said: Iterable[str], of: Holder) -> tuple[Scope, ...]:
-    """The scopes that were asked for; without any, what a program needs, and the decisions for a person.
+    """Return the scopes that were asked for; without any, what a program needs, and for a person also the decisions.
 
-    Raises `BadHolder` for a name that is none and for what a program is never given.
+    Raises `BadHolder` for a name that is no scope and for what a program is never given.
     """
     wanted = tuple(dict.fromkeys(said))
     if not wanted:
         return (*PLAIN, Scope.APPROVALS_WRITE) if of.is_person else PLAIN
     unknown = [name for name in wanted if name not in set(Scope)]
     if unknown:
-        raise BadHolder("bad_scope", f"{unknown[0][:40]} is not a scope; there are {', '.join(Scope)}.")
+        raise BadHolder(ReplyCode.BAD_SCOPE, f"{unknown[0][:40]} is not a scope; there are {', '.join(Scope)}.")
     found = tuple(Scope(name) for name in wanted)
     refused = [scope for scope in found if scope in FOR_PEOPLE and not of.is_person]
     if refused:
-        raise BadHolder("scope_for_people", f"{refused[0]} is for the key of a person, such as operator:ada.")
+        raise BadHolder(ReplyCode.SCOPE_FOR_PEOPLE, f"{refused[0]} is for the key of a person, such as operator:ada.")
     return found

@@ -1,1 +1,1 @@
-"""Who may approve what, and what an approval covers."""
+"""Judge who may approve what, and what an approval covers."""

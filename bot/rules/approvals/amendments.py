@@ -1,5 +1,6 @@
-"""Approving with changes: a shorter time or a lower limit, and the digest of what stands, so that nobody decides on
-what has changed since they looked.
+"""Approve with changes: a shorter time or a lower limit.
+
+A digest of the terms as they are keeps approvers from deciding on terms that changed since they looked.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from typing import Final
 
 from bot.rules.market.estimate import Estimate
 from bot.rules.values.phrases import Verdict, hours, usd
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
-#: Parts of an estimate that are there however short the time is.
+#: Parts of an estimate that do not shrink with the time.
 FIXED: Final = frozenset({"start-up", "transfer", "hold"})
-#: Some clouds bill this much at least, so no shorter time is counted on to cost less.
+#: Some clouds bill this much at least, so a shorter time is not expected to cost less.
 LEAST_BILLED_H: Final = Decimal(1)
 SHORTEST_H: Final = Decimal(1) / 60
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What the approvers so far have made of a request: fewer hours, a limit in all.
+class AmendedTerms:
+    """Hold what the approvers so far have made of a request: fewer hours, a limit in all.
 
     `hours` and `cap_usd` are None where nobody changed them.
     """
@@ -34,18 +36,18 @@ class Standing:
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is no longer what the offers said."""
+        """Whether it differs from what the offers said."""
         return self.hours is not None or self.cap_usd is not None
 
     @property
     def digest(self) -> str:
-        """Twelve hex digits that change with anything of it."""
+        """Return twelve hex digits that change with any of these terms."""
         said = [self.request_id, self.version, _plain(self.hours), _plain(self.cap_usd)]
         return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
 
 
 def covered(request_id: str, version: int, offer_id: str, amounts: tuple[Decimal, Decimal], time_h: Decimal) -> str:
-    """The digest of what one approval covers: an offer, its `(price cap per hour, total cap)`, and hours."""
+    """Return the digest of what one approval covers: an offer, its `(price cap per hour, total cap)`, and hours."""
     said = [request_id, version, offer_id, *map(_plain, amounts), _plain(time_h)]
     return hashlib.sha256(repr(said).encode()).hexdigest()
 
@@ -53,7 +55,7 @@ def covered(request_id: str, version: int, offer_id: str, amounts: tuple[Decimal
 def shortened(
     estimate: Estimate, asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
 ) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars of an estimate for fewer hours: what grows with time shrinks with it.
+    """Return `(expected, worst)` dollars of an estimate for fewer hours: what grows with time shrinks with it.
 
     Nothing below `least_h` costs less than that does.
     """
@@ -67,21 +69,24 @@ def shortened(
 
 
 def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdict | None:
-    """None when an approver may set so many hours; `most_h` is what was asked, or what an earlier approver left."""
+    """Refuse hours that an approver may not set; None when they may.
+
+    `most_h` is what was asked, or what an earlier approver left.
+    """
     if time_h is None:
         return None
     if not can:
         sentence = "This request asks for no time that could be shortened; approve or reject it."
-        return Verdict(False, "not_changeable", sentence)
+        return Verdict(False, ReplyCode.NOT_CHANGEABLE, sentence)
     if not time_h.is_finite() or time_h < SHORTEST_H:
-        return Verdict(False, "bad_hours", "The time must be a minute or more, such as 4h.")
+        return Verdict(False, ReplyCode.BAD_HOURS, "The time must be a minute or more, such as 4h.")
     if time_h > most_h:
-        return Verdict(False, "hours_raised", f"The time can be shortened, not raised above {hours(most_h)}.")
+        return Verdict(False, ReplyCode.HOURS_RAISED, f"The time can be shortened, not raised above {hours(most_h)}.")
     return None
 
 
-def told(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
-    """What an approval changed, for the requester; empty when it is what was asked for and offered first."""
+def amendment_summary(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
+    """Say for the requester what an approval changed; empty when it is what was asked for and offered first."""
     said = [
         f"{hours(time_h)} instead of {hours(asked_h)}" if time_h < asked_h else "",
         f"at most {usd(cap_usd)} in all" if cap_usd is not None else "",

@@ -1,4 +1,4 @@
-"""Who somebody is to a request: its requester, one of those who may decide about it, or neither."""
+"""Judge who somebody is to a request: its requester, one of its approvers, or neither."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from datetime import datetime
 
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import EVERY, Mandate
+from bot.rules.policy.tiers import EVERY, ApproverGroup
 from ledger.kernel.actor import Actor, ActorKind
 
-#: Everything that was ever asked of the approvers of everything.
-ANYBODY = Mandate()
+#: Who is asked about a request that no tier covers: the approvers of everything.
+ANYBODY = ApproverGroup()
 
 
 @dataclass(frozen=True, slots=True)
 class DeciderFacts:
-    """What was looked up about whoever decides. `known` is false when the look-up failed, which refuses.
+    """Hold what was looked up about the person who makes a decision.
 
-    `behalf` are those in whose place they may decide at this moment.
+    `known` is false when the look-up failed, which refuses. `behalf` are those in whose place they may approve now.
     """
 
     actor: Actor
@@ -37,17 +37,17 @@ def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
     return _listed(policy, decider, tuple(policy.approval_groups))
 
 
-def may_decide(policy: Policy, decider: DeciderFacts, mandate: Mandate) -> bool:
-    """Whether this person is one of those who are asked about a request, or may decide without being asked."""
+def may_decide(policy: Policy, decider: DeciderFacts, mandate: ApproverGroup) -> bool:
+    """Whether this person is an approver of a request, or may approve it without being mentioned."""
     return _listed(policy, decider, groups(policy, mandate), everything=False)
 
 
 def stands_for(
-    policy: Policy, decider: DeciderFacts, mandate: Mandate, not_for: Collection[Actor] = ()
+    policy: Policy, decider: DeciderFacts, mandate: ApproverGroup, not_for: Collection[Actor] = ()
 ) -> tuple[Actor, ...]:
-    """In whose place somebody may decide about a request: people who may do so themselves, by the policy as it is.
+    """Return the approvers of a request in whose place somebody may approve, by the policy as it is.
 
-    What was delegated is never passed on, nor is it for requests of the one who delegated (`not_for`).
+    A delegation is never passed on, and it does not cover requests of the person who delegated (`not_for`).
     """
     if never(policy, decider.actor):
         return ()
@@ -62,28 +62,28 @@ def stands_for(
     )
 
 
-def groups(policy: Policy, mandate: Mandate) -> tuple[str, ...]:
-    """The groups that are asked about a request now, the first one first."""
+def groups(policy: Policy, mandate: ApproverGroup) -> tuple[str, ...]:
+    """Return the groups that are asked about a request now, the first one first."""
     further = tiers.chain(mandate.tier, policy.escalate_to)[: mandate.steps]
     return (tiers.group_of(mandate.tier), *further)
 
 
 def members(policy: Policy, group: str) -> tuple[str, ...]:
-    """The names in a group: people and Slack user groups."""
+    """Return the names in a group: people and Slack user groups."""
     return (*policy.approvers, *policy.approver_groups) if group == EVERY else policy.approval_groups.get(group, ())
 
 
-def asked(policy: Policy, mandate: Mandate) -> tuple[str, ...]:
-    """The people and Slack user groups that are asked about a request now, without those who are not mentioned."""
+def mentioned_approvers(policy: Policy, mandate: ApproverGroup) -> tuple[str, ...]:
+    """Return the people and Slack user groups that a request mentions now, without those who are not mentioned."""
     names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
     return tuple(name for name in names if name not in policy.may_approve_not_pinged)
 
 
-def with_steps(policy: Policy, mandate: Mandate, opened_at: datetime, now: datetime) -> Mandate:
-    """The mandate as it is now, with the groups that an undecided request has gone on to."""
+def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:
+    """Return the mandate as it is now, with the groups to which an undecided request was escalated."""
     further = len(tiers.chain(mandate.tier, policy.escalate_to))
     count = tiers.steps(further, opened_at, now, policy.escalate_after_s)
-    return Mandate(mandate.tier, mandate.because, count)
+    return ApproverGroup(mandate.tier, mandate.because, count)
 
 
 def is_slack_group(name: str) -> bool:
@@ -101,18 +101,18 @@ def _listed(policy: Policy, decider: DeciderFacts, of: tuple[str, ...], *, every
 
 
 def never(policy: Policy, actor: Actor) -> bool:
-    """Whether the policy says that this person never decides, under whichever of their names it says so."""
+    """Whether the policy says that this person never decides, under any of their names."""
     denied = set(policy.never_approve)
     return any(_names(one) & denied for one in (actor, *linked(policy, actor)))
 
 
 def _names(actor: Actor) -> set[str]:
-    """How a policy may write somebody."""
+    """Return the names under which a policy may list somebody."""
     return {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
 
 
 def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
-    """The other identities of one person, as the policy names them."""
+    """Return the other identities of one person, as the policy names them."""
     people = [[_named(name) for name in names] for names in policy.same_person]
     return tuple(one for names in people if any(is_same(actor, one) for one in names) for one in names if one != actor)
 
@@ -123,6 +123,6 @@ def _named(name: str) -> Actor:
 
 def is_same(one: Actor, other: Actor) -> bool:
     """Whether two names of actors are one; a side that does not know its team is taken for the same person."""
-    # That refuses more, never less.
+    # This refuses more approvals, never fewer.
     same_team = one.team == other.team or not (one.team and other.team)
     return (one.kind, one.id) == (other.kind, other.id) and same_team

@@ -1,7 +1,7 @@
-"""The standing approval: what the policy approves by itself, as the people who signed it allow.
+"""Approve by policy: what the policy approves by itself, as the people who signed it allow.
 
-It is an approval like any other, recorded with its amounts. It covers small spends only, up to a total in any 24 hours
-and until a day, and it names the version of the policy that gave it.
+An auto-approval is an approval like any other, recorded with its amounts. It covers small spends only, up to a total in
+any 24 hours and until a day, and it names the version of the policy that gave it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from bot.rules.approvals.decision import plan
 from bot.rules.policy.consumers import of
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, usd
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 
 PERIOD: Final = timedelta(hours=24)
 _PREFIX: Final = "policy-"
-#: What the `approver` of every standing approval begins with.
+#: What the `approver` of every auto-approval begins with.
 STANDING_PREFIX: Final = f"{ActorKind.SYSTEM}:{_PREFIX}"
 
 
 def fingerprint(policy: Policy) -> str:
-    """Twelve hex digits that change with any setting of the policy."""
+    """Return twelve hex digits that change with any setting of the policy."""
     settings = sorted((item.name, _plain(getattr(policy, item.name))) for item in fields(policy))
     return hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
 
@@ -36,12 +37,12 @@ def _plain(value: Any) -> str:
 
 
 def signer(policy: Policy, program: str = "") -> Actor:
-    """Who approves when the policy does: the policy, in this very version, for one program where it says so."""
+    """Return the actor of an auto-approval: the policy, in this very version, for one program where it says so."""
     return Actor(ActorKind.SYSTEM, _PREFIX + (f"{program}-" if program else "") + fingerprint(policy))
 
 
 def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
-    """The policy with the standing approval that holds for a requester, and the program's name when it is its own."""
+    """Return the policy with a requester's auto-approval terms, and the program's name when they are its own."""
     limits = of(policy.consumers, asker)
     if limits is None:
         return policy, ""
@@ -54,7 +55,7 @@ def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
     ), asker.id
 
 
-def standing(
+def auto_approval(
     policy: Policy,
     worst_usd: Decimal,
     expected_usd: Decimal,
@@ -64,30 +65,31 @@ def standing(
     asked_before: bool,
     now: datetime,
 ) -> Verdict:
-    """Whether the policy approves this spend by itself. `approved_usd` is what it approved in the last 24 hours.
+    """Whether the policy approves this spend by itself.
 
-    A request that is asked again had an approval which did not lead to a machine, so a person looks at it.
+    `approved_usd` is what it approved in the last 24 hours. A request that is asked again had an approval which did not
+    lead to an instance, so a person looks at it.
     """
     needed = plan(policy, worst_usd, expected_usd, hours_total)
     if policy.auto_approve_below_usd is None or needed.required > 0:
-        return Verdict(False, "not_covered", "")
+        return Verdict(False, ReplyCode.NOT_COVERED, "")
     if asked_before:
-        return _no("asked_again", "It is asked again, so the policy does not approve it by itself.")
+        return _no(ReplyCode.ASKED_AGAIN, "It is asked again, so the policy does not approve it by itself.")
     if policy.auto_approve_until is None or now.date() > policy.auto_approve_until:
-        return _no("standing_over", "The policy's standing approval is over, so a person decides.")
+        return _no(ReplyCode.STANDING_OVER, "The policy's standing approval is over, so a person decides.")
     limit = policy.auto_approve_daily_usd
     if approved_usd + worst_usd > limit:
         sentence = (
             f"The policy has approved {usd(approved_usd)} by itself in 24 hours, and {usd(limit)} is the most, "
             "so a person decides."
         )
-        return _no("standing_used_up", sentence)
+        return _no(ReplyCode.STANDING_USED_UP, sentence)
     sentence = (
         f"{needed.rule} {policy.auto_approve_signed_by} signed for that until {policy.auto_approve_until:%Y-%m-%d} "
         f"(policy {fingerprint(policy)})."
     )
-    return Verdict(True, "approved", sentence)
+    return Verdict(True, ReplyCode.APPROVED, sentence)
 
 
-def _no(code: str, sentence: str) -> Verdict:
+def _no(code: ReplyCode, sentence: str) -> Verdict:
     return Verdict(False, code, sentence)

@@ -1,4 +1,7 @@
-"""Break-glass: a person whom the policy names may start without an approval, for little, shortly, and loudly."""
+"""Start without an approval (break-glass): a person whom the policy names may do so within tight limits.
+
+The amount is small, the time is short, and everybody who decides is notified.
+"""
 
 from __future__ import annotations
 
@@ -8,57 +11,59 @@ from typing import Final
 
 from bot.rules.approvals.approvers import DeciderFacts, never
 from bot.rules.approvals.decision import SLACK_OFF
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, hours, usd
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import ActorKind
 
-#: What the rule of a request begins with that was started without an approval.
+#: What the rule of a request that was started without an approval begins with.
 BREAK_GLASS: Final = "Break-glass:"
 #: What one person starts without an approval in this time counts together.
 PERIOD: Final = timedelta(hours=24)
 
 
 def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str) -> Verdict:
-    """Whether somebody may start what they asked for themselves without anybody's approval."""
+    """Whether somebody may start their own request without an approval."""
     actor = who.actor
     names = {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
     usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
     named = bool(names & set(policy.break_glass)) and not never(policy, actor)
     if not usable or not named or actor.kind is ActorKind.CONSUMER:
-        return Verdict(False, "no_break_glass", "The policy does not let you start without an approval.")
+        return Verdict(False, ReplyCode.NO_BREAK_GLASS, "The policy does not let you start without an approval.")
     if actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF
     if not own:
-        return Verdict(False, "not_yours", "Only who asked for it can start it without an approval.")
+        return Verdict(False, ReplyCode.NOT_YOURS, "Only who asked for it can start it without an approval.")
     if not reason.strip():
-        return Verdict(False, "reason_needed", "Say why it cannot wait; everybody who decides will read it.")
-    if len(reason) > policy.max_reason_chars:
-        return Verdict(False, "reason_too_long", f"The reason is longer than {policy.max_reason_chars} characters.")
-    return Verdict(True, "break_glass", "")
+        return Verdict(False, ReplyCode.REASON_NEEDED, "Say why it cannot wait; everybody who decides will read it.")
+    if wrong := job_bounds.reason(reason, policy):
+        return Verdict(False, *wrong)
+    return Verdict(True, ReplyCode.BREAK_GLASS, "")
 
 
 def inside_hours(policy: Policy, total_h: Decimal, allowed_h: Decimal) -> Verdict:
     """Whether a session stays inside the cap on hours, or inside those (`allowed_h`) that an override has allowed.
 
-    `total_h` is all that it has had and would have, with what it may be held for at its end.
+    `total_h` is all that it has had and would have, with its checkpoint hold at the end.
     """
     if not hours_cap.is_above(policy, total_h, allowed_h):
-        return Verdict(True, "ok", "")
+        return Verdict(True, ReplyCode.OK, "")
     sentence = (
         f"{hours(total_h)} in all, with what it has had before, is above {hours(policy.max_hours)}: somebody else must "
         "allow that first, by the override."
     )
-    return Verdict(False, "override_first", sentence)
+    return Verdict(False, ReplyCode.OVERRIDE_FIRST, sentence)
 
 
 def left(policy: Policy, taken_usd: Decimal) -> Decimal:
-    """Dollars that somebody may still start with, who has started with `taken_usd` in the last `PERIOD`."""
+    """Return the dollars that somebody may still start with, who has started with `taken_usd` in the last `PERIOD`."""
     return max(policy.break_glass_usd - taken_usd, Decimal(0))
 
 
 def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal, left_usd: Decimal) -> Verdict:
-    """Whether an option is cheap enough; `cap_usd` is the most that it may cost in all, `left_usd` what is left."""
+    """Whether an option is cheap enough; `cap_usd` is the most that it may cost in all, `left_usd` the amount left."""
     if cap_usd <= 0 or expected_usd > cap_usd:
         limit = hours(policy.break_glass_hours)
         sentence = (
@@ -66,12 +71,12 @@ def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal, left_usd: Deci
             f"{usd(expected_usd)}; of {usd(policy.break_glass_usd)} in 24 hours, {usd(left_usd)} is left to you. "
             "Name a cheaper offer, or wait for the approval."
         )
-        return Verdict(False, "above_break_glass", sentence)
-    return Verdict(True, "ok", "")
+        return Verdict(False, ReplyCode.ABOVE_BREAK_GLASS, sentence)
+    return Verdict(True, ReplyCode.OK, "")
 
 
-def told(person: str, what: str, time_h: Decimal, cap_usd: Decimal, reason: str) -> str:
-    """What everybody reads."""
+def announcement(person: str, what: str, time_h: Decimal, cap_usd: Decimal, reason: str) -> str:
+    """Write the announcement that everybody reads."""
     return (
         f"{BREAK_GLASS} {person} started {what} without an approval, for {hours(time_h)} and at most {usd(cap_usd)}. "
         f"Reason: {reason.strip()}"
@@ -79,7 +84,7 @@ def told(person: str, what: str, time_h: Decimal, cap_usd: Decimal, reason: str)
 
 
 def audience(policy: Policy) -> tuple[str, ...]:
-    """The Slack people who are told directly: everybody who decides or administers, whether pinged otherwise or not."""
+    """Return the Slack people who are notified directly: all approvers and budget administrators, mentioned or not."""
     names = (
         *policy.approvers,
         *policy.may_approve_not_pinged,

@@ -1,4 +1,4 @@
-"""Who may decide what: the plan that a request needs, and the verdict on one decision.
+"""Plan the approval that a request needs, and judge one decision.
 
 Authorization is judged at the decision, from the policy and from facts fetched for it; never from who saw a button.
 """
@@ -10,13 +10,15 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from bot.rules.approvals.amendments import Standing, may_shorten
+from bot.rules.approvals.amendments import AmendedTerms, may_shorten
 from bot.rules.approvals.approvers import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide, stands_for
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, group_of
+from bot.rules.policy.tiers import ApproverGroup, group_of
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, change_cap, total_cap
 from bot.rules.values.phrases import Verdict, hours, plural, read_amount, usd
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
@@ -48,7 +50,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPlan:
-    """How many approvers a spend needs and the rule that says so. `required` 0 is the policy's automatic approval."""
+    """Say how many approvers a spend needs and which rule says so. `required` 0 is the policy's auto-approval."""
 
     required: int
     rule: str
@@ -58,15 +60,15 @@ class ApprovalPlan:
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """A request as it is when somebody decides.
+    """Describe a request as it is when somebody decides.
 
-    `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of
-    those who approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and
-    `worst_usd` belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most,
-    `limit` the total that approvers set and `asked_usd` the one of the requester; all three are for all attempts
-    together, of which earlier ones spent `spent_usd`. `decided_by` is how doors name whoever closed it, `mandate` who
-    is asked about it now. `stood_for` are those in whose place somebody approved already, `standing` what the approvers
-    so far made of it, and `most_hours` the longest time that can be approved, None where it cannot be changed.
+    `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of those who
+    approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and `worst_usd`
+    belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most, `limit` the
+    total that approvers set and `asked_usd` the one of the requester; all three are for all attempts together, of which
+    earlier ones spent `spent_usd`. `decided_by` is how messages name the person who closed it, `mandate` the approvers
+    who are asked about it now. `stood_for` are those in whose place somebody approved already, `standing` the terms
+    after the approvals so far, and `most_hours` the longest time that can be approved, None where it cannot be changed.
     """
 
     state: RequestState
@@ -83,9 +85,9 @@ class RequestFacts:
     asked_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     decided_by: str = ""
-    mandate: Mandate = ANYBODY
+    mandate: ApproverGroup = ANYBODY
     stood_for: tuple[str, ...] = ()
-    standing: Standing | None = None
+    standing: AmendedTerms | None = None
     most_hours: Decimal | None = None
 
     @property
@@ -97,9 +99,10 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class DecisionInput:
-    """What the decider said. `typed_amount` is what they typed in the dialog; None when no dialog was shown yet.
+    """Hold what the approver said.
 
-    `hours` is a shorter time, `seen` the digest of what stood when they looked, where they saw one.
+    `typed_amount` is what they typed in the dialog; None when no dialog was shown yet. `hours` is a shorter time,
+    `seen` the digest of the terms when they looked, where they saw one.
     """
 
     decision: Decision
@@ -118,14 +121,15 @@ def plan(
     expected_usd: Decimal,
     hours_total: Decimal,
     override_state: RequestState | None = None,
-    mandate: Mandate = ANYBODY,
+    mandate: ApproverGroup = ANYBODY,
     options: int = 1,
 ) -> ApprovalPlan:
-    """The approval that a spend needs. `override_state` is the state of its override request, None when there is none.
+    """Plan the approval that a spend needs.
 
-    While several `options` can be chosen, the amounts are those of the dearest one, and the rule says so.
-    Tiers look at the worst case; the typed amount at the expected total. What needs a typed amount, or more hours than
-    the cap, or belongs to a tier, is never approved automatically.
+    `override_state` is the state of its override request, None when there is none. While several `options` can be
+    chosen, the amounts are those of the most expensive one, and the rule says so. Tiers look at the worst case; the
+    typed amount at the expected total. What needs a typed amount, or more hours than the cap, or belongs to a tier, is
+    never approved automatically.
     """
     confirm = expected_usd > policy.confirm_above_usd
     over_hours = hours_cap.is_above(policy, hours_total)
@@ -156,8 +160,8 @@ def plan(
     return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
 
 
-def _tiered(mandate: Mandate, required: int) -> str:
-    """The rule of a tier: how many of which group decide, and why."""
+def _tiered(mandate: ApproverGroup, required: int) -> str:
+    """Write the rule of a tier: how many of which group decide, and why."""
     tier = mandate.tier
     verb = "decides" if required == 1 else "decide"
     why = f", because {mandate.because}" if mandate.because else ", as for every spend"
@@ -174,29 +178,33 @@ def verdict(
 ) -> Verdict:
     """Judge one decision. Allowed codes: `approved`, `first_of_two`, `rejected`, `cancelled`; all others refuse.
 
-    `amount_needed` asks the door for the dialog; nothing else about the decision was wrong.
+    `amount_needed` asks the caller for the dialog; nothing else about the decision was wrong.
     """
-    refusal = _identity(policy, what.decision, request, decider) or _standing(what, request, now)
+    refusal = _identity(policy, what.decision, request, decider) or _refuse_closed(what, request, now)
     if refusal is None and what.decision is Decision.APPROVE:
         return _approve(policy, approval_plan, what, request, decider)
     if refusal is None and what.decision is Decision.REJECT:
         return _reject(policy, what)
-    return refusal or Verdict(True, "cancelled", "The request is cancelled.")
+    return refusal or Verdict(True, ReplyCode.CANCELLED, "The request is cancelled.")
 
 
 def is_requester(request: RequestFacts, actor: Actor) -> bool:
-    """Whether `actor` asked for it, under this or a linked identity."""
+    """Whether `actor` made the request, under this or a linked identity."""
     return any(is_same(actor, one) for one in (request.requester, *request.linked))
 
 
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     if not decider.known:
-        return _no("lookup_failed", "Slack did not say who you are, so nothing was decided; please try again.")
+        return _no(ReplyCode.LOOKUP_FAILED, "Slack did not say who you are, so nothing was decided; please try again.")
     for holds, code, sentence in (
-        (decider.is_bot or _is_program(decision, decider.actor), "bot", "A bot cannot decide a request."),
-        (decider.is_deleted, "deleted", "A deactivated account cannot decide a request."),
-        (not decider.team_ok, "other_team", "Only members of this workspace can decide; you belong to another one."),
-        (decider.is_guest, "guest", "Guests cannot decide a request; ask a full member."),
+        (decider.is_bot or _is_program(decision, decider.actor), ReplyCode.BOT, "A bot cannot decide a request."),
+        (decider.is_deleted, ReplyCode.DELETED, "A deactivated account cannot decide a request."),
+        (
+            not decider.team_ok,
+            ReplyCode.OTHER_TEAM,
+            "Only members of this workspace can decide; you belong to another one.",
+        ),
+        (decider.is_guest, ReplyCode.GUEST, "Guests cannot decide a request; ask a full member."),
     ):
         if holds:
             return _no(code, sentence)
@@ -206,79 +214,90 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decider.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF
     if decision is Decision.CANCEL and not is_approver(policy, decider):
-        return _no("not_yours", "Only the requester or an approver can cancel this request.")
+        return _no(ReplyCode.NOT_YOURS, "Only the requester or an approver can cancel this request.")
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
         hint = "cancel it instead" if decision is Decision.REJECT else "ask an approver"
-        return _no("requester", f"You asked for this, so somebody else decides it; {hint}.")
+        return _no(ReplyCode.REQUESTER, f"You asked for this, so somebody else decides it; {hint}.")
     if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
         return None
     return _in_place_of(policy, request, decider)
 
 
 def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
-    """None when somebody who may not decide themselves stands in for one who may; never about what is their own."""
+    """Refuse who is neither an approver nor a valid stand-in; nobody stands in on their own request."""
     standing_in = stands_for(policy, decider, request.mandate)
     if standing_in and is_requester(request, decider.actor):
-        return _no("requester", "You asked for this, so you do not decide it in somebody's place; ask an approver.")
+        return _no(
+            ReplyCode.REQUESTER, "You asked for this, so you do not decide it in somebody's place; ask an approver."
+        )
     if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
         return None
     if standing_in:
-        return _no("delegator_asked", "You decide in the place of who asked for this, so somebody else decides it.")
+        return _no(
+            ReplyCode.DELEGATOR_ASKED, "You decide in the place of who asked for this, so somebody else decides it."
+        )
     if any(not one.known for one in decider.behalf):
         sentence = "Slack did not say whether the one in whose place you decide still may; try again, or decide there."
-        return _no("delegator_unknown", sentence)
+        return _no(ReplyCode.DELEGATOR_UNKNOWN, sentence)
     if not is_approver(policy, decider):
-        return _no("not_an_approver", "You are not an approver for this team's GPU spend; ask one of them.")
-    return _no("other_group", f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them.")
+        return _no(ReplyCode.NOT_AN_APPROVER, "You are not an approver for this team's GPU spend; ask one of them.")
+    return _no(
+        ReplyCode.OTHER_GROUP, f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them."
+    )
 
 
 def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
-    """In whose place somebody approves, None when in their own right: the first one whose voice was not heard yet."""
+    """Return in whose place somebody approves, the first without an approval yet; None in their own right."""
     if may_decide(policy, decider, request.mandate):
         return None
     found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))
-    return next((one for one in found if not _heard(policy, request, one)), found[0] if found else None)
+    return next((one for one in found if not _has_approved(policy, request, one)), found[0] if found else None)
 
 
-def _heard(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
+def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
     """Whether somebody's approval is there already, under any of their names or through a delegate."""
     voters = [Actor.from_ref(ref) for ref in (*request.approvals, *request.stood_for)]
     return any(is_same(one, voter) for one in (actor, *linked(policy, actor)) for voter in voters)
 
 
 def _is_program(decision: Decision, actor: Actor) -> bool:
-    """A program may withdraw what it asked for and decides nothing else, whatever its key says."""
+    """Whether a program tries to decide: it may only withdraw its own request, regardless of its key."""
     return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
 
 
 _CLOSED = {
-    RequestState.APPROVED: "This request was already approved",
-    RequestState.REJECTED: "This request was already rejected",
-    RequestState.CANCELLED: "This request was already cancelled",
-    RequestState.EXPIRED: "This request has expired",
-    RequestState.UNAVAILABLE: "This request found no offer",
+    RequestState.APPROVED: (ReplyCode.ALREADY_APPROVED, "This request was already approved"),
+    RequestState.REJECTED: (ReplyCode.ALREADY_REJECTED, "This request was already rejected"),
+    RequestState.CANCELLED: (ReplyCode.ALREADY_CANCELLED, "This request was already cancelled"),
+    RequestState.EXPIRED: (ReplyCode.ALREADY_EXPIRED, "This request has expired"),
+    RequestState.UNAVAILABLE: (ReplyCode.ALREADY_UNAVAILABLE, "This request found no offer"),
 }
 
 
-#: What is said where Slack only notifies.
-SLACK_OFF = Verdict(False, "slack_off", "Decisions in Slack are switched off; decide on the command line or over REST.")
-STILL_QUOTING = Verdict(False, "quoting", "Offers are being quoted for this request; decide when they are shown.")
+#: The answer where Slack only notifies.
+SLACK_OFF = Verdict(
+    False, ReplyCode.SLACK_OFF, "Decisions in Slack are switched off; decide on the command line or over REST."
+)
+STILL_QUOTING = Verdict(
+    False, ReplyCode.QUOTING, "Offers are being quoted for this request; decide when they are shown."
+)
 
 
-def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
-    """Whether the request can still be decided. Cancelling is possible while it is quoted, and never out of date."""
+def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
+    """Refuse a decision on a closed, unquoted or expired request; cancelling only needs an open one."""
     if request.state in _CLOSED:
         by = f" by {request.decided_by}" if request.decided_by else ""
-        return _no(f"already_{request.state}", f"{_CLOSED[request.state]}{by}.")
+        code, sentence = _CLOSED[request.state]
+        return _no(code, f"{sentence}{by}.")
     if what.decision is Decision.CANCEL:
         return None
     if request.state is not RequestState.PENDING:
         return STILL_QUOTING
     if now >= request.expires_at:
-        return _no("already_expired", "This request has expired; ask again for fresh offers.")
-    # A rejection is about the request itself, so it stands whatever the offers have become: a denial wins.
+        return _no(ReplyCode.ALREADY_EXPIRED, "This request has expired; ask again for fresh offers.")
+    # A rejection is about the request itself, so it holds whatever the offers have become: a denial wins.
     if what.decision is Decision.APPROVE and what.quote_version != request.quote_version:
-        return _no("quote_moved", "The offers of this request have changed; decide on the new ones.")
+        return _no(ReplyCode.QUOTE_MOVED, "The offers of this request have changed; decide on the new ones.")
     return None
 
 
@@ -286,19 +305,21 @@ def _approve(
     policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
 ) -> Verdict:
     place = decides_for(policy, request, decider)
-    if any(_heard(policy, request, one) for one in (decider.actor, *([place] if place else []))):
-        return _no("already_voted", "You have approved this already; it waits for another approver.")
+    if any(_has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
+        return _no(ReplyCode.ALREADY_VOTED, "You have approved this already; it waits for another approver.")
     if needed.needs_override:
-        return _no("override_first", "The override for more hours must be decided first.")
+        return _no(ReplyCode.OVERRIDE_FIRST, "The override for more hours must be decided first.")
     stands = request.standing
     if stands is not None and what.seen != stands.digest and (what.seen is not None or stands.is_changed):
-        return _no("changed_since", "Another approver has changed this since you looked; look again, then decide.")
+        return _no(
+            ReplyCode.CHANGED_SINCE, "Another approver has changed this since you looked; look again, then decide."
+        )
     if request.chosen_offer_id not in (None, what.offer_id):
         sentence = f"The first approver chose {request.chosen_offer_id}; approve that option, or reject the request."
-        return _no("other_offer", sentence)
+        return _no(ReplyCode.OTHER_OFFER, sentence)
     refusal = may_shorten(what.hours, request.most_hours or Decimal(0), can=request.most_hours is not None)
     refusal = refusal or _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
-    # A limit that was set before holds on; whoever approves again sees it, and may set another one, in the dialog.
+    # A limit that was set before still holds; the next approver sees it in the dialog and may set another one.
     if refusal is None and (needed.confirm_amount or request.limit_binds):
         refusal = confirmed(what.typed_amount, request.expected_usd)
     if refusal is not None:
@@ -306,28 +327,30 @@ def _approve(
     left = needed.required - len(request.approvals) - 1
     if left > 0:
         who = "a second approver decides" if needed.required == 2 else f"{plural(left, 'more approver')} decide"
-        return Verdict(True, "first_of_two", f"Your approval is recorded; {who}.")
-    return Verdict(True, "approved", "The request is approved.")
+        return Verdict(True, ReplyCode.FIRST_OF_TWO, f"Your approval is recorded; {who}.")
+    return Verdict(True, ReplyCode.APPROVED, "The request is approved.")
 
 
 def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     if cap_usd is None:
         return None
     if not cap_usd.is_finite() or cap_usd <= 0:
-        return _no("bad_cap", "A limit must be an amount above zero, such as $50.")
+        return _no(ReplyCode.BAD_CAP, "A limit must be an amount above zero, such as $50.")
     if request.cap_usd is not None and cap_usd > request.cap_usd:
-        return _no("cap_raised", f"A limit of {usd(request.cap_usd)} already holds; it can be lowered, not raised.")
+        return _no(
+            ReplyCode.CAP_RAISED, f"A limit of {usd(request.cap_usd)} already holds; it can be lowered, not raised."
+        )
     most_usd = request.worst_usd + request.spent_usd
     if cap_usd > most_usd:
         sentence = f"The limit can be lowered, not raised above the worst case of {usd(most_usd)}."
-        return _no("cap_raised", sentence)
+        return _no(ReplyCode.CAP_RAISED, sentence)
     held_usd = request.limit.usd if request.limit is not None else most_usd
     lifted = change_cap(cap_usd, held_usd, set_by_approver=True, by_approver=is_approver(policy, decider))
     return None if lifted.allowed else lifted
 
 
 def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
-    """Nothing is left of a limit for all attempts. The approvers' own can be lifted here, the requester's cannot."""
+    """Refuse when nothing is left of a limit for all attempts. Approvers can lift their own limit here."""
     limit_usd = cap_usd if cap_usd is not None or request.limit is None else request.limit.usd
     worst, asked, spent = request.worst_usd, request.asked_usd, request.spent_usd
     if worst == 0 or total_cap(worst, asked_usd=asked, approver_usd=limit_usd, spent_usd=spent) > 0:
@@ -336,38 +359,37 @@ def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
         sentence = (
             f"Of the {usd(asked)} that the requester set, earlier attempts spent {usd(spent)}; reject the request."
         )
-        return _no("budget_spent", sentence)
+        return _no(ReplyCode.BUDGET_SPENT, sentence)
     sentence = (
         f"Of the limit of {usd(limit_usd or spent)} for all attempts, earlier ones spent {usd(spent)}; "
         "set a higher limit, or reject the request."
     )
-    return _no("limit_spent", sentence)
+    return _no(ReplyCode.LIMIT_SPENT, sentence)
 
 
 def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
-    """None when somebody typed this amount; otherwise what to type, code `amount_needed` or `amount_mismatch`."""
+    """Refuse unless this amount was typed, and say what to type (`amount_needed`, `amount_mismatch`)."""
     shown, whole = money.cents(expected_usd), money.dollars(expected_usd)
     type_this = f"type {shown} or {whole}"
     if typed is None or not typed.strip():
         sentence = f"The expected total is {usd(expected_usd)}; to confirm it, {type_this}."
-        return _no("amount_needed", sentence)
+        return _no(ReplyCode.AMOUNT_NEEDED, sentence)
     amount = read_amount(typed)
     if amount not in (shown, whole):
         said = "an amount that cannot be read" if amount is None else usd(amount)
         sentence = f"You typed {said}, but the expected total is {usd(expected_usd)}; to confirm it, {type_this}."
-        return _no("amount_mismatch", sentence)
+        return _no(ReplyCode.AMOUNT_MISMATCH, sentence)
     return None
 
 
 def _reject(policy: Policy, what: DecisionInput) -> Verdict:
     reason = what.reason.strip()
     if not reason:
-        return _no("reason_needed", "A rejection needs a reason, so that the requester knows what to change.")
-    if len(reason) > policy.max_reason_chars:
-        sentence = f"The reason has {len(reason)} characters; {policy.max_reason_chars} is the most."
-        return _no("reason_too_long", sentence)
-    return Verdict(True, "rejected", "The request is rejected.")
+        return _no(ReplyCode.REASON_NEEDED, "A rejection needs a reason, so that the requester knows what to change.")
+    if wrong := job_bounds.reason(reason, policy):
+        return _no(*wrong)
+    return Verdict(True, ReplyCode.REJECTED, "The request is rejected.")
 
 
-def _no(code: str, sentence: str) -> Verdict:
+def _no(code: ReplyCode, sentence: str) -> Verdict:
     return Verdict(False, code, sentence)

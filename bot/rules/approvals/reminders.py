@@ -1,4 +1,4 @@
-"""When people are reminded of a request that nobody decides: after a pause that doubles each time, until it expires."""
+"""Time the reminders of an undecided request: after a pause that doubles each time, until it expires."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 
 def reminders_due(opened_at: datetime, now: datetime, first_s: float) -> int:
-    """How many reminders should have been given by `now`; the n-th comes `first_s` × (2ⁿ - 1) after `opened_at`."""
+    """Count the reminders due by `now`; the n-th comes `first_s` × (2ⁿ - 1) after `opened_at`."""
     if first_s <= 0:
         raise ValueError("the pause before a reminder must be above 0 seconds")
     number = 0
@@ -16,7 +16,7 @@ def reminders_due(opened_at: datetime, now: datetime, first_s: float) -> int:
 
 
 def next_look(opened_at: datetime, expires_at: datetime, now: datetime, first_s: float) -> datetime:
-    """When an undecided request needs attention again: its next reminder, or its expiry if that is not later."""
+    """Return when an undecided request needs attention again: its next reminder, or its expiry if that is not later."""
     return min(_at(opened_at, reminders_due(opened_at, now, first_s) + 1, first_s), expires_at)
 
 

@@ -1,1 +1,1 @@
-"""Events as text, and the hash chain."""
+"""Write events as text, and hash them into a chain."""

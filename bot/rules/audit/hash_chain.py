@@ -1,6 +1,7 @@
-"""The journal as a chain: each event of a subject is sealed with a hash over itself and the seal before it.
+"""Chain the journal: each event of a subject has a hash over itself and the hash before it.
 
-Whoever changes, removes or inserts an event afterwards breaks every later seal; whoever noted a head can tell.
+A person who changes, removes or inserts an event afterwards breaks every later hash; anybody who noted a head can prove
+it.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import Any
 START = ""
 
 
-def seal(before: str, event: Mapping[str, Any]) -> str:
-    """The seal of an event after the seal `before`: 64 hexadecimal digits. Equal content has equal text here."""
+def event_hash(before: str, event: Mapping[str, Any]) -> str:
+    """Return the hash of an event after the hash `before`: 64 hexadecimal digits. Equal content has equal text here."""
     text = json.dumps([before, event], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def first_broken(chain: Iterable[tuple[Mapping[str, Any], str]]) -> int | None:
-    """The number (from 1) of the first event whose seal does not fit; None while the chain is whole."""
+    """Return the number (from 1) of the first event whose hash does not fit; None while the chain is whole."""
     before = START
-    for number, (event, sealed) in enumerate(chain, 1):
-        if seal(before, event) != sealed:
+    for number, (event, stored) in enumerate(chain, 1):
+        if event_hash(before, event) != stored:
             return number
-        before = sealed
+        before = stored
     return None

@@ -1,1 +1,1 @@
-"""Billed time, metering, true-up and external costs."""
+"""Compute billed time, accruals, true-ups and other tools' costs."""

@@ -1,8 +1,8 @@
-"""From when and until when the parts of an instance are billed, followed from one look at its cloud to the next.
+"""Follow from when and until when the parts of an instance are billed, from one poll of its cloud to the next.
 
-Where the cloud says when something began, that is believed. Where it does not, what happened between two looks is taken
-to have happened as the cloud would bill most: a start right after the last look that showed it not billed, a pause at
-the look that shows it. So a service that was down books what the cloud charges for that time, and not less.
+Where the cloud says when something began, that is believed. Where it does not, what happened between two polls is taken
+to have happened as the cloud would bill most: a start right after the last poll that showed it not billed, a pause at
+the poll that shows it. So a service that was down books what the cloud charges for that time, and not less.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _BROKEN = frozenset({InstanceStatus.ERROR, InstanceStatus.OFFLINE})
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """The billed time of one instance; an `until` is set while that part is paused.
+    """Hold the billed time of one instance; an `until` is set while that part is paused.
 
-    A pause is left out by moving `from` later by its length. `unbilled_at` is the last look that showed the instance
+    A pause is left out by moving `from` later by its length. `unbilled_at` is the last poll that showed the instance
     without its GPU being billed.
     """
 
@@ -49,7 +49,10 @@ def look(
     *,
     holds_gpu: bool = True,
 ) -> Billed:
-    """What a look at time `at` adds. `started_at` is when the cloud says that the current run began, if it does."""
+    """Add what a poll at time `at` shows.
+
+    `started_at` is when the cloud says that the current run began, if it does.
+    """
     after = _storage(before, status, rule, at)
     if not bills_gpu(status, rule, holds_gpu=holds_gpu):
         paused_at = at if before.gpu_from is not None and before.gpu_until is None else before.gpu_until
@@ -59,8 +62,8 @@ def look(
         return replace(after, gpu_from=min(started_at or unseen, at))
     if before.gpu_until is None:
         return after
-    told = started_at if started_at is not None and before.gpu_until < started_at <= at else None
-    resumed_at = told or max(unseen, before.gpu_until)
+    reported = started_at if started_at is not None and before.gpu_until < started_at <= at else None
+    resumed_at = reported or max(unseen, before.gpu_until)
     return replace(after, gpu_from=before.gpu_from + (resumed_at - before.gpu_until), gpu_until=None)
 
 

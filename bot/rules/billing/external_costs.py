@@ -1,4 +1,4 @@
-"""Costs of other tools: `{"skill", "provider", "action", "amount_usd", "timestamp", "notes"}`, read and checked."""
+"""Read and check other tools' costs: `{"skill", "provider", "action", "amount_usd", "timestamp", "notes"}`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AHEAD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """One cost of another tool. `key` is the same for the same cost, by whichever door it comes."""
+    """Hold one cost of another tool. `key` is the same for the same cost, whether by file, API or command."""
 
     key: str
     skill: str
@@ -47,7 +47,7 @@ def is_own(entry: object) -> bool:
 
 
 def read(entry: object, now: datetime, most_usd: Decimal) -> External | str:
-    """The cost that an entry tells of, or one sentence about what is wrong with it.
+    """Read the cost from an entry, or say in one sentence what is wrong with it.
 
     `most_usd` is the most that one entry may say, of a cost or of a refund.
     """
@@ -69,12 +69,12 @@ def read(entry: object, now: datetime, most_usd: Decimal) -> External | str:
         return "timestamp is a time with its zone, such as 2026-03-02T09:00:00Z."
     if at > now + _AHEAD:
         return "timestamp lies in the future."
-    told = str(entry.get("id") or "").strip()[:200]
-    return External(_key(names["skill"], told, entry), **names, amount_usd=amount, at=at)
+    own_id = str(entry.get("id") or "").strip()[:200]
+    return External(_key(names["skill"], own_id, entry), **names, amount_usd=amount, at=at)
 
 
 def unmatched(refund: External, booked_usd: Decimal) -> str:
-    """Why a refund is not taken: it gives back more than the same tool was booked under the same name; else empty."""
+    """Say why a refund is refused: it exceeds what the same caller booked for the tool; empty when it does not."""
     if refund.amount_usd >= 0 or booked_usd + refund.amount_usd >= 0:
         return ""
     return (
@@ -106,11 +106,11 @@ def _time(value: Any) -> datetime | None:
     try:
         at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         return at.astimezone(UTC) if at.tzinfo is not None else None
-    except (ValueError, OverflowError):  # The first and the last day that there are lie beyond time in other zones.
+    except (ValueError, OverflowError):  # The first and the last possible day are out of range in other zones.
         return None
 
 
-def _key(skill: str, told: str, entry: Mapping[str, Any]) -> str:
-    """Made of the tool's own id where it gives one, and else of everything that it says."""
-    said = [skill, told] if told else [str(entry.get(name, "")) for name in (*_TEXTS, "amount_usd", "timestamp")]
+def _key(skill: str, own_id: str, entry: Mapping[str, Any]) -> str:
+    """Make a key of the tool's own id where it gives one, and else of everything that it says."""
+    said = [skill, own_id] if own_id else [str(entry.get(name, "")) for name in (*_TEXTS, "amount_usd", "timestamp")]
     return hashlib.sha256(json.dumps(said, ensure_ascii=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How a cloud's clock becomes money: whole hours as they complete, and one last piece when the end is known.
+"""Turn a cloud's clock into money: whole hours as they complete, and one last piece when the end is known.
 
 The sum of all pieces equals what the cloud bills for the whole time: rate × duration, rounded up to its quantum and at
 least its minimum. Source of the rules: each adapter's `BillingRule`.
@@ -19,7 +19,7 @@ HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One accrual: `suffix` makes its ledger key unique within (instance, component); `until` is what it covers."""
+    """Describe one accrual: `suffix` makes its ledger key unique within (instance, component), `until` ends it."""
 
     suffix: str
     amount_usd: Decimal
@@ -27,7 +27,7 @@ class Piece:
 
 
 def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool) -> list[Piece]:
-    """The accruals due for [start, until). Without `final` only completed hours; with it, the rest as one piece."""
+    """List the accruals due for [start, until). Without `final` only completed hours, with it the rest."""
     seconds = max(Decimal(0), Decimal(str((until - start) / timedelta(seconds=1))))
     whole = completed(start, until)
     hourly = money.amount(rate_usd_h)
@@ -37,7 +37,7 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
         if hourly > 0
     ]
     if final:
-        # What was ended at once existed all the same, and a cloud with a minimum bills it.
+        # An instance that was ended at once existed all the same, and a cloud with a minimum bills it.
         least = Decimal(1) if rule.minimum_s and start <= until else Decimal(0)
         rest = amount(max(seconds, least), rate_usd_h, rule) - hourly * whole
         if rest > 0:
@@ -46,16 +46,16 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
 
 
 def rate_step(start: datetime, at: datetime, old_usd_h: Decimal, new_usd_h: Decimal) -> Decimal:
-    """What to add when the rate changes, so that the running hour, which is booked at the new rate, is right in sum.
+    """Return what to add when the rate changes, so that the running hour sums up right.
 
-    Its part before the change cost the old rate. Less than nothing when the rate rose.
+    That hour is booked at the new rate, and its part before the change cost the old one. Negative when the rate rose.
     """
     seconds = Decimal(str(max(at - start, timedelta(0)) / timedelta(seconds=1)))
     return money.amount((old_usd_h - new_usd_h) * (seconds - HOUR_S * completed(start, at)) / HOUR_S)
 
 
 def completed(start: datetime, until: datetime) -> int:
-    """How many whole hours of [start, until) are over."""
+    """Count the whole hours of [start, until) that are complete."""
     return max((until - start) // timedelta(seconds=HOUR_S), 0)
 
 
@@ -65,12 +65,12 @@ def is_booked(rate_usd_h: Decimal) -> bool:
 
 
 def hour_suffix(hour: int) -> str:
-    """What ends the key of the accrual for one completed hour, counted from 0."""
+    """Return the end of the key of the accrual for one completed hour, counted from 0."""
     return f"h{hour}"
 
 
 def amount(seconds: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
-    """Dollars for a duration at a rate, by the cloud's quantum and minimum. Nothing used costs nothing."""
+    """Return the dollars for a duration at a rate, by the cloud's quantum and minimum. Nothing used costs nothing."""
     if seconds <= 0:
         return Decimal(0)
     quanta = (seconds / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING)
@@ -79,7 +79,7 @@ def amount(seconds: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
 
 
 def running(start: datetime | None, until: datetime, rate_usd_h: Decimal, rule: BillingRule, booked_h: int) -> Decimal:
-    """Dollars of [start, until) beyond the `booked_h` whole hours that are booked: what an end now would add."""
+    """Return the dollars of [start, until) beyond the `booked_h` booked whole hours: what an end now would add."""
     if start is None:
         return Decimal(0)
     unbooked = pieces(start, until, rate_usd_h, rule, final=True)[booked_h:]
@@ -87,16 +87,16 @@ def running(start: datetime | None, until: datetime, rate_usd_h: Decimal, rule: 
 
 
 def at_other_rates(booked_usd: Decimal, hours: Iterable[tuple[int, Decimal]]) -> Decimal:
-    """Dollars of what is booked that today's rates do not explain; below zero where it was cheaper before.
+    """Return the booked dollars that today's rates do not explain; below zero where it was cheaper before.
 
-    `hours` are the booked whole hours of each component with its dollars per hour of now. As long as those stay, so
-    does this, however much time passes.
+    `hours` are the booked whole hours of each component with its dollars per hour of now. While these stay the same, so
+    does the result, however much time passes.
     """
     return booked_usd - sum((number * money.amount(rate_usd_h) for number, rate_usd_h in hours), Decimal(0))
 
 
 def so_far(start: datetime | None, now: datetime, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
-    """What has been used since `start`, the running hour included; for showing, never for booking."""
+    """Return what has been used since `start`, the running hour included; for showing, never for booking."""
     if start is None:
         return Decimal(0)
     return amount(Decimal(str((now - start) / timedelta(seconds=1))), rate_usd_h, rule)

@@ -1,4 +1,4 @@
-"""The ledger against a cloud's own bill: when the bill of an instance is whole, and what to correct."""
+"""Compare the ledger with a cloud's own bill: when the bill of an instance is complete, and what to correct."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from providers.capabilities import BillingRule
 
 #: A bill is cut into hours by some clouds, so its last line may end a little before the instance did.
 SLACK = timedelta(hours=1)
-#: A total that reaches beyond an instance's end does not tell how far it has come: it is taken for whole after this.
+#: A total that reaches beyond an instance's end does not show how far it has come: it counts as complete after this.
 SETTLED = timedelta(days=2)
-#: An instance whose bill did not come for so long is an alarm.
+#: An instance without a complete bill for so long raises an alarm.
 UNCLEARED = timedelta(days=4)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a cloud's bill about one instance."""
+class BillLineItem:
+    """Describe one line of a cloud's bill about one instance."""
 
     component: str
     amount_usd: Decimal
@@ -29,7 +29,7 @@ class Line:
     ends: datetime
 
 
-def is_whole(lines: Collection[Line], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
+def is_whole(lines: Collection[BillLineItem], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
     """Whether the lines reach from the beginning of an instance's time to its end, and are known to be complete."""
     if not lines:
         return False
@@ -39,8 +39,10 @@ def is_whole(lines: Collection[Line], billed_from: datetime | None, ended_at: da
     return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
 
 
-def corrections(booked_usd: Mapping[str, Decimal], lines: Collection[Line], *, whole: bool) -> dict[str, Decimal]:
-    """Dollars to add to each component (less than nothing: to take back) so that the ledger says what the bill says.
+def corrections(
+    booked_usd: Mapping[str, Decimal], lines: Collection[BillLineItem], *, whole: bool
+) -> dict[str, Decimal]:
+    """Return dollars to add to each component (negative: to take back) so that the ledger agrees with the bill.
 
     While lines are missing nothing is taken back, and something is added only where the bill is above the ledger
     already.
@@ -54,12 +56,12 @@ def corrections(booked_usd: Mapping[str, Decimal], lines: Collection[Line], *, w
         if sum(found.values(), Decimal(0)) <= 0:
             return {}
         found = {name: difference for name, difference in found.items() if difference > 0}
-    # Less than the ledger's unit is rounding.
+    # A difference below the ledger's unit is rounding.
     return {name: difference for name, difference in found.items() if abs(difference) >= money.MICRO_USD}
 
 
-def is_late(ended_at: datetime, now: datetime, lines: Collection[Line], *, whole: bool) -> bool:
-    """Whether a bill should have been there long ago."""
+def is_late(ended_at: datetime, now: datetime, lines: Collection[BillLineItem], *, whole: bool) -> bool:
+    """Whether a bill is overdue."""
     return now - ended_at >= UNCLEARED and not (lines and whole)
 
 
@@ -71,10 +73,10 @@ def between(
     gpu_usd_h: Decimal,
     rule: BillingRule,
 ) -> tuple[Decimal, Decimal]:
-    """The least and most that an instance's GPU can have cost where its cloud says neither when it ran nor its charge.
+    """Return the least and most that a GPU can have cost where its cloud reports neither run time nor charge.
 
-    It was billed at least from the first look that saw it run until its end was ordered, and at most from the moment
-    that its create was sent until it was gone.
+    It was billed at least from the first poll that showed it running until its end was ordered, and at most from the
+    moment that its create was sent until it was gone.
     """
     stopped_at = min(asked_at or ended_at, ended_at)
     least = amount(_seconds(ran_at, stopped_at), gpu_usd_h, rule)

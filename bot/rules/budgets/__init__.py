@@ -1,1 +1,1 @@
-"""What a budget still allows."""
+"""Judge what a budget still allows."""

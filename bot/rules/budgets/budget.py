@@ -1,4 +1,4 @@
-"""Budgets: who they are for, over which time, and whether one more amount still fits into them.
+"""Judge budgets: who they are for, over which time, and whether one more amount still fits into them.
 
 What counts against a budget is what was spent in its time and what approvals in force may still spend. An hourly budget
 is a rate: the sum of the approved prices per hour.
@@ -14,6 +14,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.values.phrases import Verdict, usd
+from bot.rules.values.reply_code import ReplyCode
 
 #: `user:*` is a budget for each user on their own; `user:U012AB3CD` takes its place for that one.
 SCOPE = re.compile(r"global|team:[\w-]{1,40}|label:(?:\*|[\w.-]{1,40})|(?:user|consumer):(?:\*|[\w:.@-]{1,80})")
@@ -26,7 +27,7 @@ class Period(StrEnum):
     TOTAL = "total"
 
 
-class View(StrEnum):
+class CostView(StrEnum):
     """How costs are cut: by the name of the bucket, or by that of the whole time, as people say either."""
 
     HOURLY = "hourly"
@@ -39,15 +40,15 @@ class View(StrEnum):
 
     @property
     def period(self) -> Period:
-        """`month` is this month by the day, and so on."""
+        """Return the period of the buckets: `month` is this month by the day, and so on."""
         return _WHOLE[self] if self in _WHOLE else Period(self.value)
 
 
-_WHOLE = {View.DAY: Period.HOURLY, View.MONTH: Period.DAILY, View.YEAR: Period.MONTHLY}
+_WHOLE = {CostView.DAY: Period.HOURLY, CostView.MONTH: Period.DAILY, CostView.YEAR: Period.MONTHLY}
 
 
 def problems(budgets: Mapping[str, Mapping[str, Decimal]], teams: Collection[str]) -> Iterator[str]:
-    """What is wrong with the budgets of a policy: one sentence each."""
+    """Say what is wrong with the budgets of a policy: one sentence each."""
     for scope, limits in budgets.items():
         if not SCOPE.fullmatch(scope):
             yield f"budgets: `{scope}` is not one of global, team:NAME, user:ID, consumer:NAME, label:NAME"
@@ -59,8 +60,8 @@ def problems(budgets: Mapping[str, Mapping[str, Decimal]], teams: Collection[str
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One budget as it stands, in dollars (an hourly one in dollars per hour).
+class BudgetLine:
+    """Describe one budget as it is now, in dollars (an hourly one in dollars per hour).
 
     `key` names whose it is (`user:U012AB3CD`, also where the policy says `user:*`), `scope` is the policy's own word,
     `since` when its time began. `open_usd` is what approvals in force may still spend.
@@ -76,16 +77,16 @@ class Line:
 
     @property
     def committed_usd(self) -> Decimal:
-        """What counts against the limit."""
+        """Return what counts against the limit."""
         return self.spent_usd + self.open_usd
 
-    def asks(self, total_usd: Decimal, rate_usd_h: Decimal) -> Decimal:
-        """What a new approval adds to this budget."""
+    def adds(self, total_usd: Decimal, rate_usd_h: Decimal) -> Decimal:
+        """Return what a new approval adds to this budget."""
         return rate_usd_h if self.period is Period.HOURLY else total_usd
 
 
 def begins(period: Period, now: datetime) -> datetime | None:
-    """When the time of a budget began: the day or month in UTC; None where everything counts or only what runs."""
+    """Return when the time of a budget began: the day or month in UTC; None where all or only running costs count."""
     if period is Period.DAILY:
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
     if period is Period.MONTHLY:
@@ -96,9 +97,9 @@ def begins(period: Period, now: datetime) -> datetime | None:
 def together(
     policy: Mapping[str, Mapping[str, Decimal]], put: Mapping[str, Mapping[str, Decimal]]
 ) -> dict[str, dict[str, Decimal]]:
-    """The budgets of the policy with those that were put beside them: the lower limit holds where both name one.
+    """Merge the budgets of the policy with those that were set later: the lower limit holds where both name one.
 
-    A name's own budget takes the place of the one for each, so it begins with that one's limits.
+    A name's own budget replaces the one for each, so it begins with that one's limits.
     """
     found = {scope: dict(limits) for scope, limits in policy.items()}
     for scope, limits in put.items():
@@ -112,9 +113,9 @@ def together(
 def scopes_of(
     budgets: Collection[str], people: Iterable[str], programs: Iterable[str], teams: Iterable[str], label: str
 ) -> list[tuple[str, str]]:
-    """The `(key, scope)` of each budget that a spend counts against.
+    """Return the `(key, scope)` of each budget that a spend counts against.
 
-    `people` and `programs` are the names of whoever spends, `teams` those that they belong to.
+    `people` and `programs` are the names of the spender, `teams` those that they belong to.
     """
     keys = ["global", *(f"team:{team}" for team in teams), *(f"user:{name}" for name in people)]
     keys += [*(f"consumer:{name}" for name in programs), *([f"label:{label}"] if label else [])]
@@ -127,31 +128,31 @@ def scopes_of(
     return found
 
 
-def fits(lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal) -> Verdict:
-    """Whether a new approval of so much fits into every budget; the tightest one that it does not fit is named."""
-    over = [line for line in lines if line.committed_usd + line.asks(total_usd, rate_usd_h) > line.limit_usd]
+def fits(lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal) -> Verdict:
+    """Whether a new approval of so much fits into every budget; a refusal names the budget that it exceeds most."""
+    over = [line for line in lines if line.committed_usd + line.adds(total_usd, rate_usd_h) > line.limit_usd]
     if not over:
-        return Verdict(True, "ok", "It is inside every budget.")
-    worst = max(over, key=lambda line: line.committed_usd + line.asks(total_usd, rate_usd_h) - line.limit_usd)
+        return Verdict(True, ReplyCode.OK, "It is inside every budget.")
+    worst = max(over, key=lambda line: line.committed_usd + line.adds(total_usd, rate_usd_h) - line.limit_usd)
     unit = "/h" if worst.period is Period.HOURLY else ""
-    limit, committed, more = worst.limit_usd, worst.committed_usd, worst.asks(total_usd, rate_usd_h)
+    limit, committed, more = worst.limit_usd, worst.committed_usd, worst.adds(total_usd, rate_usd_h)
     sentence = (
         f"The {worst.period} budget of {worst.key} is {usd(limit)}{unit}; {usd(committed)}{unit} is spent or reserved, "
         f"and this may cost {usd(more)}{unit} more."
     )
-    return Verdict(False, "over_budget", sentence)
+    return Verdict(False, ReplyCode.OVER_BUDGET, sentence)
 
 
-def reached(line: Line, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
-    """The shares of a budget that are used with so much more: by approvals, and by what nobody approves here."""
+def reached(line: BudgetLine, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
+    """Return the shares of a budget that are used with so much more, by approvals and by other costs."""
     if line.limit_usd <= 0:
         return []
-    used = line.committed_usd + line.asks(total_usd, rate_usd_h)
+    used = line.committed_usd + line.adds(total_usd, rate_usd_h)
     return [share for share in sorted(thresholds) if share * line.limit_usd <= used]
 
 
-def said(line: Line, added_usd: Decimal = Decimal(0)) -> str:
-    """A budget in one line, for people: `monthly $120.00 of $300.00 (40 %), of that $20.00 reserved`."""
+def said(line: BudgetLine, added_usd: Decimal = Decimal(0)) -> str:
+    """Write a budget in one line: `monthly $120.00 of $300.00 (40 %), of that $20.00 reserved`."""
     committed, reserved_usd = line.committed_usd + added_usd, line.open_usd + added_usd
     unit = "/h" if line.period is Period.HOURLY else ""
     percent = committed / line.limit_usd * 100 if line.limit_usd > 0 else None

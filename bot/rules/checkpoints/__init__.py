@@ -1,1 +1,1 @@
-"""Whether a checkpoint is good enough to terminate."""
+"""Judge whether a checkpoint is good enough to terminate."""

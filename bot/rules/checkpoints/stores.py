@@ -1,4 +1,4 @@
-"""The stores outside of every cloud in which checkpoints are kept, and what is needed to write to them."""
+"""List the stores outside of every cloud that keep checkpoints, and what is needed to write to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store by the scheme of its locations: the variables of its credentials, and where a person makes them."""
+    """Describe a store by the scheme of its locations: its credentials' variables, and where a person makes them."""
 
     scheme: str
     name: str
@@ -27,10 +27,11 @@ STORES = (
 )
 
 
-def lacking(location: str | None, given: Collection[str]) -> str | None:
-    """Why checkpoints cannot be written to `location`, or None. `given` are the variables that are set here.
+def missing_variables(location: str | None, given: Collection[str]) -> str | None:
+    """Say why checkpoints cannot be written to `location`, or None.
 
-    A path on the machine, and a store that nobody wrote down here, needs nothing that could be missing.
+    `given` are the variables that are set here. A path on the machine, and a store that is not listed here, needs
+    nothing that could be missing.
     """
     scheme = (location or "").partition("://")[0].lower()
     store = next((one for one in STORES if one.scheme == scheme and location != scheme), None)

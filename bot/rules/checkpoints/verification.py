@@ -1,4 +1,4 @@
-"""Checkpoints outside of the machine: where they are, whether the newest is whole, and what happens when it is not."""
+"""Verify checkpoints outside of the machine: where they are, whether the newest is whole, and what follows if not."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, plural, usd
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.reply_code import ReplyCode
 from providers.capabilities import Capabilities
 
 _PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
@@ -19,20 +20,20 @@ _URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
 _STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: Clocks differ, and an upload takes a while.
 SLACK: Final = timedelta(minutes=5)
-#: The cap must pay for this as well: from the order to the moment that the cloud bills no further.
+#: The cap must pay for this as well: from the order to the moment that the cloud stops billing.
 END_TAKES_S: Final = 60
 
 
 class Unverified(StrEnum):
-    """What money may do to data whose checkpoint is not verified, when nobody answers."""
+    """Say what happens to data whose checkpoint is not verified, when nobody answers."""
 
     KEEP = "keep"
     DESTROY = "destroy"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A location that can be looked at: `root` is a bucket or a repository, `path` what is below it.
+class StoreLocation:
+    """Name a location that can be checked: `root` is a bucket or a repository, `path` what is below it.
 
     Of scheme `https`, `root` is the whole URL of one file.
     """
@@ -44,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest file of a place, by its store's own time."""
+    """Describe the newest file of a location, by its store's own time."""
 
     path: str
     size: int
@@ -52,75 +53,81 @@ class Newest:
 
     @property
     def step(self) -> int | None:
-        """The step that its path names, such as `step-1200/model.pt`."""
+        """Return the step that its path names, such as `step-1200/model.pt`."""
         found = _STEP.findall(self.path)
         return int(found[-1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the agent said last: until when it worked, and the newest checkpoint that it knows. None: it never did."""
+    """Hold what the agent reported last: until when it worked, and the newest checkpoint that it knows.
+
+    None: it never reported one.
+    """
 
     worked_until: datetime | None = None
     step: int | None = None
     at: datetime | None = None
 
 
-def place(location: str | None) -> Place | None:
-    """Where to look; None for no location, a host alone, and a path that only the machine itself knows."""
+def place(location: str | None) -> StoreLocation | None:
+    """Return where to look; None for no location, a host alone, and a path that only the machine itself knows."""
     if _URL.fullmatch(location or ""):
-        return Place("https", location or "", "")
+        return StoreLocation("https", location or "", "")
     found = _PLACE.fullmatch(location or "")
     if found is None:
         return None
     scheme, root, path = found[1].lower(), found[2], (found[3] or "").strip("/")
     if scheme == "hf":
         name, _, path = path.partition("/")
-        return Place(scheme, f"{root}/{name}", path) if name else None
-    return Place(scheme, root, path)
+        return StoreLocation(scheme, f"{root}/{name}", path) if name else None
+    return StoreLocation(scheme, root, path)
 
 
 def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: datetime) -> Verdict:
     """Whether the newest checkpoint is there, whole, recent, and no older than what the agent reported."""
     if newest is None:
-        return Verdict(False, "missing", "There is no checkpoint at its place.")
+        return Verdict(False, ReplyCode.MISSING, "There is no checkpoint at its place.")
     if newest.size <= 0:
-        return Verdict(False, "empty", f"The newest checkpoint, {newest.path}, is empty.")
+        return Verdict(False, ReplyCode.EMPTY, f"The newest checkpoint, {newest.path}, is empty.")
     if newest.at - now > SLACK:
         said = f"The newest checkpoint, {newest.path}, is dated in the future, so nobody can tell how old it is."
-        return Verdict(False, "future", said)
+        return Verdict(False, ReplyCode.FUTURE, said)
     worked_until = min(reported.worked_until or now, now)
     if worked_until - newest.at > timedelta(seconds=max_age_s) + SLACK:
         age = plural(int((worked_until - newest.at) / timedelta(minutes=1)), "minute")
-        return Verdict(False, "old", f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
+        return Verdict(False, ReplyCode.OLD, f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
     behind = reported.step is not None and newest.step is not None and newest.step < reported.step
     if behind or (newest.step is None and reported.at is not None and reported.at - newest.at > SLACK):
-        return Verdict(False, "behind", f"The newest checkpoint, {newest.path}, is older than what its agent reported.")
-    return Verdict(True, "verified", f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
+        return Verdict(
+            False, ReplyCode.BEHIND, f"The newest checkpoint, {newest.path}, is older than what its agent reported."
+        )
+    return Verdict(True, ReplyCode.VERIFIED, f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """What an approval reserves for the end: hours in which the machine runs on, then hours of its disk alone."""
+class CheckpointHold:
+    """Say what an approval reserves for the end: hours in which the machine runs, then hours of its disk alone."""
 
     run_h: Decimal = Decimal(0)
     disk_h: Decimal = Decimal(0)
 
 
-def reserve(policy: Policy, location: str | None, able: Capabilities) -> Hold:
-    """What a job with this location may be held for at its end, on a cloud that can do this.
+def reserve(policy: Policy, location: str | None, able: Capabilities) -> CheckpointHold:
+    """Return the hold that a job with this location may need at its end, on a cloud with these capabilities.
 
-    Everywhere its agent is given time to save. Where the disk cannot be kept without the GPU, the machine runs on.
+    Everywhere its agent is given time to save. Where the disk cannot be kept without the GPU, the machine keeps
+    running.
     """
     if place(location) is None or not able.terminate:
-        return Hold()
+        return CheckpointHold()
     run_h = Decimal(_run_s(policy, keeps_disk=able.keeps_disk)) / 3600
     kept = able.keeps_disk and policy.checkpoint_unverified != Unverified.DESTROY
-    return Hold(run_h, Decimal(policy.checkpoint_disk_s) / 3600 if kept else Decimal(0))
+    return CheckpointHold(run_h, Decimal(policy.checkpoint_disk_s) / 3600 if kept else Decimal(0))
 
 
 def _run_s(policy: Policy, *, keeps_disk: bool) -> int:
-    """For how many seconds a machine runs on at its end, where its checkpoint is looked for."""
+    """Return for how many seconds a machine keeps running at its end, where its checkpoint is verified."""
     if keeps_disk or policy.checkpoint_unverified == Unverified.DESTROY:
         return policy.checkpoint_save_s
     return max(policy.checkpoint_hold_s, policy.checkpoint_save_s)
@@ -128,11 +135,11 @@ def _run_s(policy: Policy, *, keeps_disk: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What was reserved for the end of one machine when it was approved, in dollars and in seconds.
+    """Hold what was reserved for the end of one instance when it was approved, in dollars and in seconds.
 
-    `seconds` None is a machine of which nothing was reserved: one of a release before there were holds, or one that was
-    adopted. It adds no hours to those that were granted and sets no money aside. At its end it is held all the same, as
-    long as the policy of now would reserve, out of what was approved and not spent.
+    `seconds` None is an instance of which nothing was reserved: one of a release before there were holds, or one that
+    was adopted. It adds no hours to those that were granted and sets no money aside. At its end it is held all the
+    same, as long as today's policy would reserve, out of what was approved and not spent.
     """
 
     usd: Decimal
@@ -140,26 +147,26 @@ class Reserved:
 
     @classmethod
     def of(cls, hold_usd: Decimal | None, hold_s: int | None) -> Reserved:
-        """From the two columns of the machine's row: the one reading of what they lack."""
+        """Read the two columns of the instance's row; a missing amount is 0."""
         return cls(hold_usd or Decimal(0), hold_s)
 
     @property
     def granted_h(self) -> Decimal:
-        """Hours that count as granted beside those of the session."""
+        """Return hours that count as granted beside those of the session."""
         return Decimal(self.seconds or 0) / 3600
 
     def longest_s(self, policy: Policy, *, keeps_disk: bool) -> int:
-        """For how many seconds from its ordered end the machine may be held."""
+        """Return for how many seconds from its ordered end the instance may be held."""
         return _run_s(policy, keeps_disk=keeps_disk) if self.seconds is None else self.seconds
 
 
 def reserved_usd(hold_usd: Decimal, total_cap_usd: Decimal, run_usd: Decimal) -> Decimal:
-    """What of a total cap is kept for the hold: a lower limit shortens the hold before it shortens the run."""
+    """Return what of a total cap is kept for the hold: a lower limit shortens the hold before it shortens the run."""
     return min(hold_usd, max(total_cap_usd - run_usd, Decimal(0)))
 
 
 def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
-    """The line under an option's price: what of its worst case is for its end; empty where nothing is."""
+    """Write the line under an option's price: what of its worst case is for its end; empty where nothing is."""
     if not run_h:
         return ""
     kept = f" and {say_hours(disk_h)} of kept disk" if disk_h else ""
@@ -167,11 +174,11 @@ def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
 
 
 def choice(policy: Policy, location: str | None) -> str:
-    """What a request says about data that cannot be verified at the end; empty where nothing can be looked at."""
+    """Say on a request what happens to data that cannot be verified; empty where nothing can be checked."""
     if place(location) is None:
         return ""
     wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)
-    # What follows the path of a URL may be its signature.
+    # The query part of a URL may be its signature.
     shown = (location or "").partition("?")[0]
     said = f"At its end the newest checkpoint at {shown} is verified; if it is not there, its agent gets {wait} to save"
     if policy.checkpoint_unverified == Unverified.DESTROY:
@@ -184,8 +191,8 @@ def choice(policy: Policy, location: str | None) -> str:
     )
 
 
-def hold_ends(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
-    """Until when what was approved pays for a machine that is held, its end included, and at most so long."""
+def hold_ends_at(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
+    """Return until when the approved amount pays for an instance on hold, its end included, and at most so long."""
     if rate_usd_h <= 0:
         return now + most
     paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600 - END_TAKES_S

@@ -1,1 +1,1 @@
-"""The words of the `/gpu` command."""
+"""Read the words of the `/gpu` command."""

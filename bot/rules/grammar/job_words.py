@@ -1,4 +1,4 @@
-"""The words of a job in the `/gpu` language: one table, from which the reader and the documentation are made."""
+"""List the words of a job in the `/gpu` language in one table, which the reader and the docs use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
 from bot.rules.values.phrases import read_amount
@@ -28,7 +29,7 @@ _ALIASES: Mapping[str, str] = {
 
 
 def cloud_words() -> dict[str, str]:
-    """What people type for each cloud → its name."""
+    """Map what people type for each cloud to its name."""
     return {**{cloud: cloud for cloud in cloud_names.names()}, **_ALIASES}
 
 
@@ -37,27 +38,27 @@ SPOT_WORDS: Mapping[str, SpotPolicy] = {
     **dict.fromkeys(("yes", "true", "on", "spot", "interruptible"), SpotPolicy.YES),
     **dict.fromkeys(("any", "either", "both"), SpotPolicy.ANY),
 }
-UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
+_UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
 TOKEN_UNITS: Mapping[str, int] = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-MOST_USD = Decimal(1_000_000)
 LARGEST_DISK_GB = 100_000
 
+NUMBER = r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)"
 DURATION = r"-?(?:\d+(?:\.\d+)?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m))+"
 _DURATION = re.compile(DURATION)
 _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _AMOUNT_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
-_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9})|(\+))?")
 MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 
 
 class BadWord(ValueError):
-    """A word that cannot be read; the message is a sentence without its place, which the reader adds."""
+    """Refuse a word that cannot be read; the message is a sentence without its place, which the reader adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One `key=value` of the language. `read` turns the value into fields of `JobArgs`, or raises `BadWord`."""
+    """Describe one `key=value` of the language. `read` makes fields of the value, or raises `BadWord`."""
 
     key: str
     value: str
@@ -68,19 +69,19 @@ class Word:
 
 
 def near(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """` Did you mean x?` for the closest of `known`, or nothing."""
+    """Suggest the closest of `known`, as ` Did you mean x?`, or nothing."""
     # Two letters that change places in a word of three leave two of three alike.
     found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72 if len(text) > 3 else 0.6)
     return f" Did you mean {found[0]}?" if found else ""
 
 
 def show(text: str) -> str:
-    """A word inside a sentence, cut when it is long."""
+    """Quote a word inside a sentence, cut when it is long."""
     return f"“{text[:40]}…”" if len(text) > 40 else f"“{text}”"
 
 
 def read_gpus(text: str, policy: Policy) -> Fields:
-    """`A100-80GB`, `4090,3090`, and `4xA100` or `2-4xA100`, which sets the number too."""
+    """Read `A100-80GB`, `4090,3090`, and `4xA100` or `2-4xA100`, which sets the number too."""
     counted = re.fullmatch(r"(-?\d{1,9}(?:-\d{1,9})?)\s*x\s*(.*)", text, re.IGNORECASE)
     fields: Fields = read_count(counted[1], policy) if counted else {}
     names: list[str] = []
@@ -89,71 +90,77 @@ def read_gpus(text: str, policy: Policy) -> Fields:
         if not found:
             raise BadWord(unknown_gpu(part))
         names += [name for name in found if name not in names]
-    return {**fields, "gpu_names": tuple(names)}
+    return {**fields, "names": tuple(names)}
 
 
 def unknown_gpu(text: str) -> str:
-    """The sentence for a GPU that is not in the table, with the nearest names."""
+    """Write the sentence for a GPU that is not in the table, with the nearest names."""
     names = closest(text[:40])
     hint = f" Did you mean {' or '.join(names)}?" if names else ""
     return f"{show(text)} is not a GPU that is known here.{hint}"
 
 
 def read_count(text: str, policy: Policy) -> Fields:
-    """`4` or `2-4` GPUs."""
+    """Read `4`, `2-4`, or `2+` GPUs, which are two to as many as the policy allows."""
     found = _COUNT.fullmatch(text)
     if found is None:
         raise BadWord(f"{show(text)} is not a number of GPUs; write 4 or 2-4.")
-    least, most = int(found[1]), int(found[2] or found[1])
-    if least < 1:
-        raise BadWord("At least one GPU is needed.")
-    if most < least:
-        raise BadWord(f"{show(text)} runs backwards; write the smaller number first.")
-    if most > policy.max_gpus:
-        raise BadWord(f"{most} GPUs are above the limit of {policy.max_gpus}.")
+    least = int(found[1])
+    most = max(least, policy.max_gpus) if found[3] else int(found[2] or least)
+    if wrong := job_bounds.gpu_count(least, most, policy):
+        raise BadWord(wrong.sentence)
     return {"count_min": least, "count_max": most}
 
 
-def read_hours(text: str, policy: Policy) -> Fields:
-    """`6`, `6h`, `90m`, `1h30m`, `2d`; the bounds are the policy's."""
-    bare = text.lower().replace(" ", "")
-    if _PLAIN_NUMBER.fullmatch(bare):
-        bare += "h"
-    if not _DURATION.fullmatch(bare):
+def hours_of(text: str, policy: Policy) -> Decimal:
+    """Read hours from `6`, `6h`, `90m`, `1h30m` or `2d`; the bounds are the policy's. Raises `BadWord`."""
+    total = duration(text)
+    if total is None:
         raise BadWord(f"{show(text)} is not a time; write 6h, 90m or 1h30m.")
-    units = _AMOUNT_AND_UNIT.findall(bare)
-    total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
-    judged = check(-total if bare.startswith("-") else total, Decimal(0), policy)
+    judged = check(total, Decimal(0), policy)
     if not judged.allowed:
         raise BadWord(judged.sentence)
-    return {"hours": round(total, 6)}
+    return round(total, 6)
+
+
+def duration(text: str) -> Decimal | None:
+    """Read the hours of a time, below zero too; None for what is no time."""
+    bare = text.lower().replace(" ", "")
+    bare += "h" if _PLAIN_NUMBER.fullmatch(bare) else ""
+    if not _DURATION.fullmatch(bare):
+        return None
+    units = _AMOUNT_AND_UNIT.findall(bare)
+    total = sum((Decimal(number) * _UNIT_HOURS[unit] for number, unit in units), Decimal(0))
+    return -total if bare.startswith("-") else total
+
+
+def read_hours(text: str, policy: Policy) -> Fields:
+    """Read for how long."""
+    return {"hours": hours_of(text, policy)}
 
 
 def _money(text: str) -> Decimal:
-    if re.match(r"\s*\$?\s*-", text):
-        raise BadWord("An amount of money cannot be negative.")
-    amount = read_amount(text)
+    below_zero = re.match(r"\s*\$?\s*-", text)
+    amount = Decimal(-1) if below_zero else read_amount(text)
     if amount is None:
         raise BadWord(f"{show(text)} is not an amount of money; write $50 or 0.75.")
-    if amount == 0:
-        raise BadWord("An amount of money must be above zero.")
-    if amount > MOST_USD:
-        raise BadWord("An amount of money above $1,000,000 is not believed; write $50 or 0.75.")
+    if wrong := job_bounds.money(amount):
+        raise BadWord(wrong.sentence)
     return amount
 
 
 def read_budget(text: str, _policy: Policy) -> Fields:
-    """The most that the run may cost in all."""
-    return {"budget_usd": _money(text)}
+    """Read the most that the run may cost in all."""
+    return {"budget_cap_usd": _money(text)}
 
 
 def read_price(text: str, _policy: Policy) -> Fields:
-    """The most per hour, for all GPUs together."""
+    """Read the most per hour, for all GPUs together."""
     return {"max_price_usd_h": _money(re.sub(r"/h(?:our|r)?$", "", text))}
 
 
 def read_memory(text: str, _policy: Policy) -> Fields:
-    """`40GB+` at least, `40GB` exactly, `40-80GB` between; per GPU."""
+    """Read `40GB+` at least, `40GB` exactly, `40-80GB` between; per GPU."""
     bare = text.lower().replace(" ", "")
     if not re.fullmatch(MEMORY, bare):
         raise BadWord(f"{show(text)} is not a memory size; write 40GB+, 40GB or 40-80GB.")
@@ -168,8 +175,8 @@ def read_memory(text: str, _policy: Policy) -> Fields:
 
 
 def read_disk(text: str, _policy: Policy) -> Fields:
-    """`100`, `100GB` or `1TB`."""
-    found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?", text.lower())
+    """Read `100`, `100GB` or `1TB`, at least."""
+    found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?\+?", text.lower())
     size = int(found[1]) * (1000 if (found[2] or "").startswith("t") else 1) if found else 0
     if not 0 < size <= LARGEST_DISK_GB:
         raise BadWord(f"{show(text)} is not a disk size; write 100GB or 1TB.")
@@ -177,7 +184,7 @@ def read_disk(text: str, _policy: Policy) -> Fields:
 
 
 def read_clouds(text: str, _policy: Policy) -> Fields:
-    """`vast,runpod`; the order breaks ties."""
+    """Read `vast,runpod`; the order breaks ties."""
     clouds: list[str] = []
     for part in text.lower().split(","):
         cloud = cloud_words().get(part.strip())
@@ -185,11 +192,11 @@ def read_clouds(text: str, _policy: Policy) -> Fields:
             there = ", ".join(cloud_names.names())
             raise BadWord(f"{show(part)} is not a cloud; there are {there}.{near(part, cloud_words())}")
         clouds += [cloud] if cloud not in clouds else []
-    return {"clouds": tuple(clouds)}
+    return {"candidates": tuple(clouds)}
 
 
 def read_regions(text: str, _policy: Policy) -> Fields:
-    """`US`, `EU,CA` or a cloud's own name of a region."""
+    """Read `US`, `EU,CA` or a cloud's own name of a region."""
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if not re.fullmatch(r"[\w .-]{1,40}", part):
@@ -198,7 +205,7 @@ def read_regions(text: str, _policy: Policy) -> Fields:
 
 
 def read_spot(text: str, _policy: Policy) -> Fields:
-    """`no` (the default), `yes` or `any`."""
+    """Read `no` (the default), `yes` or `any`."""
     found = SPOT_WORDS.get(text.lower())
     if found is None:
         raise BadWord(
@@ -208,7 +215,7 @@ def read_spot(text: str, _policy: Policy) -> Fields:
 
 
 def read_offer(text: str, _policy: Policy) -> Fields:
-    """One offer of an inventory answer, by its id."""
+    """Read one offer of an inventory answer, by its id."""
     cloud, _, key = text.partition(":")
     if cloud.lower() not in cloud_names.names() or not re.fullmatch(r"[^\s`]{1,200}", key):
         raise BadWord(f"{show(text)} is not the id of an offer; write it as an inventory shows it, such as vast:123.")
@@ -216,32 +223,37 @@ def read_offer(text: str, _policy: Policy) -> Fields:
 
 
 def read_reliability(text: str, _policy: Policy) -> Fields:
-    """`0.98` or `98%`."""
+    """Read `0.98` or `98%`."""
     found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text)
     share = Decimal(found[1]) / (100 if found[2] else 1) if found else Decimal(-1)
-    if not 0 <= share <= 1:
-        raise BadWord(f"{show(text)} is not a reliability; write 0.98 or 98%.")
+    if wrong := job_bounds.reliability(share, show(text)):
+        raise BadWord(wrong.sentence)
     return {"min_reliability": share}
 
 
 def read_total(text: str, _policy: Policy) -> Fields:
-    """`160`, `160GB`: the memory of all GPUs together, at least."""
+    """Read `160`, `160GB`: the memory of all GPUs together, at least."""
     found = re.fullmatch(r"(\d{1,5})(?:gb|g)?\+?", text.lower().replace(" ", ""))
     if found is None or not int(found[1]):
         raise BadWord(f"{show(text)} is not a size; write total=160GB for all GPUs together.")
     return {"memory_gb_total_min": Decimal(found[1])}
 
 
-def read_verified(text: str, _policy: Policy) -> Fields:
-    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+def yes_or_no(text: str, key: str) -> bool:
+    """Read `key=yes` or `key=no`. Raises `BadWord`."""
     answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
     if text.lower() not in answers:
-        raise BadWord(f"{show(text)} does not answer verified; write verified=yes or verified=no.{near(text, answers)}")
-    return {"verified_only": answers[text.lower()]}
+        raise BadWord(f"{show(text)} does not answer {key}; write {key}=yes or {key}=no.{near(text, answers)}")
+    return answers[text.lower()]
+
+
+def read_verified(text: str, _policy: Policy) -> Fields:
+    """Read `yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+    return {"verified_only": yes_or_no(text, "verified")}
 
 
 def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
-    """A reader for a version such as 12.4; `sm_89` is 8.9."""
+    """Make a reader for a version such as 12.4; `sm_89` is 8.9."""
 
     def read(text: str, _policy: Policy) -> Fields:
         short = re.fullmatch(r"sm_?(\d{1,2})(\d)", text.lower())
@@ -254,7 +266,7 @@ def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
 
 
 def read_available(text: str, _policy: Policy) -> Fields:
-    """`24h`, `3d`: for how long the cloud must expect the offer to be there."""
+    """Read `24h`, `3d`: for how long the cloud must expect the offer to be there."""
     bare = text.lower().replace(" ", "")
     found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,2})?)(days?|d|hours?|hrs?|h)?", bare)
     if found is None or not Decimal(found[1]):
@@ -263,24 +275,28 @@ def read_available(text: str, _policy: Policy) -> Fields:
     return {"min_available_s": int(hours * 3600)}
 
 
+def whole(text: str) -> int | None:
+    """Read a whole number, with `k`, `M`, `B` or `T`; None for what is none."""
+    found = re.fullmatch(NUMBER, text.lower())
+    return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
+
+
 def read_tokens(text: str, _policy: Policy) -> Fields:
-    """`300M`, `3B`: how many tokens the run trains on."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)", text.lower())
-    amount = int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else 0
-    if not 0 < amount <= 10**15:
+    """Read `300M`, `3B`: how many tokens the run trains on."""
+    if not 0 < (amount := whole(text) or 0) <= 10**15:
         raise BadWord(f"{show(text)} is not a number of tokens; write 300M or 3B.")
     return {"tokens": amount}
 
 
 def read_reason(text: str, policy: Policy) -> Fields:
-    """Why it is needed; approvers read this."""
-    if len(text) > policy.max_reason_chars:
-        raise BadWord(f"The reason has {len(text):,} characters; {policy.max_reason_chars:,} is the most.")
+    """Read why it is needed; approvers see this."""
+    if wrong := job_bounds.reason(text, policy):
+        raise BadWord(wrong.sentence)
     return {"reason": text}
 
 
 def _plain(field: str, what: str, pattern: str, sample: str) -> Callable[[str, Policy], Fields]:
-    """A reader for a word that is passed on as it is when it has the right shape."""
+    """Make a reader for a word that is passed on as it is when it has the right shape."""
 
     def read(text: str, _policy: Policy) -> Fields:
         if not re.fullmatch(pattern, text):
@@ -371,12 +387,8 @@ WORDS: tuple[Word, ...] = (
     Word("for", "TEXT", "Why it is needed; approvers read this.", 'for="fine-tune"', read_reason, ("reason", "why")),
 )
 
-#: Those that narrow the market further than its GPU, price and place do.
+#: Words that narrow the market further than its GPU, price and place do.
 LIMIT_WORDS = ("memory", "total", "region", "reliability", "verified", "cuda", "capability", "available")
 
 #: every key and alias → its word
 KEYS: Mapping[str, Word] = {name: word for word in WORDS for name in (word.key, *word.aliases)}
-
-#: Words that carry nothing, and makers' words that only mean something together with the next word.
-FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
-BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])

@@ -1,4 +1,4 @@
-"""Readers of the commands that take a few plain words: nothing, an id, a choice, a key, a topic, a cloud."""
+"""Read the commands that take a few plain words: nothing, an id, a choice, a key, a topic, a cloud."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
-from bot.rules.grammar.job_args import JobArgs
 from bot.rules.grammar.job_words import BadWord, near, read_clouds, show
-from bot.rules.plans.comparison import Question
+from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
-from bot.rules.values.text import Token
+from bot.rules.values.text import WordToken
+from ledger.kernel.job import JobRequest
 from providers import cloud_names
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """What was asked. `args` is None for a job command without words, which opens the form.
+class ParsedCommand:
+    """Hold a command that was read. `job` is None for a job command without words, which opens the form.
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
     is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`; of
-    `terminate`, `action` is `now` when nothing shall be asked. Of `delegate`, `action` is `set`, `list` or `off`,
-    `target` a person's reference and `day` the last day.
+    `terminate`, `action` is `now` to skip the confirmation. Of `delegate`, `action` is `set`, `list` or `off`, `target`
+    a person's reference and `day` the last day.
     """
 
     name: str
-    args: JobArgs | None = None
+    job: JobRequest | None = None
     target: str = ""
     action: str = ""
     text: str = ""
-    question: Question | None = None
+    question: ComparisonQuestion | None = None
     hours: Decimal | None = None
     day: date | None = None
 
 
 class Wrong(Exception):
-    """Carries a word and a sentence up to `parse`."""
+    """Carry a word and a sentence up to `parse`."""
 
-    def __init__(self, token: Token, message: str) -> None:
+    def __init__(self, token: WordToken, message: str) -> None:
         super().__init__(message)
         self.token = token
         self.message = message
 
 
-def end(line: str) -> Token:
-    """A place after the last word, for what is missing."""
-    return Token("", "", len(line))
+def end(line: str) -> WordToken:
+    """Return a place after the last word, for what is missing."""
+    return WordToken("", "", len(line))
 
 
-def read_nothing(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
-    """A command alone."""
+def read_nothing(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
+    """Read a command alone."""
     if words:
         raise Wrong(words[0], f"{sub.name} takes no words after it.")
-    return Command(sub.name)
+    return ParsedCommand(sub.name)
 
 
-def read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
-    """A command and one id."""
+def read_id(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
+    """Read a command and one id."""
     if not words:
         raise Wrong(end(line), f"{sub.name} needs the id that a list or a message shows.")
     target = words[0].value.strip("`#")
@@ -68,11 +68,11 @@ def read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> 
         raise Wrong(words[0], f"{show(words[0].value)} is not an id; a list or a message shows it.")
     if len(words) > 1:
         raise Wrong(words[1], f"{sub.name} takes one id and nothing after it.")
-    return Command(sub.name, target=target)
+    return ParsedCommand(sub.name, target=target)
 
 
-def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
-    """An id, how the work went, and what becomes of the disk."""
+def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, how the work went, and what becomes of the disk."""
     named = read_id(sub, words[:1], line, policy)
     found: dict[str, str] = {}
     for word in words[1:]:
@@ -84,8 +84,8 @@ def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
     return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
 
 
-def read_end(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
-    """An id, and whether to end it without a question."""
+def read_end(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, and whether to end it without a confirmation."""
     if len(words) > 1 and words[1].value.lower().lstrip("-") not in ("now", "yes"):
         hint = near(words[1].value, ("now", "yes"))
         raise Wrong(words[1], f"{sub.name} takes one id, and now after it to be asked nothing.{hint}")
@@ -94,8 +94,8 @@ def read_end(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> 
     return replace(read_id(sub, words[:1], line, policy), action="now" if words[1:] else "")
 
 
-def read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
-    """What to do with the public key, and the key."""
+def read_key(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
+    """Read what to do with the public key, and the key."""
     if not words:
         raise Wrong(end(line), "Say what to do with the key: add, list or remove.")
     action = words[0].value.lower()
@@ -107,53 +107,53 @@ def read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) ->
         raise Wrong(end(line), "The public key is missing; it is the one line in a file that ends in .pub.")
     if action == "list" and rest:
         raise Wrong(words[1], "key list takes no words after it.")
-    return Command(sub.name, action=action, text=rest.strip("`"))
+    return ParsedCommand(sub.name, action=action, text=rest.strip("`"))
 
 
-def read_topic(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
-    """At most the name of one command."""
+def read_topic(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
+    """Read at most the name of one command."""
     topic = words[0].value.lower() if words else ""
     if topic and topic not in BY_NAME:
         raise Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, BY_NAME)}")
-    return Command(sub.name, target=BY_NAME[topic].name if topic else "")
+    return ParsedCommand(sub.name, target=BY_NAME[topic].name if topic else "")
 
 
-def read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
-    """The name of one cloud."""
+def read_cloud(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read the name of one cloud."""
     if len(words) != 1:
         raise Wrong(
             words[1] if words else end(line), f"{sub.name} takes one cloud; there are {', '.join(cloud_names.names())}."
         )
     try:
-        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["clouds"]
+        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["candidates"]
     except BadWord as error:
         raise Wrong(words[0], str(error)) from error
     except ValueError as error:
         raise Wrong(words[0], f"{sub.name} takes one cloud at a time.") from error
-    return Command(sub.name, target=cloud)
+    return ParsedCommand(sub.name, target=cloud)
 
 
-def read_choice(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
-    """At most one of the words that the command knows; the first of them when nothing is said."""
+def read_choice(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
+    """Read at most one of the words that the command knows; the first of them when nothing is said."""
     if len(words) > 1:
         raise Wrong(words[1], f"{sub.name} takes one word after it.")
     action = words[0].value.lower() if words else sub.choices[0]
     if action not in sub.choices:
         said = f"{show(words[0].value)} is not one of {', '.join(sub.choices)}.{near(action, sub.choices)}"
         raise Wrong(words[0], said)
-    return Command(sub.name, action=action)
+    return ParsedCommand(sub.name, action=action)
 
 
 _MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^>]*)?>")
 
 
-def read_delegate(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
-    """Whom, and through which day; or `list`, or `off`."""
+def read_delegate(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
+    """Read who is to be the delegate, and through which day; or `list`, or `off`."""
     action = words[0].value.lower() if words else "list"
     if action in ("list", "off"):
         if len(words) > 1:
             raise Wrong(words[1], f"{sub.name} {action} takes no words after it.")
-        return Command(sub.name, action=action)
+        return ParsedCommand(sub.name, action=action)
     mention = _MENTION.fullmatch(words[0].value)
     try:
         who = person(mention[1] if mention else words[0].value)
@@ -169,11 +169,11 @@ def read_delegate(sub: Subcommand, words: list[Token], line: str, _policy: Polic
         day = date.fromisoformat(rest[0].value)
     except ValueError as error:
         raise Wrong(rest[0], f"{show(rest[0].value)} is not a day; write it as 2026-12-01.") from error
-    return Command(sub.name, action="set", target=who.ref, day=day)
+    return ParsedCommand(sub.name, action="set", target=who.ref, day=day)
 
 
-def read_reason(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
-    """An id, and why: all that follows."""
+def read_reason(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, and why: all that follows."""
     named = read_id(sub, words[:1], line, policy)
     if len(words) < 2:
         raise Wrong(end(line), f"Say why, as in {sub.example}.")

@@ -1,19 +1,18 @@
-"""What runs and comparisons add to the `/gpu` language: the words that describe a run, and those of `compare`."""
+"""Read the words of runs and comparisons in the `/gpu` language."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.grammar.job_words import BadWord, Fields, near, read_hours, show
+from bot.rules.grammar.job_words import BadWord, Fields, Word, near, read_hours, show
 from bot.rules.grammar.workload_words import WORK_KEYS, read
-from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, Question
+from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import Workload, unknown
 from bot.rules.values.phrases import read_amount
-from bot.rules.values.text import Token
+from bot.rules.values.text import WordToken
 from ledger.kernel.job import JobRequest
 
 #: Words that describe a run and are words of a job as well: they are read twice, once for each.
@@ -22,7 +21,7 @@ MOST_BUDGETS = 5
 
 
 def work_word(key: str, value: str, said: tuple[str, ...]) -> tuple[str, ...]:
-    """The words of a run with one more. Raises `BadWord` with a sentence that names what is wrong."""
+    """Add one word to those of a run. Raises `BadWord` with a sentence that names what is wrong."""
     if any(word.startswith(f"{key}=") for word in said):
         raise BadWord(f"{show(key)} is said twice; keep one of the two.")
     if not value:
@@ -33,17 +32,17 @@ def work_word(key: str, value: str, said: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def workload(words: tuple[str, ...]) -> Workload:
-    """The run behind `key=value` words. Raises `BadWord`."""
+    """Read the run behind `key=value` words. Raises `BadWord`."""
     return read(dict(word.split("=", 1) for word in words))
 
 
 def workload_of(job: JobRequest) -> Workload | None:
-    """The run that a job request describes; None when it only says how many hours."""
+    """Return the run that a job request describes; None when it only says how many hours."""
     return workload(job.work) if job.work else None
 
 
 def unsaid(words: tuple[str, ...]) -> str:
-    """What a run must still say before its time can be told, as sentences; empty when it can."""
+    """Say what a run must still say before its time can be computed, as sentences; empty when nothing is missing."""
     return " ".join(unknown(workload(words))) if words else ""
 
 
@@ -71,42 +70,23 @@ def _budgets(text: str, _policy: Policy) -> Fields:
     return {"budgets_usd": amounts}
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionWord:
-    """One `key=value` of a comparison."""
-
-    key: str
-    value: str
-    doc: str
-    example: str
-    read: Callable[[str, Policy], Fields]
-
-
 def _one(field: str, reader: Callable[[str], Decimal]) -> Callable[[str, Policy], Fields]:
     return lambda text, _policy: {field: reader(text)}
 
 
-QUESTION_WORDS: tuple[QuestionWord, ...] = (
-    QuestionWord("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
-    QuestionWord("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
-    QuestionWord(
-        "buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", _one("buffer", _share)
-    ),
-    QuestionWord(
-        "baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", _one("baseline_usd_h", _amount)
-    ),
-    QuestionWord(
-        "success", "SHARE", "How many runs succeed: cost per success.", "success=80%", _one("success_rate", _share)
-    ),
-    QuestionWord(
-        "value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", _one("value_usd", _amount)
-    ),
+QUESTION_WORDS: tuple[Word, ...] = (
+    Word("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
+    Word("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
+    Word("buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", _one("buffer", _share)),
+    Word("baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", _one("baseline_usd_h", _amount)),
+    Word("success", "SHARE", "How many runs succeed: cost per success.", "success=80%", _one("success_rate", _share)),
+    Word("value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", _one("value_usd", _amount)),
 )
-_QUESTION: Mapping[str, QuestionWord] = {word.key: word for word in QUESTION_WORDS}
+_QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
 
-def question_word(word: Token, policy: Policy) -> Fields:
-    """What one word of a comparison says. Raises `BadWord`."""
+def question_word(word: WordToken, policy: Policy) -> Fields:
+    """Read one word of a comparison. Raises `BadWord`."""
     key, equals, value = word.value.lstrip("-").partition("=")
     found = _QUESTION.get(key.lower())
     if found is None:
@@ -117,14 +97,14 @@ def question_word(word: Token, policy: Policy) -> Fields:
     return found.read(value, policy)
 
 
-def question(fields: Fields) -> Question:
-    """The question of a comparison, with the usual budgets, one hour and a tenth as buffer where nothing was said.
+def question(fields: Fields) -> ComparisonQuestion:
+    """Make the question of a comparison, with usual budgets, one hour and a 10 % buffer where nothing was said.
 
     Raises `BadWord` for numbers that make no question.
     """
     plain: Fields = {"hours": Decimal(1), "budgets_usd": PLAIN_BUDGETS, "buffer": PLAIN_BUFFER}
     try:
-        return Question(**{**plain, **fields}).checked()
+        return ComparisonQuestion(**{**plain, **fields}).checked()
     except ValueError as error:
         raise BadWord(str(error)) from error
 

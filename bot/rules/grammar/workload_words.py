@@ -1,6 +1,7 @@
-"""The words that describe a run: `model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h`.
+"""Read the words that describe a run: `model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h`.
 
-One table of readers in the shape of `bot.rules.grammar.job_words`, so that every door can take the same words.
+One table of readers in the shape of `bot.rules.grammar.job_words`, so that Slack, files and the API take the same
+words.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.job_words import DURATION, TOKEN_UNITS, UNIT_HOURS, BadWord, near, show
+from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, BadWord, duration, near, show, whole, yes_or_no
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
 from bot.rules.values.text import clean, tokens
@@ -53,19 +54,13 @@ SHARDINGS: Mapping[str, Sharding] = {
 }
 MOST_PARAMS = 10**14
 MOST_TOKENS = 10**15
-_NUMBER = r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)"
-
-
-def _amount(text: str) -> int | None:
-    found = re.fullmatch(_NUMBER, text.lower())
-    return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
 
 
 def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], Fields]:
-    """A reader for a whole number above zero, with `k`, `M`, `B` or `T`."""
+    """Make a reader for a whole number above zero, with `k`, `M`, `B` or `T`."""
 
     def read(text: str) -> Fields:
-        amount = _amount(text)
+        amount = whole(text)
         if amount is None or not 0 < amount <= most:
             raise BadWord(f"{show(text)} is not {what}; write {sample}.")
         return {field: amount}
@@ -74,7 +69,7 @@ def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], F
 
 
 def _chosen(field: str, what: str, table: Mapping[str, Any], sample: str) -> Callable[[str], Fields]:
-    """A reader for one word of a table."""
+    """Make a reader for one word of a table."""
 
     def read(text: str) -> Fields:
         found = table.get(text.lower())
@@ -86,7 +81,7 @@ def _chosen(field: str, what: str, table: Mapping[str, Any], sample: str) -> Cal
 
 
 def _size(field: str) -> Callable[[str], Fields]:
-    """A reader for GB; `1TB` is 1,000 GB."""
+    """Make a reader for GB; `1TB` is 1,000 GB."""
 
     def read(text: str) -> Fields:
         found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?)\s*(gb?|tb?|mb?)?", text.lower())
@@ -100,11 +95,8 @@ def _size(field: str) -> Callable[[str], Fields]:
 
 
 def _time_h(text: str) -> Decimal:
-    bare = text.lower().replace(" ", "")
-    bare += "h" if re.fullmatch(r"\d+(\.\d+)?", bare) else ""
-    units = re.findall(r"(\d+(?:\.\d+)?)([dhm])", bare) if re.fullmatch(DURATION, bare) else []
-    total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
-    if total <= 0 or total > 100_000 or bare.startswith("-"):
+    total = duration(text)
+    if total is None or not 0 < total <= 100_000:
         raise BadWord(f"{show(text)} is not a time; write 24h, 90m or 2d.")
     return round(total, 6)
 
@@ -122,8 +114,11 @@ def _read_cadence(text: str) -> Fields:
 
 
 def _read_model(text: str) -> Fields:
-    """`7B`, `30B-A3B` for a mixture of experts, or a name. An unknown name is kept: only its size is unknown."""
-    found = re.fullmatch(rf"{_NUMBER}(?:-a{_NUMBER})?", text.lower())
+    """Read `7B`, `30B-A3B` for a mixture of experts, or a name.
+
+    An unknown name is kept: only its size is unknown.
+    """
+    found = re.fullmatch(rf"{NUMBER}(?:-a{NUMBER})?", text.lower())
     if found is None:
         if not re.fullmatch(r"[\w./-]{1,60}", text):
             raise BadWord(f"{show(text)} is not a model; write model=7B or a name such as {next(iter(MODELS))}.")
@@ -135,11 +130,7 @@ def _read_model(text: str) -> Fields:
 
 
 def _read_checkpointing(text: str) -> Fields:
-    answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-    if text.lower() not in answers:
-        said = f"{show(text)} does not answer checkpointing; write checkpointing=yes or checkpointing=no."
-        raise BadWord(f"{said}{near(text, answers)}")
-    return {"checkpointing": answers[text.lower()]}
+    return {"checkpointing": yes_or_no(text, "checkpointing")}
 
 
 def _read_stack(text: str) -> Fields:
@@ -150,7 +141,7 @@ def _read_stack(text: str) -> Fields:
 
 @dataclass(frozen=True, slots=True)
 class WorkWord:
-    """One `key=value` that describes a run."""
+    """Describe one `key=value` that describes a run."""
 
     key: str
     value: str
@@ -231,7 +222,7 @@ WORK_KEYS: Mapping[str, WorkWord] = {name: word for word in WORK_WORDS for name 
 
 
 def read(words: Mapping[str, str]) -> Workload:
-    """The run that `words` (key → value) describe. Raises `BadWord` with a sentence that names the word.
+    """Read the run that `words` (key → value) describe. Raises `BadWord` with a sentence that names the word.
 
     A number that is said twice must be the same: `model=7B params=8B` is refused.
     """
@@ -248,7 +239,7 @@ def read(words: Mapping[str, str]) -> Workload:
 
 
 def parse(line: str) -> Workload:
-    """The same from one line of `key=value` words. Raises `BadWord`; an unclosed quote is a `ValueError` as well."""
+    """Read a run from one line of `key=value` words. Raises `BadWord`; an unclosed quote is a `ValueError` as well."""
     words: dict[str, str] = {}
     for token in tokens(clean(line)):
         key, equals, value = token.value.partition("=")
@@ -261,7 +252,7 @@ def parse(line: str) -> Workload:
 
 
 def _checked(work: Workload) -> Workload:
-    """`work`, or `BadWord` when two of its numbers cannot both be right."""
+    """Return `work`, or raise `BadWord` when two of its numbers cannot both be right."""
     if work.active_params is not None and work.active_params > (work.total_params or work.active_params):
         raise BadWord("More parameters are active than there are; swap active= and params=.")
     if work.heads is not None and work.width is not None and work.width % work.heads:

@@ -1,1 +1,1 @@
-"""Verdicts about instances: health, failover, cleanup, recovery, power."""
+"""Judge instances: health, failover, cleanup, recovery, power."""

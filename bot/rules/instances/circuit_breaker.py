@@ -1,7 +1,7 @@
-"""The circuit breaker of a sweep: a pass that would destroy or lose too much of a fleet does nothing and pages.
+"""Stop a reconcile pass that would destroy or lose too much of a fleet; it does nothing and pages.
 
-After cluster-autoscaler, which halts when more than 45 % of its nodes are unready: a wrong key, a half-empty listing
-or a restored database look exactly like a fleet that vanished.
+After cluster-autoscaler, which halts when more than 45 % of its nodes are unready: a wrong key, a half-empty listing or
+a restored database look exactly like a fleet that was lost.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ VANISH_SHARE = 0.50
 
 
 def trips(live: int, destroys: int, vanished: int) -> str | None:
-    """Why a pass over `live` running instances must stop, as a sentence; None when it may go on.
+    """Say in a sentence why a pass over `live` running instances must stop; None when it may continue.
 
-    `destroys` counts what the pass would end unasked, `vanished` the live rows that the listing lacks unasked.
+    `destroys` counts what the pass would end without an order, `vanished` the live rows that the listing lacks without
+    an order.
     """
     if live < FLEET:
         return None

@@ -1,4 +1,4 @@
-"""What becomes of something that a create left at a cloud besides its instance: removed, kept, or not ours to judge."""
+"""Judge what a create left at a cloud besides its instance: remove it, keep it, or leave it as not ours."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ GRACE = timedelta(minutes=10)
 
 
 class Fate(StrEnum):
-    #: Its instance is over.
+    #: Its instance ended.
     REMOVE = "remove"
-    #: Its instance is not over, or only just.
+    #: Its instance has not ended, or ended only just now.
     KEEP = "keep"
     #: A valid label of an instance that the ledger does not know: the ledger may have lost something.
     UNKNOWN = "unknown"
@@ -27,7 +27,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The instance whose label it carries. `proved`: its end was proved; `over_at`: since when its row is closed."""
+    """Name the instance whose label a leftover carries.
+
+    `proved`: its end was proved; `over_at`: since when its row is closed.
+    """
 
     cloud: str
     is_open: bool
@@ -36,9 +39,9 @@ class Owner:
 
 
 def fate(kind: LabelKind, cloud: str, owner: Owner | None, now: datetime) -> Fate:
-    """What becomes of a leftover of `cloud` whose name was read as `kind`; `owner` is None when no row has its label.
+    """Decide the fate of a leftover of `cloud` whose name was read as `kind`.
 
-    Raises nothing. Only REMOVE takes anything away.
+    `owner` is None when no row has its label. Raises nothing. Only REMOVE deletes anything.
     """
     if kind is LabelKind.FORGED:
         return Fate.FORGED

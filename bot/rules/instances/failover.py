@@ -1,4 +1,4 @@
-"""Which option is tried next after a definite no: what the approval covers, and nothing that just failed."""
+"""Choose the next option after a definite no: one that the approval covers, and nothing that just failed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,26 @@ from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.values.phrases import rate
 from providers.contract import Offer
+from providers.errors import (
+    AuthFailed,
+    InsufficientFunds,
+    InvalidSpec,
+    NotSent,
+    OutcomeUnknown,
+    QuotaExceeded,
+    RateLimited,
+    Unsupported,
+)
 
 #: Error codes that say something about the account or the cloud, so that its other offers would fail in the same way.
 CLOUD_WIDE = frozenset(
-    {"auth_failed", "quota_exceeded", "insufficient_funds", "invalid_spec", "rate_limited", "not_sent", "unsupported"}
+    kind.code for kind in (AuthFailed, QuotaExceeded, InsufficientFunds, InvalidSpec, RateLimited, NotSent, Unsupported)
 )
-#: The only code after which nothing else may be tried, because the failed create may exist.
-OUTCOME_UNKNOWN = "outcome_unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One create that failed under this grant's approval: the offer and the error's code."""
+    """Describe one create that failed under this grant's approval: the offer and the error's code."""
 
     offer: Offer
     code: str
@@ -31,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The option to try next, or None with the reason why there is none."""
+    """Name the option to try next, or None with the reason why there is none."""
 
     option: RankedOption | None
     code: str
@@ -47,7 +55,7 @@ def next_option(
     policy: Policy,
     candidates: Sequence[str] = (),
 ) -> Placement:
-    """The next of the options that the approved message showed.
+    """Choose the next of the options that the approved message showed.
 
     The chosen one comes first, then those ranked below it, then those above; where clouds were named, those of the
     first cloud named come before those of the second, and so on. Left out: failed offers, every offer on
@@ -55,9 +63,9 @@ def next_option(
     an expected total above the total cap, and spot where on-demand was approved or the reverse. Nothing is tried after
     a failure that is not a definite no.
     """
-    if any(not failure.definite_no or failure.code == OUTCOME_UNKNOWN for failure in failures):
+    if any(not failure.definite_no or failure.code == OutcomeUnknown.code for failure in failures):
         sentence = "It is unknown whether the last create took effect, so nothing else is tried."
-        return Placement(None, "outcome_unknown", sentence)
+        return Placement(None, OutcomeUnknown.code, sentence)
     if failures and not policy.failover:
         return Placement(None, "failover_off", "The offer was refused, and the policy allows no other one.")
     chosen = next((place for place, option in enumerate(shown) if option.offer.id == chosen_offer_id), None)
@@ -92,7 +100,7 @@ def _failed(option: RankedOption, failures: Sequence[Failure]) -> bool:
 
 
 def _same_fate(offer: Offer, failure: Failure) -> bool:
-    """Whether the failure tells that `offer` would fail too."""
+    """Whether the failure means that `offer` would fail too."""
     failed = failure.offer
     if offer.cloud != failed.cloud:
         return False

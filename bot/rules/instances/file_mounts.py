@@ -1,4 +1,4 @@
-"""Files that a job wants on its machine before it runs: fetched by the machine itself, in front of its own command."""
+"""Fetch the files that a job wants: its machine fetches them in front of the job's own command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-#: What a job ends with whose files cannot be fetched for want of a tool, as sysexits.h has it.
+#: The exit status of a job whose files cannot be fetched for want of a tool, as sysexits.h has it.
 UNAVAILABLE = 69
 #: Scheme → the command that fetches a source to a path; the tool must be in the image.
 _FETCH = {
@@ -19,11 +19,11 @@ _PATH = re.compile(r"/[\w./@+-]{0,250}", re.ASCII)
 
 
 class BadMount(ValueError):
-    """A path or a source that cannot be used; the message says what a right one looks like."""
+    """Refuse a path or a source that cannot be used; the message says what a right one looks like."""
 
 
 def before(mounts: Mapping[str, str], run: str | None) -> str | None:
-    """The command of a job with the fetching of its files in front; it does not start when a file cannot be fetched."""
+    """Put the fetching of files in front of a job's command, which does not start when a fetch fails."""
     steps = [_step(path, source) for path, source in mounts.items()]
     return " && ".join([*steps, f"{{ {run}\n}}"] if run and steps else steps) or run
 
@@ -40,6 +40,6 @@ def _step(path: str, source: str) -> str:
 
 
 def _needs(tool: str, scheme: str) -> str:
-    """Ends the job with a sentence where the image lacks a tool, as some clouds' own images do."""
+    """End the job with a sentence where the image lacks a tool, as some clouds' own images do."""
     lacks = f"echo 'file_mounts: this image has no {tool}, which {scheme}:// needs' >&2; exit {UNAVAILABLE}"
     return f"{{ command -v {tool} >/dev/null || {{ {lacks}; }}; }}"

@@ -1,33 +1,36 @@
-"""What a look at a running instance says about it: that it works, or what is wrong and from when it is given up."""
+"""Judge the health of a running instance at a poll: it works, or what is wrong and when to give it up."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from bot.rules.values.end_reason import WRONG_GPUS
+from ledger.kernel.end_reason import EndReason
 from providers.contract import InstanceStatus
 from providers.gpus.table import GPUS
 
 
 class Trouble(NamedTuple):
-    """Why an instance that was ready does not work now: the code for programs and the sentence for people."""
+    """Say why an instance that was ready does not work now: the code for programs and the sentence for people."""
 
-    code: str
+    code: EndReason
     sentence: str
 
 
-_ERROR = Trouble("broken", "The cloud reports that the instance failed.")
-_OFFLINE = Trouble("broken", "The cloud lost contact with the machine.")
-_OUTBID = Trouble("outbid", "The cloud stopped the spot instance, as it may when somebody pays more for its GPU.")
-_STOPPED = Trouble("stopped_there", "The instance was stopped at the cloud, and nobody here ordered that.")
-_AGAIN = Trouble("restarting", "The cloud is starting the instance again, and nobody can use it meanwhile.")
+_ERROR = Trouble(EndReason.BROKEN, "The cloud reports that the instance failed.")
+_OFFLINE = Trouble(EndReason.BROKEN, "The cloud lost contact with the machine.")
+_OUTBID = Trouble(
+    EndReason.OUTBID, "The cloud stopped the spot instance, as it may when somebody pays more for its GPU."
+)
+_STOPPED = Trouble(EndReason.STOPPED_THERE, "The instance was stopped at the cloud, and nobody here ordered that.")
+_AGAIN = Trouble(EndReason.RESTARTING, "The cloud is starting the instance again, and nobody can use it meanwhile.")
 
 
 def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -> str:
-    """What the cloud gave instead of the `count` GPUs that were approved, such as `1x RTX3090`; "" where it fits.
+    """Name the GPUs that the cloud gave instead of the `count` approved ones, such as `1x RTX3090`; "" where they fit.
 
-    What it does not say is believed, and so is a name that the table of GPUs does not have: that may be a spelling.
+    What the cloud does not report counts as right, and so does a name that the table of GPUs does not have: that may be
+    a spelling.
     """
     other = seen is not None and seen != gpu and seen in GPUS and gpu in GPUS
     fewer = bool(seen_count) and (seen_count or 0) < count
@@ -35,12 +38,12 @@ def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -
 
 
 def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Trouble | None:
-    """What is wrong with an instance that has been ready, by its status now; None while it runs as it was approved.
+    """Say what is wrong with an instance that has been ready; None while it runs as it was approved.
 
     `other` is what it has instead of its GPUs, from `other_gpus`.
     """
     if status == InstanceStatus.RUNNING and other:
-        return Trouble(WRONG_GPUS, f"It has {other} instead of the GPUs that were approved.")
+        return Trouble(EndReason.WRONG_GPUS, f"It has {other} instead of the GPUs that were approved.")
     if status == InstanceStatus.STOPPED:
         return _OUTBID if spot else _STOPPED
     found = {
@@ -53,11 +56,11 @@ def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Tro
 
 
 def given_up_at(since: datetime, grace_s: float) -> datetime:
-    """When an instance in trouble is ended: it may come back by itself for `grace_s` seconds."""
+    """Return when an instance in trouble is ended: it may come back by itself for `grace_s` seconds."""
     return since + timedelta(seconds=grace_s)
 
 
 def ended_sentence(found: Trouble, spent: str) -> str:
-    """Why it is ended after the grace, whose length in words is `spent`."""
-    how = "That did not change" if found.code == WRONG_GPUS else "It did not come back"
+    """Say why it is ended after the grace, whose length in words is `spent`."""
+    how = "That did not change" if found.code is EndReason.WRONG_GPUS else "It did not come back"
     return f"{found.sentence} {how} within {spent}, so it is ended."

@@ -1,17 +1,17 @@
-"""Recovery: which ends wait while an instance of ours waits for an operator's word, and what every door says of it."""
+"""Decide which ends wait in recovery, while an instance of ours waits for an operator, and explain it to people."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.values.end_reason import APPROVED
+from ledger.kernel.end_reason import APPROVED
 
-#: How long held work waits before it looks again.
+#: How long held work waits before it is checked again.
 HOLD = timedelta(seconds=30)
 
 
-def held(unknown: int) -> str:
-    """Why nothing moves, and which commands end that; "" while the ledger knows of every instance of ours."""
+def recovery_notice(unknown: int) -> str:
+    """Say why nothing is bought, and which commands end that; "" while the ledger knows every instance of ours."""
     if not unknown:
         return ""
     one = unknown == 1
@@ -23,7 +23,7 @@ def held(unknown: int) -> str:
     )
 
 
-def held_until(
+def waits_until(
     asked_at: datetime,
     session_end: str | None,
     deadline: datetime | None,
@@ -31,14 +31,15 @@ def held_until(
     now: datetime,
     patience: timedelta,
 ) -> datetime | None:
-    """When to look again at an end that waits in a recovery; None when nothing of it holds the end.
+    """Return when to look again at an end that waits in a recovery; None when the recovery does not delay the end.
 
     `asked_at` is when it was ordered, `session_end` the code of the session's own end, None while only the instance is
     to end. `began_at` is when the instance that the ledger does not know was first seen.
 
-    A person's word and an approved end are the session's own, so a recovery, which may last for days, never keeps a
-    machine alive past them. What a look alone concluded waits. So does, for `patience`, an approved end that lay before
-    the recovery: a ledger that was restored from a copy may not know how it was extended, and people are being told.
+    A person's order and an approved end are the session's own, so a recovery, which may last for days, never keeps an
+    instance alive past them. What a poll alone concluded waits. So does, for `patience`, an approved end that lay
+    before the recovery: a ledger that was restored from a copy may not know how it was extended, and people are being
+    notified.
     """
     if asked_at < began_at:
         return None

@@ -1,11 +1,11 @@
-"""The script that a new machine starts with: what section 8 of its cloud's profile says, made true on the machine."""
+"""Write the script that a new machine starts with, which does what section 8 of its cloud's profile says."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 
-#: Logins read it, so that whoever connects has the variables that programs were started with.
+#: Logins read it, so that a person who connects has the variables that programs were started with.
 PROFILE_FILE = "/etc/profile.d/gpu-shopper.sh"
 #: A home directory belongs to its user, and so does what is made in it.
 _MAKE = (
@@ -14,9 +14,9 @@ _MAKE = (
 
 
 def bootstrap(variables: Mapping[str, str], directories: Sequence[str]) -> str:
-    """The shell script. `variables` are no secrets: every user of the machine can read them.
+    """Write the shell script. `variables` are no secrets: every user of the machine can read them.
 
-    Each step stands for itself: a machine on which one of them fails is still of use.
+    No step depends on another: a machine on which one of them fails is still of use.
     """
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     lines = [

@@ -1,4 +1,4 @@
-"""Whether the account at a cloud can pay for an offer: its credit, and its own ceiling of dollars per hour."""
+"""Judge whether the account at a cloud can pay for an offer: its credit, and its own ceiling of dollars per hour."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from providers.contract import Balance, Offer
 
 
 def cannot_pay(offer: Offer, balance: Balance | None) -> str | None:
-    """Why the account would be refused, or None. Where the cloud tells no balance nothing is known against it.
+    """Say why the account would be refused, or None.
 
-    Less than one hour's price is too little: some clouds refuse the create below it, and all end what runs at zero.
+    Where the cloud reports no balance, nothing speaks against it. Less than one hour's price is too little: some clouds
+    refuse the create below it, and all end what runs at zero.
     """
     price = offer.price_usd_h
     if balance is None or price is None or not price.is_finite():

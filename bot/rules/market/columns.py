@@ -1,4 +1,4 @@
-"""A market as columns of numbers, and which of its offers need to be looked at one by one.
+"""Read a market as columns of numbers, and find the offers that must be checked one by one.
 
 Comparisons are exact: turning a `Decimal` into a float keeps the order, so floats that differ decide, and only where
 they are equal the decimals themselves are compared.
@@ -36,21 +36,23 @@ _BELIEVED_USD = float(money.MOST_USD_H) * 0.999
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The attribute `name` of all offers as floats, NaN where it is missing or no number."""
+    """Hold the attribute `name` of all offers as floats, NaN where it is missing or no number."""
 
     offers: Sequence[Offer]
     name: str
     floats: Floats
 
     def at_least(self, least: Decimal | Floats) -> Flags:
-        """Where the number is said and not below `least`, which is one number or one per offer. Exact for a `Decimal`;
-        where `least` are floats, an equal one is not counted."""
+        """Flag where the number is known and not below `least`, which is one number or one per offer.
+
+        Exact for a `Decimal`; where `least` are floats, an equal one is not counted.
+        """
         if not isinstance(least, Decimal):
             return self.floats > least
         return self._compared(self.floats > float(least), least, lambda one: one >= least)
 
     def at_most(self, most: Decimal) -> Flags:
-        """Where the number is said and not above `most`. Exact."""
+        """Flag where the number is known and not above `most`. Exact."""
         return self._compared(self.floats < float(most), most, lambda one: one <= most)
 
     def _compared(self, sure: Flags, limit: Decimal, inside: Callable[[Decimal | int], bool]) -> Flags:
@@ -61,7 +63,7 @@ class Column:
 
 
 def column(offers: Sequence[Offer], name: str) -> Column:
-    """One attribute of all offers."""
+    """Read one attribute of all offers."""
     read, count = attrgetter(name), len(offers)
     try:
         floats = np.fromiter(map(read, offers), np.float64, count)
@@ -71,12 +73,12 @@ def column(offers: Sequence[Offer], name: str) -> Column:
 
 
 def flags(said: Iterable[bool | None]) -> Flags:
-    """One flag per offer; what is not said is not so."""
+    """Make one flag per offer; an unknown one is false."""
     return np.fromiter(said, np.bool_)
 
 
 def _some(numbers: Sequence[Number], count: int) -> Floats:
-    """The floats of numbers that may be missing."""
+    """Read the floats of numbers that may be missing."""
     try:
         return np.fromiter((math.nan if one is None else one for one in numbers), np.float64, count)
     except ValueError:  # A signalling NaN refuses to become a float.
@@ -92,7 +94,7 @@ def _float(one: Number) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The columns that every total is made of."""
+    """Hold the columns that every total is made of."""
 
     price: Column
     storage: Column
@@ -102,24 +104,24 @@ class Prices:
 
     @classmethod
     def of(cls, offers: Sequence[Offer]) -> Prices:
-        """Read them."""
+        """Read the columns of these offers."""
         names = ("price_usd_h", "storage_usd_h", "egress_usd_gb", "ingress_usd_gb", "reliability")
         return cls(*(column(offers, name) for name in names))
 
 
 def kinds(offers: Sequence[Offer], names: Iterable[str]) -> Indices:
-    """A number for each offer, the same where the attributes `names` are the same."""
+    """Number each offer by its kind: the same number where the attributes `names` are the same."""
     known: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
     rows = map(attrgetter(*names), offers)
     try:
         return np.fromiter(map(known.__getitem__, rows), np.intp, len(offers))
-    except TypeError:  # A signalling NaN has no hash; it says as little as any other.
+    except TypeError:  # A signalling NaN has no hash; it is as unknown as any other.
         said = (tuple(map(_hashable, row)) for row in map(attrgetter(*names), offers))
         return np.fromiter(map(known.__getitem__, said), np.intp, len(offers))
 
 
 def examples(kinds: Indices, places: Indices) -> tuple[list[int], Indices]:
-    """The first of `places` of each kind that occurs there, and for each of `places` which of those is of its kind."""
+    """Return the first of `places` of each kind, and for each of `places` which of those is of its kind."""
     first = np.full(kinds.max(initial=-1) + 1, -1, dtype=np.intp)
     first[kinds[places][::-1]] = places[::-1]
     present = np.flatnonzero(first >= 0)
@@ -133,7 +135,7 @@ def _hashable(one: Any) -> Any:
 
 
 def kind_names(job: JobRequest, policy: Policy, images: Mapping[str, Supported]) -> tuple[str, ...]:
-    """What decides about an offer that is `plain`, with the time that its work takes."""
+    """Name the attributes that decide about a `plain` offer, besides the time that its work takes."""
     by_image = any(image is not None for image in images.values())
     by_place = job.regions or policy.blocked_countries
     return (
@@ -144,7 +146,7 @@ def kind_names(job: JobRequest, policy: Policy, images: Mapping[str, Supported])
 
 
 def plain(offers: Sequence[Offer], prices: Prices, job: JobRequest, policy: Policy) -> Flags:
-    """Which offers have nothing that could leave them out beside their kind: usable prices, inside every limit.
+    """Flag the offers that only their kind could leave out: their prices are usable and inside every limit.
 
     `market.filters.reason` says the same of all plain offers of a kind, so that it is asked once for them; it is
     asked about each of the others.
@@ -169,7 +171,7 @@ def plain(offers: Sequence[Offer], prices: Prices, job: JobRequest, policy: Poli
         fine &= _unsaid_or_least(column(offers, "available_for_s"), job.hours * 3600)
     if filtered(job):
         judged = zip(np.isfinite(memory.floats).tolist(), offers, strict=True)
-        fine &= flags([told and unfit(one, job) is None for told, one in judged])
+        fine &= flags([known and unfit(one, job) is None for known, one in judged])
     sold_out = Stock.NONE
     fine &= flags([one.stock is not sold_out for one in offers])
     if policy.blocked_hosts:

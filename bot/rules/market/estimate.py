@@ -1,4 +1,4 @@
-"""What a run costs in all: hours x price + storage + transfer + start-up + a buffer for retries and interruptions.
+"""Estimate what a run costs: hours x price + storage + transfer + start-up + a buffer for retries and interruptions.
 
 Three scenarios with worst >= expected >= best in every component:
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from bot.rules.checkpoints.verification import Hold, reserve
+from bot.rules.checkpoints.verification import CheckpointHold, reserve
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Checkpointing, Loss, loss
@@ -44,7 +44,7 @@ _ZERO = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One part of an estimate in dollars, in the three scenarios."""
+    """Hold one part of an estimate in dollars, in the three scenarios."""
 
     name: str
     best_usd: Decimal
@@ -54,7 +54,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The total cost of one run in dollars, its parts, and the assumptions as sentences.
+    """Hold the total cost of one run in dollars, its parts, and the assumptions as sentences.
 
     `hours` are the expected ones. What follows from the work is None or empty where only hours are known: hours in the
     best and the worst case, tokens per second (expected, low, high), by how many hours the goal is missed, the layout
@@ -81,7 +81,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What one scenario multiplies an offer's prices with; the same for all offers of a cloud."""
+    """Hold what one scenario multiplies an offer's prices with; the same for all offers of a cloud."""
 
     work_h: Decimal
     compute_h: Decimal
@@ -107,15 +107,15 @@ def estimate(
     *,
     whole: bool = False,
 ) -> Estimate:
-    """The cost of running `job` on `offer`, for the time that `run` tells, else for the job's hours.
+    """Estimate the cost of running `job` on `offer`, for the time of `run`, else for the job's hours.
 
     Pure Decimal arithmetic; every part is rounded to whole micro-dollars.
     ValueError for an offer without a usable price; the ranking excludes those before.
     """
     if unpriced(offer, free=capabilities.free):
         raise ValueError(f"{offer.id} has no usable price")
-    told = scenarios(job, policy, capabilities, run, whole=whole)
-    cases = [parts(offer, case, policy) for case in told]
+    three = scenarios(job, policy, capabilities, run, whole=whole)
+    cases = [parts(offer, case, policy) for case in three]
     components = tuple(Component(name, *amounts) for name, *amounts in zip(COMPONENTS, *cases, strict=True))
     best, expected, worst = (sum(case, _ZERO) for case in cases)
     held = reserve(policy, job.checkpoint, capabilities)
@@ -126,18 +126,18 @@ def estimate(
         best_usd=best,
         expected_usd=expected,
         worst_usd=worst + hold_usd,
-        hours=told[1].work_h,
+        hours=three[1].work_h,
         components=components,
         hold_usd=hold_usd,
         hold_hours=held.run_h,
         disk_hours=held.disk_h,
-        assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, told[1])),
+        assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, three[1])),
         **({} if run is None else _of_the_run(run)),
     )
 
 
-def hold_amount(offer: Offer, held: Hold, policy: Policy) -> Decimal:
-    """Dollars that a hold may cost: the machine at the price that an approval covers, then its disk alone."""
+def hold_amount(offer: Offer, held: CheckpointHold, policy: Policy) -> Decimal:
+    """Return the dollars that a hold may cost: the machine at the covered price, then its disk alone."""
     price = offer.price_usd_h or _ZERO
     disk_usd_h = max(offer.storage_usd_h, offer.storage_stopped_usd_h, _ZERO)
     return money.worst(price * policy.price_tolerance * held.run_h + disk_usd_h * held.disk_h)
@@ -145,11 +145,11 @@ def hold_amount(offer: Offer, held: Hold, policy: Policy) -> Decimal:
 
 def _of_the_run(run: RunTime) -> dict[str, Any]:
     rate = run.throughput
-    told = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
+    rates = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
     return {
         "best_hours": run.hours.best if run.known else None,
         "worst_hours": run.hours.worst if run.known else None,
-        "tokens_per_s": told,
+        "tokens_per_s": rates,
         "late_hours": run.late_h,
         "fit": run.fit.sentence if run.fit is not None else "",
         "unknown": run.unknown,
@@ -157,13 +157,13 @@ def _of_the_run(run: RunTime) -> dict[str, Any]:
 
 
 def unpriced(offer: Offer, *, free: bool) -> bool:
-    """Whether any price of an offer is bad data, so that no total can be told."""
+    """Whether any price of an offer is bad data, so that it has no total."""
     bad_extra = _bad(offer.storage_usd_h) or _bad(offer.egress_usd_gb) or _bad(offer.ingress_usd_gb)
     return bad_extra or bad_price(offer.price_usd_h, free=free)
 
 
 def _bad(extra: Decimal) -> bool:
-    """Whether a price beside the hourly one is not believed; most of them are zero."""
+    """Whether a price beside the hourly one is bad data; most of them are zero."""
     return bool(extra) and (not extra.is_finite() or extra > money.MOST_USD_H)
 
 
@@ -175,8 +175,10 @@ def scenarios(
     *,
     whole: bool = False,
 ) -> tuple[Scenario, Scenario, Scenario]:
-    """The best, expected and worst case of a job on one cloud; `whole` lets the worst one last all of the job's hours,
-    as what is rented may."""
+    """Return the best, expected and worst case of a job on one cloud.
+
+    `whole` lets the worst one last all of the job's hours, as what is rented may.
+    """
     time = run.hours if run is not None else RunHours(job.hours, job.hours, job.hours)
     hours = (time.best, time.expected, max(time.worst, job.hours) if whole else time.worst)
     boots_s = (Decimal(0), Decimal(capabilities.boot_expected_s), Decimal(_boot_worst_s(capabilities)))
@@ -191,7 +193,7 @@ def scenarios(
 
 
 def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities, policy: Policy) -> Scenario:
-    """What only the work can tell: data, checkpoints and the store that keeps them."""
+    """Add what only the work determines: data, checkpoints and the store that keeps them."""
     kept_gb = run.checkpoint_gb * KEPT_CHECKPOINTS
     return replace(
         case,
@@ -225,14 +227,14 @@ def _boot_worst_s(capabilities: Capabilities) -> int:
 
 
 def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:
-    """Seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum."""
+    """Return the seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum."""
     quantum = Decimal(max(billing.quantum_s, 1))
     rounded = (seconds / quantum).to_integral_value(rounding=ROUND_CEILING) * quantum
     return max(rounded, Decimal(billing.minimum_s))
 
 
 def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
-    """The amounts of `COMPONENTS` in dollars for one scenario. The offer's price must be usable."""
+    """Return the amounts of `COMPONENTS` in dollars for one scenario. The offer's price must be usable."""
     price = offer.price_usd_h or _ZERO
     storage_rate = min(max(offer.storage_usd_h, _ZERO), price)
     rate = price - storage_rate
@@ -252,27 +254,27 @@ def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
 
 
 def reliability(offer: Offer, policy: Policy) -> Decimal:
-    """The offer's reliability between 0 and 1, or what the policy assumes where its cloud reports none."""
+    """Return the offer's reliability between 0 and 1, or what the policy assumes where its cloud reports none."""
     if offer.reliability is not None and offer.reliability.is_finite():
         return min(max(offer.reliability, Decimal(0)), Decimal(1))
     return policy.assumed_datacenter_reliability if offer.datacenter else policy.assumed_reliability
 
 
 def loss_chance(offer: Offer, policy: Policy) -> Decimal:
-    """The chance between 0 and 1 that the host is lost during the run."""
+    """Return the chance between 0 and 1 that the host is lost during the run."""
     chance = 1 - reliability(offer, policy)
     return min(chance + policy.spot_interruption, Decimal(1)) if offer.spot else chance
 
 
 def lost_share(chance: Decimal, case: Scenario) -> Decimal:
-    """The share of the work that a chance of losing the host costs in this scenario."""
+    """Return the share of the work that a chance of losing the host costs in this scenario."""
     if case.checkpointing is None:
         return case.interruptions * chance
     return case.interruptions * 2 * loss(chance, case.checkpointing).share
 
 
 def _basis(run: RunTime | None) -> tuple[str, ...]:
-    """What the tokens per second rest on."""
+    """Say what the tokens per second are based on."""
     return () if run is None or run.throughput is None else (run.throughput.basis,)
 
 
@@ -301,7 +303,7 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
 
 
 def _lost(trusted: str, found: Loss, case: Scenario) -> str:
-    """How often the host of a run with checkpoints is expected to be lost, and what that costs."""
+    """Say how often the host of a run with checkpoints is expected to be lost, and what that costs."""
     often = f"{found.rate_h * case.work_h:.2f} interruptions expected from {trusted}"
     if found.interval_h is None:
         return f"{often}; each costs a restart."

@@ -1,4 +1,4 @@
-"""Which offers do not answer a job, and why: every limit is checked here, whatever the cloud's own filter did."""
+"""Filter out the offers that do not fit a job, and say why; every limit is checked here, despite clouds' filters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from providers.gpus.table import GPUS
 
 EXAMPLES = 3
 
-#: ISO 3166 codes of the European Union, so that `region=EU` means what people mean by it.
+#: ISO 3166 codes of the European Union, so that `region=EU` works as people expect.
 EU = frozenset(re.findall("..", "ATBEBGCYCZDEDKEEESFIFRGRHRHUIEITLTLULVMTNLPLPTROSESISK"))
 
 #: reason code → the sentence people read; `{n}` is how many offers.
@@ -57,7 +57,7 @@ EXCLUSIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Offers left out for one reason: how many, and the ids of the first few."""
+    """Count the offers left out for one reason, with the ids of the first few."""
 
     reason_code: str
     sentence: str
@@ -66,7 +66,7 @@ class Excluded:
 
 
 def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, image: Supported) -> str | None:
-    """The first reason to leave an offer out, in the order in which people can act on it; None when it answers."""
+    """Return the first reason to leave an offer out, in the order in which people can act on it; None when it fits."""
     if job.candidates and offer.cloud not in job.candidates:
         return "cloud"
     if job.offer_id is not None and offer.id != job.offer_id:
@@ -81,7 +81,7 @@ def filtered(job: JobRequest) -> bool:
 
 
 def unfit(offer: Offer, job: JobRequest) -> str | None:
-    """Which limit beyond the GPU itself an offer does not keep. What a cloud does not say does not keep a limit."""
+    """Return the limit beyond the GPU itself that an offer misses. What a cloud does not report misses a limit."""
     if job.memory_gb_total_min is not None and offer.memory_gb * offer.gpu_count < job.memory_gb_total_min:
         return "memory_total"
     if job.verified_only and offer.verified is not True:
@@ -122,7 +122,7 @@ def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -
 
 
 def blocked(offer: Offer, policy: Policy) -> str | None:
-    """What the policy blocks about an offer, whatever is asked for; None when nothing."""
+    """Return what the policy blocks about an offer, whatever is asked for; None when nothing."""
     if offer.gpu in policy.blocked_gpus:
         return "gpu_blocked"
     if policy.blocked_hosts and not _hosts(offer).isdisjoint(policy.blocked_hosts):
@@ -133,7 +133,7 @@ def blocked(offer: Offer, policy: Policy) -> str | None:
 
 
 def capability(offer: Offer) -> Decimal | None:
-    """The offer's CUDA compute capability: as its cloud says, else as it is known of that GPU; None when unknown."""
+    """Return the offer's CUDA compute capability: its cloud's, else that of the GPU; None when unknown."""
     if offer.compute_capability is not None and offer.compute_capability.is_finite():
         return offer.compute_capability
     known = GPUS.get(offer.gpu)
@@ -142,7 +142,7 @@ def capability(offer: Offer) -> Decimal | None:
 
 @functools.lru_cache(maxsize=512)
 def _names(country: str, region: str) -> frozenset[str]:
-    """Everything that an offer's place is called, in capitals; the same few places come again and again."""
+    """Return every name of an offer's place, in capitals; cached, because the same few places repeat."""
     words = re.findall(r"[A-Z0-9]+", region)
     union = country in EU or (not country and any(word in EU for word in words))
     return frozenset([country, region, *words, *(["EU"] if union else [])])
@@ -178,7 +178,7 @@ def in_region(offer: Offer, region: str) -> bool:
 
 
 def excluded(code: str, ids: list[str]) -> Excluded:
-    """The offers left out for one reason."""
+    """Count the offers left out for one reason."""
     sentence = EXCLUSIONS[code].format(n=plural(len(ids), "offer"))
     return Excluded(
         reason_code=code, sentence=sentence, count=len(ids), example_ids=tuple(heapq.nsmallest(EXAMPLES, ids))

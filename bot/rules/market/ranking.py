@@ -1,9 +1,9 @@
-"""Which offers answer a job, in order of the expected total run cost with its risk; never by the hourly price alone.
+"""Rank the offers that fit a job by the expected total run cost with its risk; never by the hourly price alone.
 
-What decides is the expected total plus a penalty for risk: the policy's `risk_weight` x the chance of losing the host x
-the compute cost. Where the work is known, each offer is counted with the hours that it needs; offers that miss the goal
-stand below those that reach it, and below them offers of which nobody can tell how long they take. Linear in the offers
-but for one sort.
+The rank follows from the expected total plus a penalty for risk: the policy's `risk_weight` x the chance of losing the
+host x the compute cost. Where the work is known, each offer is counted with the hours that it needs; offers that miss
+the goal rank below those that reach it, and below them offers whose time is unknown. Linear in the offers but for one
+sort.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from providers.contract import Offer
 
 BEST_COST = "best cost-efficiency"
 BEST_STABILITY = "best stability"
-#: The same where the cloud reports no reliability, so that what was compared is the policy's assumption.
+#: The mark where the cloud reports no reliability, so that what was compared is the policy's assumption.
 ASSUMED_STABILITY = "best stability (assumed)"
 FREE = "free"
 FASTEST = "fastest within budget"
@@ -37,8 +37,11 @@ _ZERO = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class RankedOption:
-    """One offer that answers the job. `rank` counts from 1 over all of them; `why` is one sentence; `risk_usd` is what
-    the ranking adds to the expected total."""
+    """Hold one offer that fits the job.
+
+    `rank` counts from 1 over all of them; `why` is one sentence; `risk_usd` is what the ranking adds to the expected
+    total.
+    """
 
     offer: Offer
     estimate: Estimate
@@ -50,7 +53,7 @@ class RankedOption:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The options to show, how many offers answered the job in all, and what was left out and why."""
+    """Hold the options to show, how many offers fit the job in all, and what was left out and why."""
 
     options: tuple[RankedOption, ...]
     excluded: tuple[Excluded, ...]
@@ -68,7 +71,7 @@ def rank(
     to_run: bool = False,
     runs: tuple[FinishedRun, ...] = (),
 ) -> Ranked:
-    """The best `top` options (the policy's `options_shown` unless given) and everything that was left out.
+    """Return the best `top` options (the policy's `options_shown` unless given) and everything that was left out.
 
     The most stable option and, where times follow from the work, the fastest are always among them: they take the last
     places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
@@ -100,7 +103,7 @@ def in_order(
     to_run: bool = False,
     runs: tuple[FinishedRun, ...] = (),
 ) -> list[Scored]:
-    """Every offer that answers in the order of `rank`, with its exact total; no other part of an estimate is made."""
+    """Return every offer that fits in the order of `rank`, with its exact total but no other part of an estimate."""
     cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
     found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run).field
     return found.cheapest(len(found))
@@ -113,7 +116,7 @@ class _Answering:
 
 
 def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabilities], *, to_run: bool) -> _Answering:
-    """The offers that answer the job, and the others by their reason."""
+    """Separate the offers that fit the job from the others, by their reason."""
     job, policy = cases.job, cases.policy
     images = {cloud: policy.capabilities_of(job.image or policy.image(cloud)) for cloud in able}
 
@@ -132,7 +135,7 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
     why = np.zeros(len(market), dtype=np.intp)
     for place in np.flatnonzero(~fine).tolist():
         why[place] = _NUMBERS[code(market[place])]
-    # Those that are plain share their reason with all of their kind.
+    # Plain offers share their reason with all of their kind.
     places = np.flatnonzero(fine)
     first, of = examples(kind, places)
     why[places] = np.array([_NUMBERS[code(market[place])] for place in first], dtype=np.intp)[of]
@@ -154,7 +157,7 @@ def _excluded(market: Sequence[Offer], why: Indices) -> Iterator[Excluded]:
 
 
 def _shown(found: Field, count: int, free: frozenset[str]) -> list[tuple[int, Scored, tuple[str, ...]]]:
-    """The options to show with their place from 0 and their marks: first ones, then marked ones further down."""
+    """Return the options to show with their place from 0 and their marks: first ones, then marked ones further down."""
     first = list(enumerate(found.cheapest(count)))
     stable, fastest = found.stable(), found.fastest()
     stability = BEST_STABILITY if stable[1].offer.reliability is not None else ASSUMED_STABILITY
@@ -206,6 +209,6 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
 
 
 def _why_free(offer: Offer, costs: Estimate) -> str:
-    """A free offer is compared with nothing that is paid: what it takes are hours of a quota."""
+    """Explain a free offer: it costs hours of a quota, so it is not compared with paid ones."""
     left = "" if offer.available_for_s is None else f", of {hours(Decimal(offer.available_for_s) / 3600)} to be had"
     return f"Free: no dollars, but up to {hours(costs.hours)} of a quota{left}. {offer.warning}".strip()

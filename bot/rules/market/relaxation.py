@@ -1,4 +1,4 @@
-"""When nothing fits: which single limit, relaxed by how much, would open the market."""
+"""Find which single limit, relaxed by how much, would open the market when nothing fits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _ZERO = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One limit that alone keeps the market closed: its word, what to write instead, how many offers that opens, and
-    the expected total of the first of them in dollars."""
+    """Describe one limit that alone keeps the market closed: its word and what to write instead.
+
+    It also says how many offers that opens, and the expected total of the first of them in dollars.
+    """
 
     word: str
     instead: str
@@ -38,11 +40,10 @@ def relax(
     capabilities: Mapping[str, Capabilities],
     **how: Any,
 ) -> tuple[Relaxation, ...]:
-    """Every single limit that would open the market when it is relaxed by as little as possible, the one with the least
-    expected total first.
+    """Find every single limit that would open the market, relaxed by as little as possible, the cheapest first.
 
-    `offers` must be wider than the job asks (`widest`), since what the clouds were not asked for cannot be found here.
-    `how` are further arguments of `in_order`.
+    The cheapest has the least expected total. `offers` must be wider than the job asks (`widest`), since what the
+    clouds were not asked for cannot be found here. `how` are further arguments of `in_order`.
     """
     found = []
     for word, wider in _wider(job, policy):
@@ -53,12 +54,12 @@ def relax(
 
 
 def widest(job: JobRequest, policy: Policy) -> JobRequest:
-    """What to ask the clouds for, so that every single limit can be tried."""
+    """Return what to ask the clouds for, so that every single limit can be tried."""
     return replace(job, gpu=GpuConstraint((), 1, policy.max_gpus), spot=SpotPolicy.ANY, candidates=(), offer_id=None)
 
 
 def _wider(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
-    """The job without each of its limits, one at a time."""
+    """Yield the job without each of its limits, one at a time."""
     gpu = job.gpu
     if job.budget_cap_usd is not None:
         yield "max", replace(job, budget_cap_usd=None)
@@ -110,7 +111,7 @@ def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxat
 
 
 def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: list[Decimal]) -> Relaxation:
-    """The least amount that opens the market, rounded up to cents, and how much more than the limit that is."""
+    """Return the least amount that opens the market, rounded up to cents, and how much above the limit that is."""
     least = money.cents_up(min(needed))
     within = [one for one, amount in zip(opened, needed, strict=True) if amount <= least]
     more = usd(least - (limit or _ZERO))

@@ -1,6 +1,6 @@
-"""The exact score of one offer: its expected total, its penalty for risk, and everything that breaks a tie.
+"""Score one offer exactly: its expected total, its penalty for risk, and everything that breaks a tie.
 
-This is the definition of the order. `market.vectorized` only spares work: it computes the same sums for a whole market
+This is the definition of the order. `market.vectorized` only saves work: it computes the same sums for a whole market
 in floating point, and asks here wherever its rounding could decide.
 """
 
@@ -20,7 +20,7 @@ from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer, Stock
 
-#: Where an option stands before any price is looked at.
+#: Tiers that rank options before any price is looked at.
 IN_TIME, LATE, UNKNOWN_TIME = range(3)
 
 _ZERO = Decimal(0)
@@ -30,7 +30,7 @@ Order = tuple[Decimal | int | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One offer with its expected total and its penalty, both in dollars; the least `order` stands first."""
+    """Hold one offer with its expected total and its penalty, both in dollars; the least `order` ranks first."""
 
     offer: Offer
     expected_usd: Decimal
@@ -39,13 +39,13 @@ class Scored:
 
     @property
     def total_usd(self) -> Decimal:
-        """What the ranking goes by."""
+        """Return the dollars that the ranking compares."""
         return self.expected_usd + self.risk_usd
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How a job runs on one number of one GPU of one cloud: its time, where that puts it, and its expected scenario.
+    """Describe how a job runs on one number of one GPU of one cloud: its time, its tier, and its expected scenario.
 
     `risk_h` are the hours that the chance of losing the host is counted for as a penalty.
     """
@@ -57,7 +57,7 @@ class Case:
 
 
 class Cases:
-    """One case per cloud, GPU and number, since all offers of those take the same time."""
+    """Keep one case per cloud, GPU and number, since all offers of those take the same time."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Cases:
         self._known: dict[str | tuple[str, str, int], Case] = {}
 
     def of(self, offer: Offer) -> Case:
-        """The case of an offer."""
+        """Return the case of an offer."""
         key = offer.cloud if self._work is None else (offer.cloud, offer.gpu, offer.gpu_count)
         found = self._known.get(key)
         if found is None:
@@ -89,7 +89,7 @@ class Cases:
         return found
 
     def run(self, offer: Offer) -> RunTime | None:
-        """The time of the work on an offer's GPUs; None where only hours are asked for."""
+        """Return the time of the work on an offer's GPUs; None where only hours are asked for."""
         if self._work is None:
             return None
         key = offer.gpu, offer.gpu_count
@@ -109,7 +109,7 @@ def _tier(run: RunTime | None) -> int:
 
 
 def unsuited(offer: Offer, case: Case) -> str | None:
-    """The reason to leave an offer out that only the time and the memory of the work can tell."""
+    """Return the reason to leave an offer out that depends on the time and the memory of the work."""
     if case.run is None:
         return None
     if not case.run.fits:
@@ -119,13 +119,16 @@ def unsuited(offer: Offer, case: Case) -> str | None:
 
 
 def needed_s(run: RunTime) -> Decimal:
-    """For how many seconds an offer must be available."""
+    """Return for how many seconds an offer must be available."""
     return run.hours.expected * 3600
 
 
 def score(offer: Offer, cases: Cases) -> Scored:
-    """The keys to sort by. Each later key only breaks ties, and better is always smaller, so that no offer ever stands
-    above one that is at least as good in everything."""
+    """Compute an offer's total, penalty and sort keys.
+
+    Each later key only breaks ties, and better is always smaller, so that no offer ever ranks above one that is at
+    least as good in everything.
+    """
     job, policy, case = cases.job, cases.policy, cases.of(offer)
     expected = sum(parts(offer, case.scenario, policy), _ZERO)
     price = offer.price_usd_h or _ZERO
@@ -139,5 +142,5 @@ def score(offer: Offer, cases: Cases) -> Scored:
 
 
 def stock_rank(stock: Stock | None) -> int:
-    """How much of an offer is left, as a number: more is better, unknown is none."""
+    """Rank how much of an offer is left: more is better, unknown is none."""
     return 2 if stock is Stock.HIGH else 1 if stock is Stock.MEDIUM else 0

@@ -1,8 +1,8 @@
-"""All offers that answer a job, compared at once: sums in floating point, each with a bound of its rounding.
+"""Compare all offers that fit a job at once: sums in floating point, each with a bound of its rounding.
 
-The exact order is `market.scoring`'s. Here every offer gets an interval that its exact total with the penalty lies
-in. Offers whose intervals do not touch stand in the same order when they are exact; the others are scored exactly, so
-that no answer depends on floating point.
+The exact order is `market.scoring`'s. Here every offer gets an interval that its exact total with the penalty lies in.
+Offers whose intervals do not touch are in the same order when they are exact; the others are scored exactly, so that no
+result depends on floating point.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _LOSS_SHARE = 2e-9
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """Per offer: expected totals without and with the penalty, and more than either can be off, in dollars; beside
-    them the reliability that they were counted with, and whether it is a spot offer."""
+    """Hold per offer the expected totals without and with the penalty, and a bound of their rounding, in dollars.
+
+    Beside them are the reliability that they were counted with, and whether it is a spot offer.
+    """
 
     expected: Floats
     total: Floats
@@ -40,12 +42,12 @@ class _Totals:
     spot: Flags
 
     def only(self, kept: Flags) -> _Totals:
-        """Those of some offers."""
+        """Keep only the totals of some offers."""
         return _Totals(self.expected[kept], self.total[kept], self.off[kept], self.trusted[kept], self.spot[kept])
 
 
 class Field:
-    """The offers that answer a job. `offers` are looked up by their place in the market that was given.
+    """Hold the offers that fit a job, and look them up by their place in the market that was given.
 
     `left_out` holds the reason for those that only their time or their total left out.
     """
@@ -70,11 +72,11 @@ class Field:
         self._high = self._totals.total + self._totals.off
 
     def __len__(self) -> int:
-        """How many offers answer."""
+        """Count the offers that fit."""
         return len(self._places)
 
     def _suited(self, places: Indices, every: Sequence[Case], kind: Indices) -> Flags:
-        """Which offers their time and their memory do not leave out."""
+        """Flag the offers whose time and memory suit the work."""
         if all(case.run is None for case in every):
             return np.ones(len(places), dtype=np.bool_)
         needed = np.array([0.0 if case.run is None else float(needed_s(case.run)) for case in every])
@@ -87,7 +89,7 @@ class Field:
         return ~doubtful
 
     def _affordable(self, budget_usd: Decimal) -> Flags:
-        """Which offers' exact expected totals are inside the budget."""
+        """Flag the offers whose exact expected totals are inside the budget."""
         limit = float(budget_usd)
         expected, off = self._totals.expected, self._totals.off + _FLOAT_SHARE * limit
         inside = expected + off <= limit
@@ -105,7 +107,7 @@ class Field:
         return found
 
     def cheapest(self, count: int) -> list[Scored]:
-        """The first `count` in the exact order."""
+        """Return the first `count` in the exact order."""
         first: list[Scored] = []
         for tier in np.unique(self._tiers):
             first += self._least(np.flatnonzero(self._tiers == tier), count - len(first))
@@ -114,14 +116,14 @@ class Field:
         return first
 
     def _least(self, among: Indices, count: int) -> list[Scored]:
-        """The first `count` of some offers of one tier, in the exact order."""
+        """Return the first `count` of some offers of one tier, in the exact order."""
         if len(among) > count:
             last = np.partition(self._high[among], count - 1)[count - 1]
             among = among[self._low[among] <= last]
         return sorted((self._score(at) for at in among.tolist()), key=by_order)[:count]
 
     def stable(self) -> tuple[int, Scored]:
-        """The cheapest of the most stable offers of the first tier, and its place in the exact order, from 0."""
+        """Return the cheapest of the most stable offers of the first tier, and its place in the exact order, from 0."""
         tier = self._tiers.min()
         among = np.flatnonzero(self._tiers == tier)
         spot = self._totals.spot[among]
@@ -131,7 +133,7 @@ class Field:
         return self._place(best, tier), best
 
     def _trusted(self, among: Indices) -> Indices:
-        """Those of some offers that have the greatest reliability, exactly."""
+        """Keep those of some offers that have the greatest reliability, exactly."""
         about = self._totals.trusted[among]
         greatest = among[about == about.max()]
         said = [reliability(one, self._cases.policy) for one in self._offers(greatest)]
@@ -143,7 +145,7 @@ class Field:
         return [self._market[place] for place in self._places[among].tolist()]
 
     def fastest(self) -> tuple[int, Scored] | None:
-        """The cheapest of the offers that are done first, and its place; None where no time follows from the work."""
+        """Return the cheapest of the offers that are done first, and its place; None where no time is known."""
         times = [case.run.hours.expected if case.run is not None and case.run.known else None for case in self._every]
         present = [(time, n) for n in np.unique(self._kind) if (time := times[n]) is not None]
         if not present:
@@ -165,17 +167,17 @@ class Field:
 
 
 def by_order(one: Scored) -> tuple[Decimal | int | str, ...]:
-    """The key to sort scored offers by."""
+    """Return the key to sort scored offers by."""
     return one.order
 
 
 def _stability(offer: Offer) -> int:
-    """What makes one of two equally reliable offers more stable: its datacenter, then a check, then its stock."""
+    """Rank the stability of equally reliable offers: by their datacenter, then a check, then their stock."""
     return 100 * int(offer.datacenter or 0) + 10 * int(offer.verified or 0) + stock_rank(offer.stock)
 
 
 def _trust(offers: Sequence[Offer], said: Floats, policy: Policy) -> Floats:
-    """`bot.rules.market.estimate.reliability` of all offers."""
+    """Compute `bot.rules.market.estimate.reliability` of all offers."""
     centre, other = float(policy.assumed_datacenter_reliability), float(policy.assumed_reliability)
     assumed = np.fromiter((centre if one.datacenter else other for one in offers), np.float64)
     return np.where(np.isfinite(said), np.clip(said, 0.0, 1.0), assumed)
@@ -184,7 +186,7 @@ def _trust(offers: Sequence[Offer], said: Floats, policy: Policy) -> Floats:
 def _totals(
     market: Sequence[Offer], prices: Prices, places: Indices, every: Sequence[Case], kind: Indices, policy: Policy
 ) -> _Totals:
-    """The sum of `estimate.parts` and the penalty of `scoring` for all offers, without rounding."""
+    """Sum `estimate.parts` and the penalty of `scoring` for all offers, without rounding."""
 
     def of(number: Callable[[Case], Decimal | float]) -> Floats:
         return np.array([float(number(case)) for case in every], dtype=np.float64)[kind]
@@ -214,7 +216,7 @@ def _totals(
 
 
 def _lost(chance: Floats, every: Sequence[Case], kind: Indices) -> Floats:
-    """`bot.rules.market.estimate.lost_share` of all offers, over their scenario's interruptions."""
+    """Compute `bot.rules.market.estimate.lost_share` of all offers, over their scenario's interruptions."""
     if not every:
         return chance
     none = Checkpointing(Decimal(0), Decimal(0))

@@ -1,1 +1,1 @@
-"""What check-ins of the agent say."""
+"""Judge what check-ins of the agent say."""

@@ -1,4 +1,4 @@
-"""What a machine's own check-ins mean: how its work goes, what it is asked to do, and when nobody needs it any more.
+"""Judge an agent's check-ins: how its work is doing, what to instruct it, and when to end an idle instance.
 
 A check-in speaks against *absent* and never extends anything. An instance that never checked in has no agent, so
 neither silence nor idling ends it.
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from bot.rules.policy.policy import Policy
-from bot.rules.values.end_reason import COMPLETED, IDLE, NO_HEARTBEAT, WORK_FAILED
 from bot.rules.values.phrases import hours, plural
 from ledger.kernel import money
+from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.states import SessionState
 
 #: Seconds between two check-ins of a node.
 INTERVAL_S: Final = 60
-#: Within this time before its end, a node is asked to save.
+#: Within this time before its end, a node is instructed to save.
 SAVE_BEFORE: Final = timedelta(minutes=10)
-#: Of nodes that report, this many must be silent at once, and half of all, to take it for our own fault.
+#: Of nodes that report, this many must be silent at once, and half of all, to count as our own failure.
 DEAF_LEAST: Final = 4
 
 
-class Ask(StrEnum):
-    """What a node is asked to do."""
+class NodeInstruction(StrEnum):
+    """Name what a node is instructed to do."""
 
     SAVE = "save"
     UPLOAD = "upload"
@@ -46,7 +46,7 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One check-in. `utilisation` is percent per GPU; `seq` rises with every check-in of one instance."""
+    """Hold one check-in. `utilisation` is percent per GPU; `seq` rises with every check-in of one instance."""
 
     seq: int
     utilisation: tuple[Decimal, ...] = ()
@@ -60,8 +60,8 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What is kept of a node's check-ins. `at` is the last one, None before the first."""
+class NodeStatus:
+    """Hold what is kept of a node's check-ins. `at` is the last one, None before the first."""
 
     seq: int = 0
     at: datetime | None = None
@@ -71,7 +71,7 @@ class Heard:
     utilisation: tuple[Decimal, ...] = ()
     step: int | None = None
     target_step: int | None = None
-    #: The step and the time from which the job's speed is reckoned.
+    #: The step and the time from which the job's speed is calculated.
     step_from: int | None = None
     step_from_at: datetime | None = None
     tokens_per_s: Decimal | None = None
@@ -80,12 +80,12 @@ class Heard:
 
 
 def is_replay(seen_seq: int, seq: int) -> bool:
-    """Whether a check-in, or a later one, was heard before."""
+    """Whether a check-in, or a later one, was received before."""
     return seq <= seen_seq
 
 
-def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -> Heard:
-    """What is known after one more check-in. What a node says of times is believed within what can be true."""
+def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now: datetime) -> NodeStatus:
+    """Update a node's status by one more check-in. Times that a node reports are cut to what can be true."""
     busy = any(one >= busy_percent for one in report.utilisation) or not report.utilisation
     idle_since = None
     if not busy:
@@ -98,7 +98,7 @@ def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -
     if report.work is not Work.RUNNING:
         over_at = before.work_over_at if before.work is report.work else now
     again = report.step is None or before.step is None or report.step < before.step
-    return Heard(
+    return NodeStatus(
         seq=report.seq,
         at=now,
         idle_since=idle_since,
@@ -115,29 +115,29 @@ def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -
     )
 
 
-def asks(
+def instruction(
     state: SessionState, wanted: str | None, ends_at: datetime | None, now: datetime, extra: Sequence[str] = ()
-) -> tuple[Ask, ...]:
-    """What a node is asked to do: by the state of its session, an order to stop it, its end, and what a gate wants."""
-    found = {Ask(one) for one in extra}
+) -> tuple[NodeInstruction, ...]:
+    """List what a node is instructed to do: by its session's state, a stop order, its end, and a checkpoint check."""
+    found = {NodeInstruction(one) for one in extra}
     if state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
-        found |= {Ask.SAVE, Ask.UPLOAD, Ask.STOP}
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.STOP}
     elif wanted == "stop":
-        found |= {Ask.SAVE, Ask.UPLOAD, Ask.PAUSE}
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.PAUSE}
     elif ends_at is not None and ends_at - now <= SAVE_BEFORE:
-        found |= {Ask.SAVE, Ask.UPLOAD}
-    return tuple(one for one in Ask if one in found)
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD}
+    return tuple(one for one in NodeInstruction if one in found)
 
 
 class Progress(NamedTuple):
-    """How far a job is: when it is done at its own speed, and what it costs until then."""
+    """Hold how far a job is: when it is done at its own speed, and what it costs until then."""
 
     eta: datetime
     cost_to_finish_usd: Decimal
 
 
-def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | None:
-    """None while nobody can know: no target, no second step, or a job that is over."""
+def progress(found: NodeStatus, price_usd_h: Decimal, now: datetime) -> Progress | None:
+    """Forecast a job's end and cost; None without a target, without a second step, or for a finished job."""
     if found.target_step is None or found.step is None or found.step_from is None or found.step_from_at is None:
         return None
     if found.at is None or found.work is not Work.RUNNING or found.step <= found.step_from:
@@ -150,10 +150,10 @@ def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | No
     return Progress(eta, money.cents_even(left_h * price_usd_h))
 
 
-class Cut(NamedTuple):
-    """An end before the approved one: its code, since when its reason holds, the sentence, and how long it waits."""
+class EarlyEnd(NamedTuple):
+    """Hold an end before the approved one: its code, since when its reason holds, the sentence, and its grace."""
 
-    code: str
+    code: EndReason
     since: datetime
     sentence: str
     grace_s: int
@@ -161,9 +161,9 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A session whose node reports. It is ready since `ready_at`, and this service listens since `listening_at`.
+    """Describe a session whose node reports. It is ready since `ready_at`; check-ins are received since `listening_at`.
 
-    What was before is not held against it: while nobody listened, nobody knows whether it was silent or idle.
+    Time before that does not count: while nothing received check-ins, nobody knows whether it was silent or idle.
     """
 
     workload: str
@@ -172,19 +172,19 @@ class Watched:
     spared_until: datetime | None = None
 
 
-def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | None:
-    """Why a session ends before its time, by its node's own word; None while there is no reason."""
+def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
+    """Say why a session ends before its time, by its node's check-ins; None while there is no reason."""
     if found.at is None or (watched.spared_until is not None and now < watched.spared_until):
         return None
     if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
         if found.work is Work.FAILED:
-            return Cut(WORK_FAILED, found.work_over_at, "Its job ended with an error.", policy.done_grace_s)
-        return Cut(COMPLETED, found.work_over_at, "Its job is done.", policy.done_grace_s)
+            return _cut(policy, EndReason.WORK_FAILED, found.work_over_at, "Its job ended with an error.")
+        return _cut(policy, EndReason.COMPLETED, found.work_over_at, "Its job is done.")
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
     if policy.end_when_silent and now - quiet_from >= timedelta(seconds=policy.silent_s):
         said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
-        return Cut(NO_HEARTBEAT, quiet_from, said, policy.silent_grace_s)
+        return _cut(policy, EndReason.NO_HEARTBEAT, quiet_from, said)
     if policy.end_when_idle and found.idle_since is not None:
         idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
         if now - idle_from >= timedelta(seconds=most_s):
@@ -192,24 +192,47 @@ def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | 
                 f"No GPU of it did more than {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC; "
                 f"{hours(Decimal(most_s) / 3600)} is the limit for {watched.workload or 'its work'}."
             )
-            return Cut(IDLE, idle_from, said, policy.idle_grace_s)
+            return _cut(policy, EndReason.IDLE, idle_from, said)
     return None
 
 
+def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> EarlyEnd:
+    """Make the end with the grace that the policy gives it."""
+    return EarlyEnd(reason, since, sentence, grace_s(policy, reason.grace))
+
+
+def grace_s(policy: Policy, grace: Grace) -> int:
+    """Return the seconds between the notification of an end and its order."""
+    match grace:
+        case Grace.NONE:
+            return 0
+        case Grace.DONE:
+            return policy.done_grace_s
+        case Grace.SILENT:
+            return policy.silent_grace_s
+        case Grace.IDLE:
+            return policy.idle_grace_s
+        case _:
+            assert_never(grace)
+
+
 def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
-    """Seconds that a machine may idle, by the kind of its work."""
+    """Return the seconds that a machine may idle, by the kind of its work."""
     return limits.get(workload.lower(), limits["default"])
 
 
-def deaf(reporting: int, silent: int) -> str:
-    """Why so many silent nodes mean that nobody hears them, and not that they are all dead; "" when they are few."""
+def listener_problem(reporting: int, silent: int) -> str:
+    """Say why so many silent nodes mean that their check-ins do not arrive; "" when they are few.
+
+    Then they are not taken for dead.
+    """
     if silent < DEAF_LEAST or silent * 2 < reporting:
         return ""
     return f"{silent} of {plural(reporting, 'node')} that report are silent at once, so none is ended for its silence."
 
 
-def node_line(found: Heard | None, now: datetime) -> str:
-    """What every status says about a machine's agent, in one sentence."""
+def node_line(found: NodeStatus | None, now: datetime) -> str:
+    """Describe an instance's agent for every status, in one sentence."""
     if found is None or found.at is None:
         return "No agent reports from it: exempt from idle and heartbeat ends."
     age_s = max(int((now - found.at).total_seconds()), 0)

@@ -1,7 +1,7 @@
-"""The API that a machine's agent serves itself: what of its word is believed.
+"""Judge what an agent declares about the API that it serves itself.
 
-A node says its port and its certificate and never where it is: the address is what the cloud says of the machine, so
-that no node can send callers anywhere else. The certificate that it named first is the one that is shown.
+A node declares its port and its certificate and never where it is: the address is what the cloud says of the machine,
+so that no node can send callers anywhere else. The certificate that it named first is the one that is shown.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 HTTPS_PORT: Final = 443
 MOST_PORT: Final = 65_535
-#: People are told of another certificate once, and of yet another one not sooner than this.
+#: People are notified of another certificate once, and of yet another one not sooner than this.
 TOLD_AGAIN: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a check-in says of the API: its address or only its port, and the SHA-256 of its certificate (hex)."""
+class NodeApiReport:
+    """Hold a check-in's words on the API: its address or only its port, and the SHA-256 of its certificate (hex)."""
 
     certificate: str
     url: str | None = None
@@ -28,8 +28,11 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeApi:
-    """What is kept of it. `other` is a certificate that came in the place of the first one, told of at `other_at`."""
+class StoredNodeApi:
+    """Hold what is kept of the API.
+
+    `other` is a certificate that replaced the first one; people were notified of it at `other_at`.
+    """
 
     port: int | None = None
     certificate: str | None = None
@@ -38,15 +41,15 @@ class NodeApi:
 
 
 class Declared(NamedTuple):
-    """What is kept now, why a claim was not taken ("" when it was), and whether people are told of a change."""
+    """Hold what is kept now, why a claim was refused ("" when it was not), and whether people are notified."""
 
-    api: NodeApi
+    api: StoredNodeApi
     problem: str = ""
     is_told: bool = False
 
 
-def declared(before: NodeApi, claim: Claim, host: str | None, now: datetime) -> Declared:
-    """Judge one claim of a machine that its cloud shows at `host`; None while nobody knows."""
+def declared(before: StoredNodeApi, claim: NodeApiReport, host: str | None, now: datetime) -> Declared:
+    """Judge one claim of a machine that its cloud shows at `host`, which is None while nobody knows."""
     port = _port(claim, host)
     if isinstance(port, str):
         return Declared(before, port)
@@ -60,8 +63,8 @@ def declared(before: NodeApi, claim: Claim, host: str | None, now: datetime) -> 
     return Declared(replace(before, other=certificate, other_at=now), problem, is_told=True)
 
 
-def _port(claim: Claim, host: str | None) -> int | str:
-    """The port that a claim names, or why it names none that can be believed."""
+def _port(claim: NodeApiReport, host: str | None) -> int | str:
+    """Return the port that a claim names, or the reason why it names none that can be believed."""
     if claim.url is None:
         return claim.port if claim.port is not None else "Say the port of the API, or its url."
     try:

@@ -1,4 +1,4 @@
-"""What a run costs on every GPU, how many runs a budget buys, and what a success is worth: the table people print.
+"""Compare a run's cost on every GPU: how many runs a budget buys, and what a success is worth.
 
     cost of a run  = price x hours x (1 + buffer), rounded half up to cents
     runs           = floor(budget / cost of a run)
@@ -29,7 +29,7 @@ PLAIN_BUDGETS = (Decimal(500), Decimal(5000))
 
 @dataclass(frozen=True, slots=True)
 class PricedGpu:
-    """One line to compare: a GPU with its prices in dollars per hour for one, at the cheapest place that has it."""
+    """Describe one GPU to compare, with its prices in dollars per hour for one, at the cheapest cloud that has it."""
 
     gpu: str
     memory_gb: int
@@ -41,8 +41,8 @@ class PricedGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is compared: budgets in dollars, hours of one run, and the buffer for retries and restarts as a share.
+class ComparisonQuestion:
+    """Ask what to compare: budgets in dollars, hours of one run, and the share kept for retries and restarts.
 
     `baseline_usd_h` is the price that savings are measured against. `success_rate` between 0 and 1 and `value_usd` of
     one success add the last columns.
@@ -55,8 +55,8 @@ class Question:
     success_rate: Decimal | None = None
     value_usd: Decimal | None = None
 
-    def checked(self) -> Question:
-        """This question, or ValueError with one sentence that says what a right one looks like."""
+    def checked(self) -> ComparisonQuestion:
+        """Return this question, or raise ValueError with one sentence that says what a right one looks like."""
         numbers = (self.hours, self.buffer, *self.budgets_usd)
         if not all(number.is_finite() for number in numbers) or not 0 < self.hours <= 100_000:
             raise ValueError("The hours of a run must be above 0 and at most 100,000, for example hours=1.")
@@ -72,8 +72,8 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetLine:
-    """What one budget buys at one price: runs, their hours, and with a success rate and a value what comes of them.
+class RunsPerBudget:
+    """Say what one budget buys at one price: runs and their hours, and the successes and their net value where known.
 
     `net_usd` counts the whole budget as spent.
     """
@@ -87,12 +87,14 @@ class BudgetLine:
 
 @dataclass(frozen=True, slots=True)
 class PerRun:
-    """One price worked out: dollars per run, what each budget buys, savings against the baseline in percent (negative:
-    dearer), the cost of a success and the return on it in percent."""
+    """Hold the results at one price: dollars per run and what each budget buys.
+
+    Savings against the baseline are in percent (negative: more expensive), as is the return on a success.
+    """
 
     price_usd_h: Decimal
     cost_usd: Decimal
-    budgets: tuple[BudgetLine, ...]
+    budgets: tuple[RunsPerBudget, ...]
     savings_percent: Decimal | None
     per_success_usd: Decimal | None
     roi_percent: Decimal | None
@@ -100,7 +102,7 @@ class PerRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparedGpu:
-    """One line of the table. A side is None where that way of buying has no usable price."""
+    """Hold one line of the table. A side is None where that way of buying has no usable price."""
 
     option: PricedGpu
     spot: PerRun | None
@@ -109,16 +111,16 @@ class ComparedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The whole table, cheapest run first, then what cannot be rented here; `notes` are sentences about bad data."""
+    """Hold the whole table, cheapest run first, then what cannot be rented here; `notes` report bad data."""
 
-    question: Question
+    question: ComparisonQuestion
     clouds: tuple[ComparedGpu, ...]
     elsewhere: tuple[ComparedGpu, ...]
     notes: tuple[str, ...]
 
 
-def per_run(price_usd_h: Decimal, question: Question) -> PerRun:
-    """One price worked out. The price must be usable and above zero.
+def per_run(price_usd_h: Decimal, question: ComparisonQuestion) -> PerRun:
+    """Work out one price, which must be usable and above zero.
 
     A run that costs less than half a cent counts as one cent, so that no budget buys endless runs.
     """
@@ -134,23 +136,23 @@ def per_run(price_usd_h: Decimal, question: Question) -> PerRun:
     return PerRun(price_usd_h, cost, lines, savings, each, roi)
 
 
-def run_cost(price_usd_h: Decimal, question: Question) -> Decimal:
-    """Dollars of one run: price x hours with the buffer, in whole cents, at least one."""
+def run_cost(price_usd_h: Decimal, question: ComparisonQuestion) -> Decimal:
+    """Return the dollars of one run: price x hours with the buffer, in whole cents, at least one."""
     return max(money.cents(price_usd_h * question.hours * (1 + question.buffer)), money.CENT)
 
 
-def _line(budget: Decimal, cost: Decimal, question: Question) -> BudgetLine:
+def _line(budget: Decimal, cost: Decimal, question: ComparisonQuestion) -> RunsPerBudget:
     runs = int((budget / cost).to_integral_value(rounding=ROUND_FLOOR))
     rate, value = question.success_rate, question.value_usd
     successes = None if rate is None else int((runs * rate).to_integral_value(rounding=ROUND_HALF_UP))
     net = None if successes is None or value is None else successes * value - budget
-    return BudgetLine(budget, runs, runs * question.hours, successes, net)
+    return RunsPerBudget(budget, runs, runs * question.hours, successes, net)
 
 
 def compare(
-    priced: Iterable[PricedGpu], question: Question, environments: Sequence[Environment] = ENVIRONMENTS
+    priced: Iterable[PricedGpu], question: ComparisonQuestion, environments: Sequence[Environment] = ENVIRONMENTS
 ) -> Comparison:
-    """The table for `question`. Prices that are missing, zero or negative are left out and counted in a note."""
+    """Compare prices for `question`. Missing, zero or negative prices are left out and counted in a note."""
     question.checked()
     rows, bad = [], 0
     for option in priced:
@@ -163,7 +165,7 @@ def compare(
     return Comparison(question, tuple(rows), tuple(elsewhere), notes)
 
 
-def _compared(option: PricedGpu, question: Question) -> ComparedGpu | None:
+def _compared(option: PricedGpu, question: ComparisonQuestion) -> ComparedGpu | None:
     spot, on_demand = (
         None if bad_price(price, free=False) or price is None else per_run(price, question)
         for price in (option.spot_usd_h, option.on_demand_usd_h)
@@ -186,7 +188,7 @@ def _quota(one: Environment) -> ComparedGpu:
 
 
 def cheapest(offers: Iterable[Offer], free: frozenset[str] = frozenset()) -> tuple[PricedGpu, ...]:
-    """The cheapest spot and on-demand price per GPU of what is for sale, prices divided by the number of GPUs.
+    """Find the cheapest spot and on-demand price per GPU of what is for sale, divided by the number of GPUs.
 
     Clouds in `free` are left out, since nothing is paid there; so are offers without a usable price.
     """

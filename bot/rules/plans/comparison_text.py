@@ -1,4 +1,4 @@
-"""A comparison as the page that people keep (`environment-options.md`) and as plain JSON with every figure."""
+"""Write a comparison as the page that people keep (`environment-options.md`) and as plain JSON with every figure."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.plans.comparison import ComparedGpu, Comparison, PerRun, Question
+from bot.rules.plans.comparison import ComparedGpu, Comparison, ComparisonQuestion, PerRun
 from bot.rules.plans.environments import Environment
 from bot.rules.values.phrases import hours, rate, usd
 from bot.rules.values.text import in_markdown
 
 HEAD = ("GPU", "VRAM", "Spot $/Run", "Spot Runs", "On-Demand $/Run", "On-Demand Runs")
-#: What differs from budget to budget; all the rest is the same for each.
+#: Columns that differ from budget to budget; all the rest is the same for each.
 _OF_BUDGET = frozenset({"Spot Runs", "On-Demand Runs", "Training hours", "Successes", "Net"})
 
 
 def markdown(found: Comparison) -> str:
-    """The whole comparison as Markdown: one table per budget, then what cannot be rented here."""
+    """Write the whole comparison as Markdown: one table per budget, then what cannot be rented here."""
     return "\n".join(_page(found)).rstrip() + "\n"
 
 
@@ -42,8 +42,8 @@ def _page(found: Comparison) -> Iterator[str]:
         yield from _described(found.elsewhere)
 
 
-def columns(question: Question) -> tuple[str, ...]:
-    """The head of the table: the six columns that people print, then what the question adds."""
+def columns(question: ComparisonQuestion) -> tuple[str, ...]:
+    """Return the head of the table: the six columns that people print, then what the question adds."""
     extra = ["Training hours"]
     extra += ["Savings"] if question.baseline_usd_h is not None else []
     extra += ["$/Success", "Successes"] if question.success_rate is not None else []
@@ -51,7 +51,7 @@ def columns(question: Question) -> tuple[str, ...]:
     return (*HEAD, *extra)
 
 
-def _valued(question: Question) -> bool:
+def _valued(question: ComparisonQuestion) -> bool:
     return question.success_rate is not None and question.value_usd is not None
 
 
@@ -62,8 +62,8 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[s
         yield f"| {' | '.join(in_markdown(cell) for cell in cells)} |"
 
 
-def cells(row: ComparedGpu, place: int, question: Question) -> tuple[str, ...]:
-    """One line; the columns behind the two prices belong to the cheaper of the two."""
+def cells(row: ComparedGpu, place: int, question: ComparisonQuestion) -> tuple[str, ...]:
+    """Return one line; the columns behind the two prices belong to the cheaper of the two."""
     cells = [row.option.gpu, f"{row.option.memory_gb}GB"]
     for side in (row.spot, row.on_demand):
         cells += ["-", "-"] if side is None else [usd(side.cost_usd), f"{side.budgets[place].runs:,}"]
@@ -79,7 +79,7 @@ def cells(row: ComparedGpu, place: int, question: Question) -> tuple[str, ...]:
 
 
 def together(found: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and lines of one table for all budgets: what differs between them has a column for each."""
+    """Return head and lines of one table for all budgets: what differs between them has a column for each."""
     question = found.question
     head, budgets = columns(question), question.budgets_usd
     if len(budgets) == 1:
@@ -95,18 +95,18 @@ def together(found: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def cheaper(row: ComparedGpu) -> PerRun:
-    """The cheaper side of a line, spot at the same cost. ValueError for a line without any price."""
+    """Return the cheaper side of a line, spot at the same cost. ValueError for a line without any price."""
     sides = [side for side in (row.spot, row.on_demand) if side is not None]
     return min(sides, key=lambda side: side.cost_usd)
 
 
-def elsewhere_columns(question: Question) -> tuple[str, ...]:
-    """The head of the table of what cannot be rented here."""
+def elsewhere_columns(question: ComparisonQuestion) -> tuple[str, ...]:
+    """Return the head of the table of what cannot be rented here."""
     return (*HEAD[:2], "Environment", "$/h", "$/Run", f"Runs in {usd(question.budgets_usd[0])}", "Price of")
 
 
 def elsewhere(row: ComparedGpu) -> tuple[str, ...]:
-    """One line of what cannot be rented here. ValueError for a row of the market."""
+    """Return one line of what cannot be rented here. ValueError for a row of the market."""
     one, side = _environment(row), row.on_demand
     name = f"{one.name} ({one.quota})" if one.quota else one.name
     paid = (
@@ -116,7 +116,7 @@ def elsewhere(row: ComparedGpu) -> tuple[str, ...]:
 
 
 def _described(rows: tuple[ComparedGpu, ...]) -> Iterator[str]:
-    """Pros, cons, verdict and sources, once per environment."""
+    """Write pros, cons, verdict and sources, once per environment."""
     seen: dict[str, list[Environment]] = {}
     for row in rows:
         one = _environment(row)
@@ -137,7 +137,7 @@ def _environment(row: ComparedGpu) -> Environment:
 
 
 def to_json(found: Comparison) -> dict[str, Any]:
-    """Every figure as plain JSON types; decimals become strings so that nothing passes through a float."""
+    """Write every figure as plain JSON types; decimals become strings so that nothing passes through a float."""
     plain = _plain(asdict(found))
     return {"question": plain["question"], **{name: plain[name] for name in ("clouds", "elsewhere", "notes")}}
 

@@ -1,4 +1,4 @@
-"""What a running job still takes and costs, beside what was approved, and what a success has really cost so far.
+"""Forecast what a running job still takes and costs, against its approval, and compute what a success has cost.
 
 Pure arithmetic on a step, a target and a rate of tokens; where the numbers come from is no concern of this rule.
 """
@@ -33,7 +33,7 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Tokens per second over all GPUs, with `low` <= `expected` <= `high`, all above zero."""
+    """Hold tokens per second over all GPUs, with `low` <= `expected` <= `high`, all above zero."""
 
     expected: Decimal
     low: Decimal
@@ -41,8 +41,8 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What was approved and what is used up: dollars, hours and the price per hour of everything that is billed."""
+class ApprovedScope:
+    """Hold what was approved and used up: dollars, hours and the price per hour of everything that is billed."""
 
     price_usd_h: Decimal
     spent_usd: Decimal = _ZERO
@@ -51,8 +51,8 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A number in three cases."""
+class Scenarios:
+    """Hold a number in three cases."""
 
     best: Decimal
     expected: Decimal
@@ -61,22 +61,26 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What is left of a job. `total_usd` includes what was spent; `short_usd` and `short_hours` are how much more than
-    approved the expected case takes, 0 where it is inside. `hours` and `total_usd` are None without a rate."""
+    """Hold what is left of a job.
+
+    `total_usd` includes what was spent; `short_usd` and `short_hours` are how much more than approved the expected case
+    takes, 0 where it is inside. `hours` and `total_usd` are None without a rate.
+    """
 
     outlook: Outlook
     steps_left: int
-    hours: Span | None
-    total_usd: Span | None
+    hours: Scenarios | None
+    total_usd: Scenarios | None
     short_usd: Decimal
     short_hours: Decimal
     sentence: str
 
 
 def rate_from(samples: Sequence[Decimal]) -> Rate | None:
-    """The rate behind tokens/s that were seen, in any order: their median, and the range without a tenth on each side.
+    """Estimate the rate behind measured tokens/s: their median, and the range without a tenth on each side.
 
-    None when nothing usable was seen: zero, negative and infinite rates are left out. A single one gets a wide range.
+    None when nothing usable was measured: zero, negative and infinite rates are left out. A single one gets a wide
+    range.
     """
     seen = sorted(sample for sample in samples if sample.is_finite() and sample > 0)
     if not seen:
@@ -88,23 +92,25 @@ def rate_from(samples: Sequence[Decimal]) -> Rate | None:
     return Rate(middle, seen[cut], seen[-1 - cut])
 
 
-def to_completion(step: int, target_step: int, tokens_per_step: int, rate: Rate | None, scope: Scope) -> Completion:
-    """What the steps from `step` to `target_step` still take at `rate`, and whether `scope` covers it.
+def to_completion(
+    step: int, target_step: int, tokens_per_step: int, rate: Rate | None, scope: ApprovedScope
+) -> Completion:
+    """Forecast what the steps from `step` to `target_step` still take at `rate`, and whether `scope` covers it.
 
     ValueError for a step below zero, for a target or a step size below one, and for amounts that are not finite.
     """
     _check(step, target_step, tokens_per_step, scope)
     left = max(target_step - step, 0)
     if left == 0:
-        spent = Span(scope.spent_usd, scope.spent_usd, scope.spent_usd)
+        spent = Scenarios(scope.spent_usd, scope.spent_usd, scope.spent_usd)
         sentence = f"Step {step:,} of {target_step:,}: nothing is left to compute; {usd(scope.spent_usd)} were spent."
-        return Completion(Outlook.DONE, 0, Span(_ZERO, _ZERO, _ZERO), spent, _ZERO, _ZERO, sentence)
+        return Completion(Outlook.DONE, 0, Scenarios(_ZERO, _ZERO, _ZERO), spent, _ZERO, _ZERO, sentence)
     hours = _hours(left * tokens_per_step, rate)
     if hours is None:
         why = "no rate of tokens is known" if rate is None else "the rate is too low for a forecast"
         sentence = f"{plural(left, 'step')} left; {why}, so the end cannot be told."
         return Completion(Outlook.NO_RATE, left, None, None, _ZERO, _ZERO, sentence)
-    total = Span(*(_total(scope, case) for case in (hours.best, hours.expected, hours.worst)))
+    total = Scenarios(*(_total(scope, case) for case in (hours.best, hours.expected, hours.worst)))
     short_usd = max(total.expected - scope.approved_usd, _ZERO) if scope.approved_usd is not None else _ZERO
     short_hours = max(hours.expected - scope.hours_left, _ZERO) if scope.hours_left is not None else _ZERO
     outlook = _outlook(hours, total, scope)
@@ -116,7 +122,7 @@ def to_completion(step: int, target_step: int, tokens_per_step: int, rate: Rate 
     return Completion(outlook, left, hours, total, short_usd, short_hours, sentence)
 
 
-def _check(step: int, target_step: int, tokens_per_step: int, scope: Scope) -> None:
+def _check(step: int, target_step: int, tokens_per_step: int, scope: ApprovedScope) -> None:
     if step < 0 or target_step < 1 or tokens_per_step < 1:
         raise ValueError(
             f"step {step} of {target_step} with {tokens_per_step} tokens each is not progress; "
@@ -127,18 +133,18 @@ def _check(step: int, target_step: int, tokens_per_step: int, scope: Scope) -> N
         raise ValueError("prices, amounts and hours must be finite and not negative")
 
 
-def _hours(tokens: int, rate: Rate | None) -> Span | None:
+def _hours(tokens: int, rate: Rate | None) -> Scenarios | None:
     if rate is None or Decimal(tokens) / rate.low > MOST_HOURS * 3600:
         return None
     cases = (Decimal(tokens) / case / 3600 for case in (rate.high, rate.expected, rate.low))
-    return Span(*(money.half_up(case, 6) for case in cases))
+    return Scenarios(*(money.half_up(case, 6) for case in cases))
 
 
-def _total(scope: Scope, hours: Decimal) -> Decimal:
+def _total(scope: ApprovedScope, hours: Decimal) -> Decimal:
     return money.amount(scope.spent_usd + scope.price_usd_h * hours)
 
 
-def _outlook(hours: Span, total: Span, scope: Scope) -> Outlook:
+def _outlook(hours: Scenarios, total: Scenarios, scope: ApprovedScope) -> Outlook:
     usd_limit, hour_limit = scope.approved_usd, scope.hours_left
     over = (usd_limit is not None and total.expected > usd_limit) or (
         hour_limit is not None and hours.expected > hour_limit
@@ -147,7 +153,7 @@ def _outlook(hours: Span, total: Span, scope: Scope) -> Outlook:
     return Outlook.OVER if over else Outlook.AT_RISK if risky else Outlook.WITHIN
 
 
-def _verdict(outlook: Outlook, scope: Scope) -> str:
+def _verdict(outlook: Outlook, scope: ApprovedScope) -> str:
     if scope.approved_usd is None and scope.hours_left is None:
         return "Nothing was approved to compare with."
     return {
@@ -156,11 +162,11 @@ def _verdict(outlook: Outlook, scope: Scope) -> str:
     }.get(outlook, "Beyond the approval.")
 
 
-def _range(hours: Span) -> str:
+def _range(hours: Scenarios) -> str:
     return f"{say_hours(hours.expected)} ({say_hours(hours.best)} to {say_hours(hours.worst)})"
 
 
-def _amounts(total: Span) -> str:
+def _amounts(total: Scenarios) -> str:
     return f"{usd(total.expected)} ({usd(total.best)} to {usd(total.worst)})"
 
 
@@ -168,8 +174,8 @@ def _amounts(total: Span) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """One finished job: what it cost in all, and whether its owner called it a success."""
+class FinishedJob:
+    """Describe one finished job: what it cost in all, and whether its owner called it a success."""
 
     cost_usd: Decimal
     succeeded: bool
@@ -177,7 +183,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SuccessCost:
-    """The real cost of a success: everything that was spent, failures included, over the successes. None of 0."""
+    """Hold the real cost of a success: all spending, failures included, over the successes. None of 0."""
 
     runs: int
     successes: int
@@ -187,8 +193,8 @@ class SuccessCost:
     sentence: str
 
 
-def cost_per_success(outcomes: Iterable[Outcome]) -> SuccessCost:
-    """What finished jobs have cost per success, in dollars rounded to cents."""
+def cost_per_success(outcomes: Iterable[FinishedJob]) -> SuccessCost:
+    """Return what finished jobs have cost per success, in dollars rounded to cents."""
     finished = list(outcomes)
     spent = sum((one.cost_usd for one in finished), _ZERO)
     successes = sum(one.succeeded for one in finished)

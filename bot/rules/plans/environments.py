@@ -1,4 +1,4 @@
-"""Environments that cannot be rented here, with dated prices, so that a comparison can show them beside the clouds.
+"""List environments that cannot be rented here, with dated prices, so that a comparison can show them.
 
 Prices are what the named page or table said on the named day, in dollars per hour of one GPU; they are not refreshed by
 themselves, and every rendering shows the day.
@@ -13,8 +13,11 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One such environment on one GPU. `price_usd_h` is None where time is not paid in dollars; `quota` says what it is
-    instead. `note` says how a price that the source does not give per hour was computed."""
+    """Describe one such environment on one GPU.
+
+    `price_usd_h` is None where time is not paid in dollars; `quota` says what it is instead. `note` says how a price
+    that the source does not give per hour was computed.
+    """
 
     name: str
     gpu: str

@@ -1,1 +1,1 @@
-"""The policy file: its model, defaults, bounds and validation."""
+"""Define the policy file: its model, defaults, bounds and validation."""

@@ -1,4 +1,4 @@
-"""What a value in the policy file may be, checked when it is loaded, so that nothing breaks on it later in a click."""
+"""Check each value of the policy file when it is loaded, so that nothing breaks on it later in a click."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bot.rules.values.labels import human_part
 
-#: A year: a longer time would take a date beyond what a clock can say.
+#: A year: a longer time would take a date beyond what a clock can show.
 LONGEST_S: Final = 8760 * 3600
 _DOLLARS: Final = 1_000_000_000
 _PERSON: Final = r"[UW][A-Z0-9]{1,20}|(?:slack|consumer|operator):\S{1,80}"
@@ -19,7 +19,7 @@ _PERSON: Final = r"[UW][A-Z0-9]{1,20}|(?:slack|consumer|operator):\S{1,80}"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Least and greatest value of a setting, of each item where it is a list or a table, and a right one."""
+    """Hold the least and the greatest value of a setting, or of each item of a list or a table, and an example."""
 
     least: float
     most: float
@@ -61,7 +61,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "checkpoint_hold_s": Range(60, 24 * 3600, "7200"),
         "checkpoint_operator_s": Range(0, 24 * 3600, "3600"),
         "checkpoint_disk_s": Range(0, 30 * 24 * 3600, "86400"),
-        # A node reports every minute, and one that is late is not silent.
+        # A node reports every minute, and one that is late is not yet silent.
         "silent_s": Range(300, LONGEST_S, "900"),
         "silent_grace_s": _SECONDS,
         "idle_below_percent": Range(0, 100, "5"),
@@ -108,7 +108,7 @@ def is_person(text: str) -> bool:
 
 
 def problems(settings: Any) -> Iterator[str]:
-    """What is wrong with the settings of a policy: one sentence each, with the key and a right value."""
+    """Say what is wrong with the settings of a policy: one sentence each, with the key and a right value."""
     for name, allowed in RANGES.items():
         for value in _items(getattr(settings, name)):
             if not allowed.holds(value):
@@ -125,7 +125,7 @@ def problems(settings: Any) -> Iterator[str]:
 
 
 def _items(value: Any) -> tuple[Any, ...]:
-    """One value, or the values of a list or a table; what is not set is none."""
+    """Return one value, or the values of a list or a table; none for a setting without a value."""
     if value is None:
         return ()
     if isinstance(value, Mapping):

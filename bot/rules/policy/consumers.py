@@ -1,4 +1,4 @@
-"""What the policy allows one program: on which clouds and GPUs, for how long, and what is approved without a click."""
+"""Limit what one program may do: on which clouds and GPUs, for how long, and what is auto-approved."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import date
 from decimal import Decimal
 
 from bot.rules.values.phrases import hours
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
 from providers.gpus.table import lookup
@@ -15,9 +16,9 @@ from providers.gpus.table import lookup
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPolicy:
-    """One program's limits; what is empty limits nothing. `defaults` are fields of the portable job request.
+    """Hold one program's limits; what is empty limits nothing. `defaults` are fields of the portable job request.
 
-    Requests whose worst case is below `auto_approve_below_usd` go ahead without a click, up to `auto_approve_daily_usd`
+    Requests whose worst case is below `auto_approve_below_usd` are approved by policy, up to `auto_approve_daily_usd`
     in 24 hours and until a day, as the person who signed for it allows. Without it every spend is decided by a person.
     """
 
@@ -32,49 +33,51 @@ class ConsumerPolicy:
 
 
 class NotAllowed(ValueError):
-    """A program asks for what its policy does not allow; `code` is stable, the message is for people."""
+    """Refuse what a program's policy does not allow; `code` is stable, the message is for people."""
 
-    def __init__(self, code: str, sentence: str) -> None:
+    def __init__(self, code: ReplyCode, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
 
 
 def of(consumers: Mapping[str, ConsumerPolicy], actor: Actor) -> ConsumerPolicy | None:
-    """The limits of a program; None for people, and for programs that the policy does not name."""
+    """Return the limits of a program; None for people, and for programs that the policy does not name."""
     return consumers.get(actor.id) if actor.kind is ActorKind.CONSUMER else None
 
 
 def cloud_of(job: JobRequest) -> str:
-    """The cloud of the one offer that is asked for by its id; empty where none is."""
+    """Return the cloud of the one offer that is asked for by its id; empty where none is."""
     return (job.offer_id or "").partition(":")[0]
 
 
 def narrowed(job: JobRequest, limits: ConsumerPolicy, name: str) -> JobRequest:
-    """The job within the limits: what was left open is what they allow. Raises `NotAllowed` for what is outside."""
+    """Narrow the job to the limits: what was left open becomes what they allow. Raises `NotAllowed` beyond them."""
     if limits.clouds:
         at = cloud_of(job)
         if at and at not in limits.clouds:
             raise NotAllowed(
-                "cloud_not_allowed", f"{name} may rent at {', '.join(limits.clouds)} only, and not at {at}."
+                ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only, and not at {at}."
             )
         allowed = tuple(cloud for cloud in job.candidates or limits.clouds if cloud in limits.clouds)
         if not allowed:
-            raise NotAllowed("cloud_not_allowed", f"{name} may rent at {', '.join(limits.clouds)} only.")
+            raise NotAllowed(ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only.")
         job = replace(job, candidates=allowed)
     if limits.gpus:
         known = tuple(name for gpu in limits.gpus for name in lookup(gpu))
         outside = [gpu for gpu in job.gpu.names if gpu not in known]
         if outside:
-            raise NotAllowed("gpu_not_allowed", f"{name} may rent {', '.join(known)} only, and not {outside[0]}.")
+            raise NotAllowed(
+                ReplyCode.GPU_NOT_ALLOWED, f"{name} may rent {', '.join(known)} only, and not {outside[0]}."
+            )
         job = replace(job, gpu=replace(job.gpu, names=job.gpu.names or known))
     if limits.max_hours is not None and job.hours > limits.max_hours:
         most, asked = hours(limits.max_hours), hours(job.hours)
-        raise NotAllowed("too_long", f"{name} may rent for {most} at most, and asked for {asked}.")
+        raise NotAllowed(ReplyCode.TOO_LONG, f"{name} may rent for {most} at most, and asked for {asked}.")
     return job
 
 
 def problems(consumers: Mapping[str, ConsumerPolicy]) -> Iterator[str]:
-    """What is wrong with the programs of a policy: one sentence each."""
+    """Say what is wrong with the programs of a policy: one sentence each."""
     for name, limits in consumers.items():
         for gpu in limits.gpus:
             if not lookup(gpu):

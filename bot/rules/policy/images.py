@@ -1,4 +1,4 @@
-"""Images: which one is rented where nobody names one, and which GPUs it has code for."""
+"""Define images: which one is rented where nobody names one, and which GPUs it has code for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Supported = tuple[Decimal, Decimal] | None
 
 
 def read_range(text: str) -> Supported:
-    """The least and greatest compute capability of `5.0-9.0`; None when it is not such a range."""
+    """Read the least and greatest compute capability of `5.0-9.0`; None when it is not such a range."""
     found = re.fullmatch(r"(\d{1,2}\.\d)-(\d{1,2}\.\d)", text)
     return (Decimal(found[1]), Decimal(found[2])) if found and Decimal(found[1]) <= Decimal(found[2]) else None
 
 
 def images() -> Mapping[str, str]:
-    """Image per cloud."""
+    """Return the image per cloud."""
     return MappingProxyType(
         {
             "default": "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel",
@@ -29,7 +29,7 @@ def images() -> Mapping[str, str]:
 
 
 def image_capabilities() -> Mapping[str, str]:
-    """Least and greatest compute capability per image."""
+    """Return the least and greatest compute capability per image."""
     # CUDA 12.8 is the first with kernels for Blackwell (10.0 and 12.0); the builds against it leave old GPUs out.
     return MappingProxyType(
         {

@@ -1,4 +1,4 @@
-"""The team's policy, as data with documented defaults. A docs page is generated from here."""
+"""Define the team's policy, as data with documented defaults. A docs page is generated from here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.rules.policy.tiers import ApprovalTier
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a team allows. Amounts are dollars, times are seconds unless the name says hours."""
+    """Say what a team allows. Amounts are dollars, times are seconds unless the name says hours."""
 
     approvers: tuple[str, ...] = field(
         default=(),
@@ -304,15 +304,15 @@ class Policy:
     )
 
     def disk_gb(self, workload: str, asked_gb: int | None) -> int:
-        """GB of disk to rent: what was asked, at least the minimum for that workload."""
+        """Return GB of disk to rent: what was asked, at least the minimum for that workload."""
         least = self.min_disk_gb.get(workload.lower(), self.min_disk_gb["default"])
         return max(least, asked_gb or 0)
 
     def image(self, cloud: str, stack: str = "") -> str:
-        """The image for `cloud` and `stack` when the request names none."""
+        """Return the image for `cloud` and `stack` when the request names none."""
         keys = (f"{cloud}/{stack}", cloud, "default")
         return next(self.default_image[key] for key in keys if key in self.default_image)
 
     def capabilities_of(self, image: str) -> Supported:
-        """The compute capabilities that an image has code for. What nobody said is not held against an offer."""
+        """Return the compute capabilities that an image has code for; an unknown image excludes no offer."""
         return read_range(self.image_capabilities.get(image, ""))

@@ -1,4 +1,4 @@
-"""Approval tiers: which group of people decides about which spend, how many of it, and where it goes on from there."""
+"""Define approval tiers: which group approves which spend, how many of its people, and to whom it escalates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.rules.policy.bounds import is_person
 from bot.rules.values.phrases import hours, plural, usd
 from providers.gpus.table import lookup
 
-#: The group that `approvers` and `approver_groups` are: who decides where no tier names another one.
+#: The group that `approvers` and `approver_groups` are: it approves where no tier names another one.
 EVERY: Final = "approvers"
 MOST_APPROVALS: Final = 5
 _NAME: Final = re.compile(r"[A-Za-z][\w-]{0,39}")
@@ -22,11 +22,11 @@ _SLACK_GROUP: Final = re.compile(r"S[A-Z0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class ApprovalTier:
-    """One row of the policy's table. It is for a spend that meets all of its conditions; one without any is for all.
+    """Define one row of the policy's table: it is for a spend that meets all of its conditions.
 
-    `group` names an entry of `approval_groups` (empty: the approvers of everything), `approvals` how many different
-    people of it decide. `above_usd` looks at the worst case, `above_hours` at the time in all; `then` are the groups
-    that an undecided request goes on to.
+    A row without conditions is for every spend. `group` names an entry of `approval_groups` (empty: the approvers of
+    everything), `approvals` how many different people of it must approve. `above_usd` looks at the worst case,
+    `above_hours` at the time in all; `then` are the groups to which an undecided request escalates.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ApprovalTier:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What a tier looks at: the worst case in dollars, hours in all, and GPUs of the options; the requester's teams."""
+    """Hold what a tier looks at: the worst case in dollars, hours in all, GPUs of the options, requester's teams."""
 
     worst_usd: Decimal
     hours: Decimal
@@ -52,8 +52,11 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
-class Mandate:
-    """Who is asked about one request: its tier (None: the approvers of everything), why, and `steps` further groups."""
+class ApproverGroup:
+    """Say who is asked about one request: its tier (None: the approvers of everything) and why.
+
+    `steps` further groups were asked since.
+    """
 
     tier: ApprovalTier | None = None
     because: str = ""
@@ -61,12 +64,12 @@ class Mandate:
 
 
 def tier_of(tiers: Collection[ApprovalTier], spend: Weighed) -> ApprovalTier | None:
-    """The first row of the table that a spend belongs to; None when it belongs to none."""
+    """Return the first row of the table that a spend belongs to; None when it belongs to none."""
     return next((tier for tier in tiers if reasons(tier, spend) is not None), None)
 
 
 def reasons(tier: ApprovalTier, spend: Weighed) -> tuple[str, ...] | None:
-    """Why a spend belongs to a tier, a few words for each condition; None when it does not."""
+    """Say why a spend belongs to a tier, a few words for each condition; None when it does not."""
     found = sorted(_names(tier) & spend.gpus)
     if (
         (tier.above_usd is not None and spend.worst_usd <= tier.above_usd)
@@ -87,33 +90,33 @@ def reasons(tier: ApprovalTier, spend: Weighed) -> tuple[str, ...] | None:
 
 
 def _names(tier: ApprovalTier) -> set[str]:
-    """The canonical names of a tier's GPUs."""
+    """Return the canonical names of a tier's GPUs."""
     return {name for gpu in tier.gpus for name in lookup(gpu)}
 
 
 def because(tier: ApprovalTier, spend: Weighed) -> str:
-    """The same as the end of a sentence; empty for a tier of every spend."""
+    """Join the reasons as the end of a sentence; empty for a tier of every spend."""
     return ", and ".join(reasons(tier, spend) or ())
 
 
 def group_of(tier: ApprovalTier | None) -> str:
-    """The name of the group that decides first."""
+    """Return the name of the group that is asked first."""
     return tier.group if tier is not None and tier.group else EVERY
 
 
 def chain(tier: ApprovalTier | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    """The groups that an undecided request goes on to, in order: the tier's own, or those of the policy."""
+    """Return the groups to which an undecided request escalates, in order: the tier's own, or the policy's."""
     return tier.then if tier is not None and tier.then else otherwise
 
 
 def steps(groups: int, opened_at: datetime, now: datetime, after_s: float) -> int:
-    """How many further groups may decide by now: one more after each `after_s` since the offers were shown."""
+    """Count the further groups that may approve by now: one more after each `after_s` since the offers were shown."""
     waited_s = (now - opened_at).total_seconds()
     return max(0, min(groups, int(waited_s // after_s)))
 
 
 def next_step(groups: int, opened_at: datetime, now: datetime, after_s: float) -> datetime | None:
-    """When the next group is asked; None when there is none left."""
+    """Return when the next group is asked; None when there is none left."""
     number = steps(groups, opened_at, now, after_s) + 1
     return opened_at + timedelta(seconds=after_s * number) if number <= groups else None
 
@@ -124,7 +127,7 @@ def problems(
     onwards: tuple[str, ...],
     teams: Collection[str],
 ) -> Iterator[str]:
-    """What is wrong with the tiers and groups of a policy: one sentence each."""
+    """Say what is wrong with the tiers and groups of a policy: one sentence each."""
     for name, people in groups.items():
         if not _NAME.fullmatch(name) or name == EVERY:
             yield f"approval_groups: {name!r} is not a name for a group, for example finance"

@@ -1,4 +1,4 @@
-"""How often the service looks and how long it waits, as data with documented defaults and the floors of production."""
+"""Define how often the service polls and how long it waits, with documented defaults and floors for production."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _doc(text: str, *, floor: float) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How often the service looks and how long it waits. In production no value may be below its floor."""
+    """Say how often the service polls and how long it waits. In production no value may be below its floor."""
 
     tick_s: float = field(default=1.0, metadata=_doc("Pause between two looks for rows that are due.", floor=0.2))
     sweep_s: float = field(default=30.0, metadata=_doc("Pause between two complete listings of one cloud.", floor=10))
@@ -87,12 +87,15 @@ class Timing:
 
     @property
     def absence_rule(self) -> AbsenceRule:
-        """The proof of an end, in the ledger's own type."""
+        """Return the proof of an end, in the ledger's own type."""
         apart, over = timedelta(seconds=self.absence_apart_s), timedelta(seconds=self.absence_over_s)
         return AbsenceRule(count=self.absence_count, apart=apart, over=over)
 
     def validated(self, *, practice: bool = False) -> Timing:
-        """This timing, or ValueError when a value is out of bounds. A practice workspace only needs them above 0."""
+        """Return this timing, or raise ValueError when a value is out of bounds.
+
+        A practice workspace only needs values above 0.
+        """
         for item in fields(self):
             # Written as `not above`, so that a NaN is refused as well.
             value, floor = getattr(self, item.name), item.metadata["floor"]

@@ -1,4 +1,4 @@
-"""What makes a policy unusable: single values, and settings that do not go together. Checked when it is loaded."""
+"""Refuse an unusable policy when it is loaded: single values, and settings that do not go together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bot.rules.webhooks import webhooks
 
 
 def validated(policy: Policy) -> Policy:
-    """This policy, or ValueError with one sentence that names the setting and what a right value looks like."""
+    """Return this policy, or raise ValueError with a sentence that names the setting and a right value."""
     for sentence in _problems(policy):
         raise ValueError(f"The policy is not usable: {sentence}.")
     return policy
@@ -32,7 +32,7 @@ def _problems(policy: Policy) -> Iterator[str]:
 
 
 def _about_decisions(policy: Policy) -> Iterator[tuple[bool, str]]:
-    """Whether each rule about people, time and money holds, and what to say where it does not."""
+    """Check each rule about people, time and money, and say what to write where it does not hold."""
     yield (
         all(len(names) > 1 and all(map(bounds.is_person, names)) for names in policy.same_person),
         "same_person needs two or more names for each person, for example [U012AB3CD, operator:ada]",
@@ -54,7 +54,7 @@ def _about_decisions(policy: Policy) -> Iterator[tuple[bool, str]]:
 
 
 def _about_machines(policy: Policy) -> Iterator[tuple[bool, str]]:
-    """The same for what is rented."""
+    """Check each rule about what is rented, in the same way."""
     yield policy.checkpoint_unverified in ("keep", "destroy"), "checkpoint_unverified must be keep or destroy"
     yield "default" in policy.idle_s, "idle_s needs an entry `default`, for example 1800"
     yield "default" in policy.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"

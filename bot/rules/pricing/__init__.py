@@ -1,1 +1,1 @@
-"""Hours, price caps and spend limits."""
+"""Judge hours, price caps and spend limits."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.reply_code import ReplyCode
 
 SHORTEST_HOURS = Decimal(1) / 60
 STEP_HOURS = Decimal("0.25")
@@ -22,16 +23,19 @@ class DurationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DurationVerdict:
-    """What may happen with a number of hours. `code` says why, `total_hours` includes what was already approved."""
+    """Say what may happen with a number of hours.
+
+    `code` says why, `total_hours` includes what was already approved.
+    """
 
     outcome: DurationOutcome
-    code: str
+    code: ReplyCode
     sentence: str
     total_hours: Decimal
 
     @property
     def allowed(self) -> bool:
-        """Whether it may go on at all, with or without an override."""
+        """Whether it may continue at all, with or without an override."""
         return self.outcome is not DurationOutcome.REFUSED
 
     @property
@@ -41,7 +45,7 @@ class DurationVerdict:
 
 
 def left(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> Decimal:
-    """Hours left below the cap of `max_hours`, or below what an approved override allows; negative above it.
+    """Return the hours left below `max_hours`, or below what an approved override allows; negative above it.
 
     Every comparison with the cap is made here. `total_h` is all that a session has had and would have.
     """
@@ -59,27 +63,29 @@ def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVer
     Zero, negative, infinite and NaN hours are refused, and so is a total above `max_hours_ever`.
     """
     if not hours.is_finite():
-        return _refused("not_a_number", f"{hours} is not a number of hours; write one like 6h or 90m.", already_hours)
+        return _refused(
+            ReplyCode.NOT_A_NUMBER, f"{hours} is not a number of hours; write one like 6h or 90m.", already_hours
+        )
     if hours <= 0:
-        return _refused("not_positive", "The time must be above zero; write it like 6h or 90m.", already_hours)
+        return _refused(ReplyCode.NOT_POSITIVE, "The time must be above zero; write it like 6h or 90m.", already_hours)
     if hours < SHORTEST_HOURS:
-        return _refused("too_short", "The shortest time is one minute; write it like 6h or 90m.", already_hours)
+        return _refused(ReplyCode.TOO_SHORT, "The shortest time is one minute; write it like 6h or 90m.", already_hours)
     total = hours + already_hours
     if total > policy.max_hours_ever:
         sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}; ask for less time."
-        return _refused("too_long", sentence, total)
+        return _refused(ReplyCode.TOO_LONG, sentence, total)
     if is_above(policy, total):
         sentence = (
             f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}: an override must be approved first."
         )
-        return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, "needs_override", sentence, total)
-    return DurationVerdict(DurationOutcome.OK, "ok", f"{say_hours(total)} in all is within the limit.", total)
+        return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, ReplyCode.NEEDS_OVERRIDE, sentence, total)
+    return DurationVerdict(DurationOutcome.OK, ReplyCode.OK, f"{say_hours(total)} in all is within the limit.", total)
 
 
 def rented(needed_h: Decimal) -> Decimal:
-    """The hours to ask for where a run needs `needed_h` at worst: rounded up to a part of an hour that people read."""
+    """Round `needed_h`, what a run needs at worst, up to a part of an hour that people read."""
     return (needed_h / STEP_HOURS).to_integral_value(ROUND_CEILING) * STEP_HOURS
 
 
-def _refused(code: str, sentence: str, total: Decimal) -> DurationVerdict:
+def _refused(code: ReplyCode, sentence: str, total: Decimal) -> DurationVerdict:
     return DurationVerdict(DurationOutcome.REFUSED, code, sentence, total)

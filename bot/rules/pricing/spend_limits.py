@@ -1,4 +1,4 @@
-"""The spend gate: what an approval covers, what a fresh or a billed price does to it, and who may move a limit."""
+"""Guard spending (the spend gate): what an approval covers, what a new price means, and who may move a limit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, rate, rates, usd
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
 _ZERO = Decimal(0)
@@ -22,21 +23,21 @@ class RequoteOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequoteVerdict:
-    """What a fresh quote means for an approval: create now, ask the approvers again, or try the next option."""
+    """Say what a new quote means for an approval: create now, ask the approvers again, or try the next option."""
 
     outcome: RequoteOutcome
-    code: str
+    code: ReplyCode
     sentence: str
 
     @property
     def allowed(self) -> bool:
-        """Whether the create may be sent under the approval as it stands."""
+        """Whether the create may be sent under the approval as it is."""
         return self.outcome is RequoteOutcome.GO
 
 
 @dataclass(frozen=True, slots=True)
 class SetLimit:
-    """A total that an approver set for all attempts of a request, at the quote version that they decided on."""
+    """Hold a total that an approver set for all attempts of a request, at the quote version that they decided on."""
 
     version: int
     usd: Decimal
@@ -44,7 +45,7 @@ class SetLimit:
 
 
 def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
-    """The limit that holds: the lowest of the latest quote version at which an approver set one.
+    """Return the limit that holds: the lowest of the latest quote version at which an approver set one.
 
     A later version without a limit of its own lifts nothing; an approver who sets another one there does.
     """
@@ -52,7 +53,7 @@ def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
 
 
 def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None = None) -> Decimal:
-    """Dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
+    """Return the dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
 
     Never more than the price that the requester named. ValueError for a price that is not a finite number of dollars or
     is negative.
@@ -70,16 +71,16 @@ def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool
     Zero is a price only where the cloud is `free`; otherwise it is bad data, as a negative one and NaN are.
     """
     if fresh_usd_h is None:
-        return RequoteVerdict(RequoteOutcome.GONE, "offer_gone", "The approved offer is no longer for sale.")
+        return RequoteVerdict(RequoteOutcome.GONE, ReplyCode.OFFER_GONE, "The approved offer is no longer for sale.")
     if bad_price(fresh_usd_h, free=free):
         sentence = "The cloud no longer shows a usable price for the approved offer, so it is asked again."
-        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, "price_missing", sentence)
+        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, ReplyCode.PRICE_MISSING, sentence)
     if fresh_usd_h > price_cap_usd_h:
         now, approved = rates(fresh_usd_h, price_cap_usd_h)
         sentence = f"The price is now {now}, above the approved {approved}, so it is asked again."
-        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, "price_moved", sentence)
+        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, ReplyCode.PRICE_MOVED, sentence)
     sentence = f"The price, {rate(fresh_usd_h)}, is within the approved {rate(price_cap_usd_h)}."
-    return RequoteVerdict(RequoteOutcome.GO, "ok", sentence)
+    return RequoteVerdict(RequoteOutcome.GO, ReplyCode.OK, sentence)
 
 
 def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
@@ -92,17 +93,19 @@ def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
 def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdict:
     """Judge the rate that the cloud says it bills for a created instance against its grant's cap.
 
-    Not allowed means: end the instance and ask again. A rate that the cloud does not tell is allowed, with its own
+    Not allowed means: end the instance and ask again. A rate that the cloud does not report is allowed, with its own
     code. A difference below one micro-dollar is rounding.
     """
     if billed_usd_h is None or not billed_usd_h.is_finite():
-        return Verdict(True, "rate_unknown", "The cloud does not say what it bills, so the quoted price is booked.")
+        return Verdict(
+            True, ReplyCode.RATE_UNKNOWN, "The cloud does not say what it bills, so the quoted price is booked."
+        )
     if billed_usd_h >= price_cap_usd_h + money.MICRO_USD:
         billed, approved = rates(billed_usd_h, price_cap_usd_h)
         sentence = f"The cloud bills {billed}, above the approved {approved}, so the instance is ended and asked again."
-        return Verdict(False, "billed_above_cap", sentence)
+        return Verdict(False, ReplyCode.BILLED_ABOVE_CAP, sentence)
     sentence = f"The cloud bills {rate(billed_usd_h)}, within the approved {rate(price_cap_usd_h)}."
-    return Verdict(True, "ok", sentence)
+    return Verdict(True, ReplyCode.OK, sentence)
 
 
 def total_cap(
@@ -112,7 +115,7 @@ def total_cap(
     approver_usd: Decimal | None = None,
     spent_usd: Decimal = _ZERO,
 ) -> Decimal:
-    """The most that this attempt may spend: its worst case, or what earlier attempts left over of a lower limit.
+    """Return the most that this attempt may spend: its worst case, or what is left over of a lower limit.
 
     `asked_usd` (the requester's) and `approver_usd` hold for all attempts together. 0 where nothing is left.
     """
@@ -121,10 +124,10 @@ def total_cap(
 
 
 def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:
-    """Whether a total cap may become `new_usd`. Anyone concerned may lower it; only an approver lifts an approver's."""
+    """Whether a total cap may become `new_usd`. Everybody may lower it; only an approver lifts an approver's."""
     if not new_usd.is_finite() or new_usd <= 0:
-        return Verdict(False, "bad_amount", "A limit must be an amount above zero, such as $50.")
+        return Verdict(False, ReplyCode.BAD_AMOUNT, "A limit must be an amount above zero, such as $50.")
     if new_usd > current_usd and set_by_approver and not by_approver:
         sentence = f"The limit of {usd(current_usd)} was set by an approver; only an approver can lift it."
-        return Verdict(False, "cap_is_approvers", sentence)
-    return Verdict(True, "ok", f"The limit is {usd(new_usd)}.")
+        return Verdict(False, ReplyCode.CAP_IS_APPROVERS, sentence)
+    return Verdict(True, ReplyCode.OK, f"The limit is {usd(new_usd)}.")

@@ -1,1 +1,1 @@
-"""The figures of the digest."""
+"""Compute the figures of the digest."""

@@ -1,4 +1,4 @@
-"""When a digest is due, which time it speaks of, what the month comes to, and which costs are unlike the others."""
+"""Decide when a digest is due and which time it covers, forecast the month, and find unusual costs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", 
 #: Days whose costs an anomaly is measured against, and how many of them must be known.
 BASE_DAYS = 14
 LEAST_DAYS = 3
-#: A cost is unlike the others above this many times their mean, and by at least so many dollars.
+#: A cost is unusual above this many times the mean, and by at least so many dollars.
 TIMES = 3
 AT_LEAST_USD = Decimal(5)
-#: Days whose mean a forecast goes on with.
+#: Days whose mean a forecast continues with.
 TREND_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A day or a week [since, until) of people's own calendar, with the month that its last day lies in."""
+    """Hold a day or a week [since, until) of people's own calendar, with the month that its last day lies in."""
 
     first: date
     last: date
@@ -34,7 +34,7 @@ class Window:
 
 
 def problems(at: str, zone: str, weekly: str) -> Iterator[str]:
-    """What is wrong with a policy's settings of the digest: one sentence each."""
+    """Say what is wrong with a policy's settings of the digest: one sentence each."""
     if at and read_time(at) is None:
         yield f"digest_at is a time such as 09:00, or nothing for no digest, not {at}"
     try:
@@ -46,7 +46,7 @@ def problems(at: str, zone: str, weekly: str) -> Iterator[str]:
 
 
 def read_time(text: str) -> time | None:
-    """The time of day that `09:00` is; None for anything else."""
+    """Read a time of day such as `09:00`; None for anything else."""
     try:
         return datetime.strptime(text, "%H:%M").replace(tzinfo=UTC).time()
     except ValueError:
@@ -54,9 +54,9 @@ def read_time(text: str) -> time | None:
 
 
 def due_day(now: datetime, at: str, zone: str) -> date | None:
-    """The day on whose digest time the newest digest was due: today, or yesterday before that time; None without one.
+    """Return the day on which the newest digest was due: today, or yesterday before its time; None without one.
 
-    It speaks of the day before it.
+    The digest covers the day before it.
     """
     when = read_time(at)
     if when is None:
@@ -66,12 +66,12 @@ def due_day(now: datetime, at: str, zone: str) -> date | None:
 
 
 def day_before(day: date, zone: str) -> Window:
-    """The day before `day`."""
+    """Return the day before `day`."""
     return _window(day - timedelta(days=1), day - timedelta(days=1), zone)
 
 
 def week_before(day: date, zone: str) -> Window:
-    """The seven days before `day`."""
+    """Return the seven days before `day`."""
     return _window(day - timedelta(days=7), day - timedelta(days=1), zone)
 
 
@@ -93,13 +93,13 @@ def _begins(day: date, zone: str) -> datetime:
 
 
 def days(first: date, last: date, zone: str) -> list[tuple[date, datetime, datetime]]:
-    """Each day from `first` to `last` with when it begins and ends; one of 23 or 25 hours where clocks change."""
+    """Return each day from `first` to `last` with its begin and end; one of 23 or 25 hours where clocks change."""
     every = [first + timedelta(days=n) for n in range((last - first).days + 1)]
     return [(day, _begins(day, zone), _begins(day + timedelta(days=1), zone)) for day in every]
 
 
 def forecast(month_usd: Decimal, recent_usd: Sequence[Decimal], window: Window) -> Decimal:
-    """What the month comes to if its remaining days cost what the last days did on average."""
+    """Forecast the month's cost if its remaining days cost what the last days did on average."""
     left = Decimal(str((window.month_until - window.until) / timedelta(days=1)))
     recent = recent_usd[-TREND_DAYS:]
     mean = sum(recent, Decimal(0)) / len(recent) if recent else Decimal(0)
@@ -107,9 +107,9 @@ def forecast(month_usd: Decimal, recent_usd: Sequence[Decimal], window: Window) 
 
 
 def anomalies(of: str, now_usd: Mapping[str, Decimal], base_usd: Mapping[str, Decimal], base_days: int) -> list[str]:
-    """Sentences about the names of a group (`of`) that cost far more than usual, the greatest first.
+    """Write sentences about the names of a group (`of`) that cost far more than usual, the greatest first.
 
-    `base_usd` is what the `base_days` days before cost together; while those are few, nothing is usual.
+    `base_usd` is what the `base_days` days before cost together; while those are few, nothing counts as usual.
     """
     if base_days < LEAST_DAYS:
         return []
@@ -123,16 +123,16 @@ def anomalies(of: str, now_usd: Mapping[str, Decimal], base_usd: Mapping[str, De
 
 
 def saved(rate_usd_h: Decimal, stops: Sequence[tuple[datetime, bool]], since: datetime, until: datetime) -> Decimal:
-    """What a machine did not cost in [since, until) because it stood still: `stops` are its stops (True) and starts."""
+    """Return what a stopped instance did not cost in [since, until): `stops` are its stops (True) and starts."""
     if not stops:
         return Decimal(0)
-    stood, began = timedelta(0), None
+    stopped_for, began = timedelta(0), None
     for at, stopped in stops:
         if stopped:
             began = at
         elif began is not None:
-            stood += max(min(at, until) - max(began, since), timedelta(0))
+            stopped_for += max(min(at, until) - max(began, since), timedelta(0))
             began = None
     if began is not None:
-        stood += max(until - max(began, since), timedelta(0))
-    return rate_usd_h * Decimal(str(stood / timedelta(hours=1)))
+        stopped_for += max(until - max(began, since), timedelta(0))
+    return rate_usd_h * Decimal(str(stopped_for / timedelta(hours=1)))

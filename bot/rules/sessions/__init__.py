@@ -1,1 +1,1 @@
-"""When sessions end, are extended, or overspend."""
+"""Judge when sessions end, are extended, or overspend."""

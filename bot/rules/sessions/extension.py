@@ -1,4 +1,4 @@
-"""More time for a session: what is inside what was approved already, and what an extension would cost."""
+"""Extend a session: what is inside what was approved already, and what an extension would cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ledger.kernel.actor import ActorKind
 
 #: A difference below this is the rounding of a started second.
 ROUNDING = timedelta(seconds=1)
-EXTEND = "extend"
 
 
 def may_act(policy: Policy, who: DeciderFacts, *, own: bool) -> bool:
@@ -23,23 +22,23 @@ def may_act(policy: Policy, who: DeciderFacts, *, own: bool) -> bool:
     if not who.known or not who.team_ok or who.is_deleted:
         return False
     contact = who.actor.kind is ActorKind.SLACK and who.actor.id in policy.fallback_contacts
-    # Guests and bots decide nothing, so no list of approvers lets them end what others run.
+    # Guests and bots approve nothing, so no list of approvers lets them end other people's sessions.
     decides = is_approver(policy, who) and not who.is_guest and not who.is_bot
     return own or contact or decides
 
 
 def is_inside(deadline: datetime, extra_hours: Decimal, approved_until: datetime) -> bool:
-    """Whether a later end still lies in the time and the amount that were approved."""
+    """Whether a later end is still inside the time and the amount that were approved."""
     return later(deadline, extra_hours) <= approved_until + ROUNDING
 
 
 def later(at: datetime, extra_hours: Decimal) -> datetime:
-    """`at` and so many hours more."""
+    """Add so many hours to `at`."""
     return at + timedelta(seconds=float(extra_hours * 3600))
 
 
 def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Estimate:
-    """What the extra time costs: the rate that is billed now, and at worst the tolerance that an approval covers."""
+    """Estimate the extra time: the rate that is billed now, and at worst the tolerance that an approval covers."""
     expected = price_usd_h * extra_hours
     worst = expected * policy.price_tolerance
     assumed = f"{say_hours(extra_hours)} more at {rate(price_usd_h)}, which is what the cloud bills now."
@@ -48,8 +47,11 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
     )
 
 
-def gate(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
-    """The sentence for time beyond the cap, empty below it: somebody else decides, whatever the policy allows."""
+def override_sentence(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
+    """Write the sentence for time beyond the cap; empty below it.
+
+    Then somebody other than the requester decides, whatever the policy allows.
+    """
     total = already_hours + extra_hours
     if not hours_cap.is_above(policy, total):
         return ""

@@ -1,4 +1,4 @@
-"""Whether a session will cost more than what was approved for it, and what is said when it will."""
+"""Judge whether a session will overspend what was approved for it, and write the question about it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from decimal import Decimal
 from bot.rules.values.phrases import rate, usd
 from ledger.kernel import money
 
-DRIFT = "drift_reconfirm"
-
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """What a session has cost, what it is billed, and until when it is expected to run.
+class SpendForecast:
+    """Hold what a session has cost, what it is billed, and until when it is expected to run.
 
-    `approved_usd` is the estimate that was approved or confirmed last, with what extensions added; `cap_usd` the most.
+    `approved_usd` is the estimate that was approved or confirmed last, with what extensions added; `cap_usd` is the
+    most that it may cost.
     """
 
     approved_usd: Decimal
@@ -28,7 +27,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What people agreed to after the first approval: `hours` more, or (None) a new figure for all of it."""
+    """Hold what people agreed to after the first approval: `hours` more, or (None) a new figure for all of it."""
 
     at: datetime
     expected_usd: Decimal
@@ -37,7 +36,7 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """What was approved first (its estimate, the most in all, the estimated hours where known), and what followed."""
+    """Hold what was approved first (estimate, cap, estimated hours where known), and what followed."""
 
     expected_usd: Decimal
     cap_usd: Decimal
@@ -47,15 +46,17 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A machine: since when it exists, what it and those before it have cost until now, and what it costs an hour."""
+    """Describe an instance: since when it exists, its cost with that of those before it, and its rate."""
 
     began_at: datetime
     spent_usd: Decimal
     price_usd_h: Decimal
 
 
-def course(first: Approved, seen: Seen, deadline: datetime, eta: datetime | None, now: datetime) -> Course:
-    """Where a running session is heading. A confirmed figure takes the place of all that was approved before it."""
+def spend_forecast(
+    first: Approved, seen: Seen, deadline: datetime, eta: datetime | None, now: datetime
+) -> SpendForecast:
+    """Forecast a running session's spend. A confirmed figure replaces all that was approved before it."""
     longer = [one for one in first.after if one.hours is not None]
     figures = [one for one in first.after if one.hours is None]
     approved_usd, counted = first.expected_usd, longer
@@ -67,33 +68,33 @@ def course(first: Approved, seen: Seen, deadline: datetime, eta: datetime | None
     if estimated is not None:
         estimated += sum((one.hours for one in longer if one.hours is not None), Decimal(0))
     until = expected_end(deadline, seen.began_at, estimated, eta, now)
-    return Course(approved_usd, first.cap_usd, seen.spent_usd, seen.price_usd_h, until)
+    return SpendForecast(approved_usd, first.cap_usd, seen.spent_usd, seen.price_usd_h, until)
 
 
 def expected_end(
     deadline: datetime, began_at: datetime, estimated_hours: Decimal | None, eta: datetime | None, now: datetime
 ) -> datetime:
-    """Until when it runs: as its agent says, else as was estimated, and never beyond its approved end."""
+    """Return the expected end: as its agent reports, else as estimated, and never after the approved end."""
     if eta is None and estimated_hours is not None:
         eta = began_at + timedelta(seconds=float(estimated_hours * 3600))
     return max(min(eta or deadline, deadline), min(now, deadline))
 
 
-def projected(course: Course, now: datetime) -> Decimal:
-    """Dollars that it will have cost at its end as things stand, and never more than its cap."""
+def projected(course: SpendForecast, now: datetime) -> Decimal:
+    """Return the dollars that it will have cost at its end as things are, and never more than its cap."""
     left_h = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
     return min(course.spent_usd + left_h * course.price_usd_h, max(course.cap_usd, course.spent_usd))
 
 
-def is_over(course: Course, tolerance: Decimal, now: datetime) -> bool:
+def is_over(course: SpendForecast, tolerance: Decimal, now: datetime) -> bool:
     """Whether that is above what was approved by more than the tolerance and a cent."""
     return projected(course, now) > course.approved_usd * (1 + tolerance) + money.CENT
 
 
-def question(course: Course, answer_min: int, *, can_pause: bool, now: datetime) -> str:
-    """What the owner and the approvers are asked, with what follows when nobody answers."""
+def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: datetime) -> str:
+    """Ask the owner and the approvers to confirm the cost, and say what follows without an answer."""
     figure = usd(projected(course, now))
-    told = f"It was approved at about {usd(course.approved_usd)} and will cost about {figure}"
+    cost = f"It was approved at about {usd(course.approved_usd)} and will cost about {figure}"
     why = f"{usd(course.spent_usd)} so far, at {rate(course.price_usd_h)}"
     then = f"it is stopped, and its disk kept, if nobody confirms that within {answer_min} minutes"
     if not can_pause:
@@ -101,4 +102,4 @@ def question(course: Course, answer_min: int, *, can_pause: bool, now: datetime)
             f"its cloud cannot stop it for less, so if nobody confirms that within {answer_min} minutes its agent is "
             f"asked to save, and it ends at the {usd(course.cap_usd)} approved in all, or at its approved end"
         )
-    return f"{told} ({why}); {then}."
+    return f"{cost} ({why}); {then}."

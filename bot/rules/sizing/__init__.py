@@ -1,1 +1,1 @@
-"""Memory, throughput and run time of a workload."""
+"""Size memory, throughput and run time of a workload."""

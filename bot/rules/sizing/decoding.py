@@ -1,4 +1,4 @@
-"""Tokens per second while text is generated: every step reads the weights and the KV cache from memory once.
+"""Estimate tokens per second of text generation: every step reads the weights and the KV cache from memory once.
 
 The shares of the bandwidth and the fixed time per layer come from published single-stream rates (see
 `sizing.throughput_data`). Many sequences at once share one reading of the weights until the multiplications take
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing.training import peak_flops
-from bot.rules.sizing.vram import Plan, kv_bytes, most_at_once, weight_bytes
+from bot.rules.sizing.vram import MemoryLayout, kv_bytes, most_at_once, weight_bytes
 from bot.rules.sizing.workload import Architecture, Workload
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 
-def tokens_per_s(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan) -> float:
-    """Generated tokens per second of all sequences together, on GPUs that share every layer.
+def tokens_per_s(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
+    """Return generated tokens per second of all sequences together, on GPUs that share every layer.
 
     The sequences are half full on average. The GPU's bandwidth and peak must be known.
     """
@@ -31,6 +31,6 @@ def tokens_per_s(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan
 
 
 def touched(shape: Architecture, at_once: int) -> float:
-    """Weights that one step reads: those of one token, and of more experts the more sequences choose among them."""
+    """Return the weights that one step reads: those of one token, and of more experts for more sequences."""
     one = min(shape.matmul_params / shape.total_params, 1.0)
     return shape.total_params * (1 - (1 - one) ** at_once) if one < 1 else float(shape.total_params)

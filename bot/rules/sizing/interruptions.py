@@ -1,12 +1,12 @@
-"""What interruptions cost a run that writes checkpoints: Young and Daly's interval and the share of work that is lost.
+"""Estimate what interruptions cost a run that writes checkpoints, with Young and Daly's interval.
 
 A host that is lost with the chance p within a window of w hours is lost at the rate -ln(1 - p) / w per hour: the rate
 of a Poisson process that leaves it alone for the window with the chance 1 - p. Each loss costs half of the interval
-between two checkpoints and a restart; each interval costs one checkpoint. The sum is least for an interval of
-sqrt(2 x time to write / rate) (J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17,
-1974; J. T. Daly, "A higher order estimate of the optimum checkpoint interval", FGCS 22, 2006). No cloud says within
-which time its reliability is meant, nor how fast its disks take a checkpoint, so both are the policy's:
-`loss_window_h` and `checkpoint_write_gb_s`.
+between two checkpoints and a restart; each interval costs one checkpoint. The sum is least for an interval of sqrt(2 x
+time to write / rate) (J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17, 1974; J.
+T. Daly, "A higher order estimate of the optimum checkpoint interval", FGCS 22, 2006). No cloud says within which time
+its reliability is meant, nor how fast its disks take a checkpoint, so both are the policy's: `loss_window_h` and
+`checkpoint_write_gb_s`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_CHANCE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """Hours to write one checkpoint, to come back after a loss, and between two checkpoints where that was said.
+    """Hold the hours to write one checkpoint, to come back after a loss, and between two checkpoints where given.
 
     `window_h` is the time within which a chance of loss is meant.
     """
@@ -39,7 +39,7 @@ class Checkpointing:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`share` of the work is spent on checkpoints, repeated work and restarts; `rate_h` losses are expected per hour.
+    """Hold what losses cost: `share` of the work goes to checkpoints, repeats and restarts, at `rate_h` losses an hour.
 
     `interval_h` is the time between checkpoints, None where none are written or none are needed.
     """
@@ -51,7 +51,10 @@ class Loss:
 
 @functools.lru_cache(maxsize=8192)
 def loss(chance: Decimal, how: Checkpointing) -> Loss:
-    """What a chance of losing the host within the window costs a run. A higher chance never costs less."""
+    """Estimate what a chance of losing the host within the window costs a run.
+
+    A higher chance never costs less.
+    """
     rate = -math.log1p(-min(float(chance), MOST_CHANCE)) / float(how.window_h)
     write, restart = float(how.write_h), float(how.restart_h)
     interval = float(how.every_h) if how.every_h is not None else math.sqrt(2 * write / rate) if rate else 0.0
@@ -63,7 +66,7 @@ def loss(chance: Decimal, how: Checkpointing) -> Loss:
 def loss_shares(
     chances: NDArray[np.float64], hows: Sequence[Checkpointing], of: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """The `share` of `loss` for many chances at once, without its rounding; `of` says which of `hows` each one has."""
+    """Compute the `share` of `loss` for many chances at once, without its rounding; `of` picks from `hows`."""
     window = np.array([float(how.window_h) for how in hows])[of]
     rate = -np.log1p(-np.minimum(chances, MOST_CHANCE)) / window
     write = np.array([float(how.write_h) for how in hows])[of]

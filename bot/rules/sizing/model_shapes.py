@@ -1,4 +1,4 @@
-"""The shapes of models that people name: parameters, layers, width, heads, vocabulary.
+"""List the shapes of models that people name: parameters, layers, width, heads, vocabulary.
 
 Sources: each model's published configuration (`config.json` on the Hugging Face Hub under the organisation in the
 table), the GPT-3 paper's Table 2.1 (arXiv:2005.14165) for the ladder of sizes without a name, and mosaicml/llm-foundry
@@ -17,8 +17,11 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """One transformer. `mlp_width` is the inner width of one feed-forward block (of one expert, where there are many),
-    `gated` whether it has a third matrix, `positions` the number of learned positions (0: rotary or ALiBi)."""
+    """Describe one transformer.
+
+    `mlp_width` is the inner width of one feed-forward block (of one expert, where there are many), `gated` whether it
+    has a third matrix, `positions` the number of learned positions (0: rotary or ALiBi).
+    """
 
     name: str
     layers: int
@@ -37,39 +40,39 @@ class ModelShape:
 
     @property
     def attention_params(self) -> int:
-        """Weights of the four attention matrices of one layer."""
+        """Count the weights of the four attention matrices of one layer."""
         return self.width * self.head_width * 2 * (self.heads + self.kv_heads)
 
     @property
     def expert_params(self) -> int:
-        """Weights of one feed-forward block."""
+        """Count the weights of one feed-forward block."""
         return self.width * self.mlp_width * (3 if self.gated else 2)
 
     @property
     def active_body_params(self) -> int:
-        """Weights that one token passes through, without embeddings and output head."""
+        """Count the weights that one token passes through, without embeddings and output head."""
         router = self.width * self.experts if self.experts > 1 else 0
         return self.layers * (self.attention_params + self.expert_params * self.experts_used + router)
 
     @property
     def body_params(self) -> int:
-        """All weights of the layers."""
+        """Count all weights of the layers."""
         idle = self.layers * self.expert_params * (self.experts - self.experts_used)
         return self.active_body_params + idle
 
     @property
     def embedding_params(self) -> int:
-        """Input embedding, learned positions and, where it is not the same matrix, the output head."""
+        """Count input embedding, learned positions and, where it is not the same matrix, the output head."""
         return self.width * (self.vocab * (1 if self.tied else 2) + self.positions)
 
     @property
     def total_params(self) -> int:
-        """All weights, but for norms and biases, which are below a tenth of a percent."""
+        """Count all weights, except norms and biases, which are below a tenth of a percent."""
         return self.body_params + self.embedding_params
 
     @property
     def active_params(self) -> int:
-        """The weights that one token uses."""
+        """Count the weights that one token uses."""
         return self.active_body_params + self.embedding_params
 
 
@@ -173,7 +176,7 @@ def _row(line: str) -> ModelShape:
 
 
 def _squash(text: str) -> str:
-    """`meta-llama/Meta-Llama-3.1-8B-Instruct` → `llama318b`."""
+    """Reduce a name to its core: `meta-llama/Meta-Llama-3.1-8B-Instruct` → `llama318b`."""
     bare = text.strip().lower().rpartition("/")[2].replace("_", "-").replace(" ", "-")
     bare = _DECORATION.sub("", bare.removeprefix("meta-"))
     return re.sub(r"[^a-z0-9]", "", bare)
@@ -191,12 +194,12 @@ _INDEX: Mapping[str, ModelShape] = {
 
 
 def model(text: str) -> ModelShape | None:
-    """The shape of a model that a person names (`llama-3-8b`, `meta-llama/Llama-2-7b-hf`); None when it is unknown."""
+    """Find the shape of a model by name (`llama-3-8b`, `meta-llama/Llama-2-7b-hf`); None when it is unknown."""
     return _INDEX.get(_squash(text))
 
 
 def typical(params: float) -> tuple[int, int]:
-    """(layers, width) of a dense model of that many parameters, between the sizes that were published.
+    """Return (layers, width) of a dense model of that many parameters, between the sizes that were published.
 
     Both grow with the size, so that a larger model is never estimated as a smaller one.
     """

@@ -1,7 +1,7 @@
-"""How long a run takes on a number of GPUs, whether it fits, and what it moves and keeps besides.
+"""Compute how long a run takes on a number of GPUs, whether it fits, and what it transfers and stores.
 
 Where the model, the tokens or the GPU are not known, the hours that somebody gave are used instead and `unknown` says
-what could not be told; nothing is invented.
+what could not be computed; nothing is invented.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _GB = Decimal(10) ** 9
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """One run on one number of one GPU. `known` tells whether `hours` follow from the work or were given.
+    """Describe one run on one number of one GPU.
 
-    `checkpoint_gb` is 0 where nothing is learned; `fetched_gb` are data and weights that are fetched once. `late_h` is
-    how much longer than its goal the run is expected to take, 0 inside it.
+    `known` says whether `hours` follow from the work or were given. `checkpoint_gb` is 0 where nothing is learned;
+    `fetched_gb` are data and weights that are fetched once. `late_h` is how much longer than its goal the run is
+    expected to take, 0 inside it.
     """
 
     hours: RunHours
@@ -49,7 +50,7 @@ class RunTime:
         return self.fit is None or self.fit.possible
 
     def checkpointing(self, boot_s: int, policy: Policy) -> Checkpointing | None:
-        """How the run survives the loss of its host; None where its hours do not follow from the work."""
+        """Return how the run writes checkpoints; None where its hours do not follow from the work."""
         if not self.known:
             return None
         write_h = self.checkpoint_gb / policy.checkpoint_write_gb_s / _HOUR_S
@@ -60,7 +61,7 @@ class RunTime:
 def run_time(
     work: Workload, gpu_name: str, count: int, given_h: Decimal, runs: tuple[FinishedRun, ...] = ()
 ) -> RunTime:
-    """The time of `work` on `count` of a GPU; `given_h` hours where it cannot be computed."""
+    """Return the time of `work` on `count` of a GPU; `given_h` hours where it cannot be computed."""
     gpu = GPUS.get(gpu_name)
     layout = None if gpu is None else fit(work, gpu, count)
     found = None
@@ -82,7 +83,10 @@ def run_time(
 
 
 def finished_run(work: Workload, gpu_name: str, count: int, tokens_s: Decimal) -> FinishedRun:
-    """What a run made, beside what the rules alone say of it. ValueError with a sentence where they say nothing."""
+    """Record what a run achieved beside what the rules alone predict for it.
+
+    ValueError with a sentence where they predict nothing.
+    """
     if not tokens_s.is_finite() or tokens_s <= 0:
         raise ValueError("The rate of a run is above zero, such as 12300 tokens per second.")
     gpu = GPUS.get(gpu_name)
@@ -104,7 +108,10 @@ def _unknown(work: Workload, gpu_name: str) -> tuple[str, ...]:
 
 
 def checkpoint_gb(work: Workload) -> Decimal:
-    """GB of one checkpoint: said, or 14 bytes per weight, a hundredth of that for adapters; 0 where none is written."""
+    """Return the GB of one checkpoint: said, or 14 bytes per weight, a hundredth of that for adapters.
+
+    0 where none is written.
+    """
     if work.checkpoint_gb is not None:
         return work.checkpoint_gb
     shape = architecture(work)

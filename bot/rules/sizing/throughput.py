@@ -1,4 +1,4 @@
-"""Tokens per second of a run on given GPUs: expected, and a range that holds four of five runs.
+"""Estimate tokens per second of a run on given GPUs: expected, and a range that holds four of five runs.
 
 Training: the physical times of `bot.rules.sizing.training`, weighed by the fitted coefficients of
 `bot.rules.sizing.throughput_data`. Decoding: the weights and the KV cache are read once per token
@@ -16,18 +16,18 @@ from decimal import Decimal
 from bot.rules.sizing import decoding
 from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine, offload_s, peak_flops, terms
-from bot.rules.sizing.vram import Fit, Plan, choices
+from bot.rules.sizing.vram import Fit, MemoryLayout, choices
 from bot.rules.sizing.workload import Architecture, Sharding, WorkKind, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 _NOT_FITTED = frozenset([Sharding.DDP, Sharding.ZERO1])
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Tokens per second over all GPUs. `mfu` is the share of the peak that the model's own FLOPs take.
+    """Hold tokens per second over all GPUs. `mfu` is the share of the peak that the model's own FLOPs take.
 
     `basis` says in one sentence what the numbers rest on, `sigma` is the width of the range on the logarithm.
     """
@@ -39,12 +39,12 @@ class Throughput:
     sentence: str
     basis: str
     sigma: float
-    plan: Plan
+    plan: MemoryLayout
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """What a finished run of this installation made, beside what the same rules predicted for it without any runs."""
+    """Hold what a finished run of this installation achieved, beside what the rules predicted without any runs."""
 
     gpu: str
     stack: str | None
@@ -54,7 +54,7 @@ class FinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunHours:
-    """How long a run takes at the high, the expected and the low rate."""
+    """Hold how long a run takes at the high, the expected and the low rate."""
 
     best: Decimal
     expected: Decimal
@@ -63,14 +63,14 @@ class RunHours:
 
 def tokens_per_s(
     work: Workload,
-    gpu: Gpu,
+    gpu: GpuModel,
     count: int,
     *,
     runs: Iterable[FinishedRun] = (),
     layout: Fit | None = None,
     network_gb_s: float | None = None,
 ) -> Throughput | None:
-    """The throughput of `work` on `count` of `gpu`; None when `missing` names a reason.
+    """Estimate the throughput of `work` on `count` of `gpu`; None when `missing` names a reason.
 
     `layout` is a memory fit whose plan is used as it is; without one, the fastest layout that fits. `network_gb_s` is
     the bandwidth between machines, in GB/s per machine, where it is known.
@@ -99,15 +99,17 @@ def tokens_per_s(
     )
 
 
-def _rate(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan, network_gb_s: float | None) -> float:
+def _rate(
+    work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout, network_gb_s: float | None
+) -> float:
     if not work.trains:
         return decoding.tokens_per_s(work, shape, gpu, count, plan)
     seconds = predicted_s(work, shape, gpu, count, plan, network_gb_s)
     return count / (seconds or math.inf) * table.STACKS.get(work.stack or "", 1.0)
 
 
-def missing(work: Workload, gpu: Gpu) -> str | None:
-    """Why no throughput can be computed, as a sentence; None when it can."""
+def missing(work: Workload, gpu: GpuModel) -> str | None:
+    """Say why no throughput can be computed, as a sentence; None when it can."""
     if architecture(work) is None:
         return unknown(work)[0]
     if gpu.peak_bf16_tflops is None or gpu.bandwidth_gb_s is None:
@@ -116,9 +118,14 @@ def missing(work: Workload, gpu: Gpu) -> str | None:
 
 
 def predicted_s(
-    work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan, network_gb_s: float | None = None
+    work: Workload,
+    shape: Architecture,
+    gpu: GpuModel,
+    count: int,
+    plan: MemoryLayout,
+    network_gb_s: float | None = None,
 ) -> float | None:
-    """Seconds that one GPU spends on one training token under `plan`, before stack and own runs are considered."""
+    """Return the seconds that one GPU spends on one training token under `plan`, before stack and own runs count."""
     on = machine(gpu, count, work.number_format, network_gb_s)
     if on is None:
         return None
@@ -129,11 +136,11 @@ def predicted_s(
 
 
 def posterior(gpu: str, stack: str | None, runs: Iterable[FinishedRun], prior: float) -> tuple[float, float, int]:
-    """(mean, deviation, runs used) of the logarithm of measured over predicted, for one GPU and stack.
+    """Return (mean, deviation, runs used) of the logarithm of measured over predicted, for one GPU and stack.
 
     Normal prior around 0 with deviation `prior`; a run of the same GPU and stack is seen with the spread between runs,
     a run of the same stack on another GPU with the spread between GPUs on top. Runs without a usable number and runs of
-    other stacks say nothing.
+    other stacks are ignored.
     """
     weight, total, used = prior**-2, 0.0, 0
     for run in runs:
@@ -145,12 +152,15 @@ def posterior(gpu: str, stack: str | None, runs: Iterable[FinishedRun], prior: f
         total += certainty * (math.log(run.measured_tokens_s) - math.log(run.predicted_tokens_s))
         weight += certainty
         used += 1
-    # What differs from host to host stays, however many runs there are.
+    # The spread from host to host stays, however many runs there are.
     return total / weight, max(weight**-0.5, min(table.SPREAD_HOST, prior)), used
 
 
 def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
-    """How long all tokens take; None when the tokens or the throughput are not known, or it would take a century."""
+    """Return how long all tokens take.
+
+    None when the tokens or the throughput are not known, or it would take a century.
+    """
     tokens = work.total_tokens
     if tokens is None or found is None or not tokens / found.low < 100 * 365 * 86_400:
         return None
@@ -162,8 +172,8 @@ def _hours(tokens: int, rate: float) -> Decimal:
     return money.half_up(Decimal(tokens) / Decimal(rate) / 3600, 6)
 
 
-def _spread(work: Workload, gpu: Gpu, count: int, plan: Plan) -> float:
-    """The deviation of the logarithm: independent doubts, added in squares."""
+def _spread(work: Workload, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
+    """Return the deviation of the logarithm: independent doubts, added in squares."""
     near = gpu.name in table.MEASURED_GPUS
     same = gpu.architecture in table.NEAR_ARCHITECTURES and link_gb_s(gpu) >= min(table.NVLINK_GB_S.values())
     doubts = [
@@ -178,21 +188,21 @@ def _spread(work: Workload, gpu: Gpu, count: int, plan: Plan) -> float:
     return math.hypot(*doubts)
 
 
-def _sentence(work: Workload, gpu: Gpu, count: int, rate: float, wide: float, mfu: float) -> str:
+def _sentence(work: Workload, gpu: GpuModel, count: int, rate: float, wide: float, mfu: float) -> str:
     where = plural(count, gpu.name) if count == 1 else f"{count} {gpu.name}"
     share = f", {mfu:.0%} of the peak" if work.trains else ""
     return f"{say(rate)} tokens/s on {where} ({say(rate / wide)} to {say(rate * wide)}){share}."
 
 
 def say(rate: float) -> str:
-    """A rate as people read it: `12,300`, `850`, `4.2`; three digits at most say something."""
+    """Write a rate as people read it: `12,300`, `850`, `4.2`; at most three digits are significant."""
     if rate >= 1000:
         digits = 10 ** (int(math.log10(rate)) - 2)
         return f"{round(rate / digits) * digits:,}"
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-def _basis(work: Workload, gpu: Gpu, used: int) -> str:
+def _basis(work: Workload, gpu: GpuModel, used: int) -> str:
     if not work.trains:
         known = "Memory bandwidth, weighed by published decoding rates of Llama 2 on A100"
     elif gpu.name in table.MEASURED_GPUS:

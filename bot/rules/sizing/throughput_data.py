@@ -1,4 +1,4 @@
-"""The numbers behind `bot.rules.sizing.throughput`: what was fitted and from what, and what was read where.
+"""Hold the numbers behind `bot.rules.sizing.throughput`: what was fitted and from what, and its sources.
 
 The coefficients are the output of `python -m tests.bench.throughput_check --fit` on 103 bf16 rows of published training
 throughput (mosaicml/llm-foundry, scripts/train/benchmarking/README.md @8c8dd48, Apache-2.0: MPT 125M to 70B on
@@ -16,7 +16,7 @@ from bot.rules.sizing.workload import Precision
 
 @dataclass(frozen=True, slots=True)
 class Exponents:
-    """What inner cross-validation chose, not the person who looked at the result.
+    """Hold the exponents that inner cross-validation chose, not a person who looked at the result.
 
     `head` is how much attention slows down with narrow heads: (128 / head width) to that power. `waiting` is how the
     wait for the slowest of several machines grows: log2(machines) to that power.
@@ -82,7 +82,7 @@ OTHER_PCIE_GB_S = 32.0
 #: Bandwidth between machines in GB/s per machine, as in the rows behind the coefficients: 8 x 200 Gbit/s with A100,
 #: 8 x 400 Gbit/s with H100 and newer (cli99/llm-analysis lists the same).
 MACHINE_GB_S: Mapping[str, float] = {"Ampere": 200, "Hopper": 400, "Blackwell": 400, "CDNA3": 400, "CDNA4": 400}
-#: Machines whose network nobody knows have 25 Gbit/s.
+#: Machines of unknown network are taken to have 25 Gbit/s.
 OTHER_MACHINE_GB_S = 3.125
 GPUS_PER_MACHINE = 8
 
@@ -110,7 +110,7 @@ EXCHANGE_S = 25e-6
 
 @dataclass(frozen=True, slots=True)
 class DecodeRow:
-    """One published measurement of single-stream decoding: tokens per second of `model` on `count` of `gpu`."""
+    """Record one published measurement of single-stream decoding: tokens per second of `model` on `count` of `gpu`."""
 
     model: str
     gpu: str
@@ -141,7 +141,7 @@ DECODE_ROWS: tuple[DecodeRow, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class StackRow:
-    """One published run of another training stack, in the words of `bot.rules.grammar.workload_words`."""
+    """Record one published run of another training stack, in the words of `bot.rules.grammar.workload_words`."""
 
     stack: str
     words: str

@@ -1,4 +1,4 @@
-"""Where the time of one training token goes, in seconds of the hardware's own data sheet.
+"""Break down the time of one training token, in seconds of the hardware's own data sheet.
 
 Each term is a physical time that no run can be without; the coefficients in front of them are fitted once and are never
 negative, so that an estimate grows with every one of them and extrapolates sanely:
@@ -33,9 +33,9 @@ from bot.rules.sizing.throughput_data import (
     RATE,
     Exponents,
 )
-from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 TERMS = ("multiply", "attention", "memory", "mixed", "exchange", "network", "waiting")
 _SHORT = frozenset([Precision.FP8, Precision.INT8])
@@ -46,8 +46,11 @@ _RECOMPUTED = 4 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """The hardware of a run: rates in units per second. `link` is None for a single GPU, `network` for one machine."""
+class TrainingHardware:
+    """Hold the rates of a run's hardware in units per second.
+
+    `link` is the memory bandwidth for a single GPU; `network` counts only with several machines.
+    """
 
     peak: float
     attention: float
@@ -57,8 +60,10 @@ class Machine:
     machines: int
 
 
-def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | None = None) -> Machine | None:
-    """The rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
+def machine(
+    gpu: GpuModel, count: int, precision: Precision, network_gb_s: float | None = None
+) -> TrainingHardware | None:
+    """Return the rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
     peak = peak_flops(gpu, precision)
     if peak is None or gpu.bandwidth_gb_s is None:
         return None
@@ -69,7 +74,7 @@ def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | No
     between = network_gb_s or MACHINE_GB_S.get(gpu.architecture, OTHER_MACHINE_GB_S)
     if gpu.name not in NVLINK_GB_S:
         between = network_gb_s or OTHER_MACHINE_GB_S
-    return Machine(
+    return TrainingHardware(
         peak=peak,
         attention=attention,
         memory=memory,
@@ -79,14 +84,16 @@ def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | No
     )
 
 
-def link_gb_s(gpu: Gpu) -> float:
-    """GB/s between two GPUs of one machine, one direction."""
+def link_gb_s(gpu: GpuModel) -> float:
+    """Return GB/s between two GPUs of one machine, one direction."""
     return NVLINK_GB_S.get(gpu.name) or PCIE_GB_S.get(gpu.architecture, OTHER_PCIE_GB_S)
 
 
-def peak_flops(gpu: Gpu, precision: Precision) -> float | None:
-    """Dense FLOP/s of one GPU in `precision`; None where no figure is known. Formats without their own tensor cores
-    run at the 16-bit rate."""
+def peak_flops(gpu: GpuModel, precision: Precision) -> float | None:
+    """Return the dense FLOP/s of one GPU in `precision`; None where no figure is known.
+
+    Formats without their own tensor cores run at the 16-bit rate.
+    """
     if gpu.peak_bf16_tflops is None:
         return None
     rate = RATE.get(precision, 1.0)
@@ -96,7 +103,7 @@ def peak_flops(gpu: Gpu, precision: Precision) -> float | None:
 
 
 def flops_per_token(work: Workload, shape: Architecture) -> float:
-    """Model FLOPs of one token: 6 per weight that is multiplied plus 12 x layers x width x sequence for attention.
+    """Return the FLOPs of one token: 6 per multiplied weight plus 12 x layers x width x sequence for attention.
 
     The count of mosaicml/llm-foundry and PaLM (arXiv:2204.02311, appendix B). Forward only: a third of it; adapters on
     frozen weights skip the gradients of the weights.
@@ -108,9 +115,9 @@ def flops_per_token(work: Workload, shape: Architecture) -> float:
 
 
 def terms(
-    work: Workload, shape: Architecture, on: Machine, count: int, plan: Plan, exponents: Exponents
+    work: Workload, shape: Architecture, on: TrainingHardware, count: int, plan: MemoryLayout, exponents: Exponents
 ) -> tuple[float, ...]:
-    """The times of `TERMS` for one token on one GPU, in seconds."""
+    """Return the times of `TERMS` for one token on one GPU, in seconds."""
     again = _RECOMPUTED if plan.checkpointing else 1.0
     adapts = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
     per_weight = (4.0 + (2.0 if plan.checkpointing else 0.0)) if adapts else 6.0 * again
@@ -127,8 +134,8 @@ def terms(
     return multiply, attention, memory, mixed, sent / on.link + streamed / on.memory, between, waiting
 
 
-def _exchanged(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[float, float]:
-    """Bytes per token that one GPU exchanges with others, and those that it streams through its own memory instead.
+def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[float, float]:
+    """Return the bytes per token that one GPU exchanges with others, and those that it streams through its own memory.
 
     Shared weights are gathered twice and shared gradients reduced once per micro batch. Where each GPU holds all of
     them, it reads its weights and adds to its gradients once per micro batch, and gradients are reduced once per step.
@@ -147,8 +154,11 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: Plan) -> t
     return reduced * per_token, (weight + learned) * per_token
 
 
-def offload_s(work: Workload, shape: Architecture, count: int, plan: Plan) -> float:
-    """Seconds per token and GPU that an optimizer in the host's memory adds: its 16 bytes per weight, once per step."""
+def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:
+    """Return the seconds per token and GPU that an optimizer in the host's memory adds.
+
+    It moves its 16 bytes per weight once per step.
+    """
     if not plan.offload:
         return 0.0
     tokens = max(work.batch / count, float(plan.micro_batch)) * work.sequence

@@ -1,10 +1,11 @@
-"""Whether a run fits into the memory of its GPUs, and with what: weights, gradients, optimizer, activations, KV cache.
+"""Judge whether a run fits into the memory of its GPUs, and with which layout.
 
-Bytes per parameter follow ZeRO (arXiv:1910.02054): mixed-precision Adam holds 16 (2 for weights, 2 for gradients, 12
-for the 32-bit copy and the two moments), of which each ZeRO stage shares more between the GPUs. Activations follow
-arXiv:2205.05198 without dropout and without stored attention scores (flash attention): for a classic layer 32 bytes per
-token and unit of width, or the layer's input alone (2 bytes) when they are recomputed. QLoRA stores 4.127 bits per
-weight (arXiv:2305.14314, appendix: double quantization). GB are GiB here, as the makers' memory sizes are.
+Weights, gradients, optimizer, activations and KV cache are counted. Bytes per parameter follow ZeRO (arXiv:1910.02054):
+mixed-precision Adam holds 16 (2 for weights, 2 for gradients, 12 for the 32-bit copy and the two moments), of which
+each ZeRO stage shares more between the GPUs. Activations follow arXiv:2205.05198 without dropout and without stored
+attention scores (flash attention): for a classic layer 32 bytes per token and unit of width, or the layer's input alone
+(2 bytes) when they are recomputed. QLoRA stores 4.127 bits per weight (arXiv:2305.14314, appendix: double
+quantization). GB are GiB here, as the makers' memory sizes are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from enum import StrEnum
 
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 GIB = float(2**30)
 #: Share of the nominal memory that PyTorch reports as a GPU's capacity: 79.15 of 80 GB on A100, 39.59 of 40, 23.65 of
@@ -50,9 +51,11 @@ class FitVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a run is laid out over its GPUs. `offload` keeps the optimizer in the host's memory; `weights` is the format
-    of frozen or served weights."""
+class MemoryLayout:
+    """Describe how a run is laid out over its GPUs.
+
+    `offload` keeps the optimizer in the host's memory; `weights` is the format of frozen or served weights.
+    """
 
     kind: WorkKind
     sharding: Sharding = Sharding.DDP
@@ -64,7 +67,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One share of the memory of one GPU, in GB."""
+    """Hold one share of the memory of one GPU, in GB."""
 
     name: str
     gb: float
@@ -72,8 +75,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer for one GPU model and number. `needs_gb` and `has_gb` are per GPU; `with_what` is what the run needs
-    beyond what was asked; `utilisation` is the share of the memory in use. Without a known size all numbers are 0."""
+    """Hold the verdict for one GPU model and number.
+
+    `needs_gb` and `has_gb` are per GPU; `with_what` is what the run needs beyond what was asked; `utilisation` is the
+    share of the memory in use. Without a known size all numbers are 0.
+    """
 
     verdict: FitVerdict
     needs_gb: float
@@ -82,7 +88,7 @@ class Fit:
     utilisation: float
     sentence: str
     parts: tuple[Part, ...]
-    plan: Plan
+    plan: MemoryLayout
 
     @property
     def possible(self) -> bool:
@@ -90,22 +96,22 @@ class Fit:
         return self.verdict is not FitVerdict.DOES_NOT_FIT
 
 
-def usable_gb(gpu: Gpu) -> float:
-    """What a program can hold in one GPU, in GB."""
+def usable_gb(gpu: GpuModel) -> float:
+    """Return what a program can hold in one GPU, in GB."""
     return gpu.memory_gb * (USABLE_ECC if gpu.name in _ECC_IN_MEMORY else USABLE)
 
 
-def fit(work: Workload, gpu: Gpu, count: int) -> Fit:
-    """The first layout that fits, from the one that costs no speed to the one that costs most.
+def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
+    """Return the first layout that fits, from the one that costs no speed to the one that costs most.
 
     What was said about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller
     micro batch is tried. More memory never turns a fit into a miss, since no layout depends on the memory.
     """
     shape, has = architecture(work), usable_gb(gpu)
-    asked = Plan(work.kind, weights=_asked_format(work))
+    asked = MemoryLayout(work.kind, weights=_asked_format(work))
     if shape is None:
         return Fit(FitVerdict.UNKNOWN, 0.0, has, (), 0.0, unknown(work)[0], (), asked)
-    smallest: tuple[Plan, tuple[Part, ...]] | None = None
+    smallest: tuple[MemoryLayout, tuple[Part, ...]] | None = None
     for plan in _layouts(work, count):
         found = parts(work, shape, count, plan)
         if _sum(found) <= has:
@@ -125,9 +131,11 @@ def fit(work: Workload, gpu: Gpu, count: int) -> Fit:
     return Fit(FitVerdict.DOES_NOT_FIT, needs, has, beyond(work, plan), needs / has, sentence, found, plan)
 
 
-def choices(work: Workload, gpu: Gpu, count: int) -> tuple[Plan, ...]:
-    """Every layout of the work as it was asked for that fits, each with its largest micro batch, for whoever knows
-    which is fastest; the layout of `fit` alone where none of them does or there is nothing to choose."""
+def choices(work: Workload, gpu: GpuModel, count: int) -> tuple[MemoryLayout, ...]:
+    """Return every layout of the work as asked for that fits, each with its largest micro batch.
+
+    The caller picks the fastest. The layout of `fit` comes alone where none of them fits or there is nothing to choose.
+    """
     shape, has = architecture(work), usable_gb(gpu)
     first = fit(work, gpu, count).plan
     if shape is None or not work.trains or first.kind is not work.kind or first.offload:
@@ -140,7 +148,7 @@ def choices(work: Workload, gpu: Gpu, count: int) -> tuple[Plan, ...]:
     return tuple(dict.fromkeys(found)) or (first,)
 
 
-def _fits(work: Workload, gpu: Gpu, count: int, plan: Plan, found: tuple[Part, ...]) -> Fit:
+def _fits(work: Workload, gpu: GpuModel, count: int, plan: MemoryLayout, found: tuple[Part, ...]) -> Fit:
     needs, has, extra = _sum(found), usable_gb(gpu), beyond(work, plan)
     verdict = FitVerdict.FITS_WITH if extra else FitVerdict.FITS
     where = plural(count, gpu.name) if count == 1 else f"each of {count} {gpu.name}"
@@ -166,13 +174,13 @@ def _asked_format(work: Workload) -> Precision:
     return Precision.BF16 if work.trains else work.number_format
 
 
-def _layouts(work: Workload, count: int) -> Iterator[Plan]:
-    """Every layout worth trying for `count` GPUs, cheapest in speed first."""
+def _layouts(work: Workload, count: int) -> Iterator[MemoryLayout]:
+    """Yield every layout worth trying for `count` GPUs, cheapest in speed first."""
     if count < 1:
         return
     if not work.trains:
         formats = (work.number_format, *([Precision.INT8, Precision.INT4] if work.precision is None else []))
-        yield from (Plan(work.kind, weights=weights) for weights in formats)
+        yield from (MemoryLayout(work.kind, weights=weights) for weights in formats)
         return
     for micro in dict.fromkeys((work.micro_batch or 1, 1)):
         yield from _trainings(work, count, work.kind, micro)
@@ -181,7 +189,7 @@ def _layouts(work: Workload, count: int) -> Iterator[Plan]:
         yield from _trainings(work, count, kind, 1)
 
 
-def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterator[Plan]:
+def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterator[MemoryLayout]:
     adapts = kind in (WorkKind.LORA, WorkKind.QLORA)
     shardings = (Sharding.DDP, Sharding.ZERO3) if adapts else tuple(Sharding)
     said = [work.sharding] if work.sharding is not None else [*shardings] if count > 1 else [Sharding.DDP]
@@ -189,13 +197,13 @@ def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterat
     weights = Precision.INT4 if kind is WorkKind.QLORA else Precision.BF16
     for checkpointing in recompute:
         for sharding in said:
-            yield Plan(kind, sharding, checkpointing, micro, weights=weights)
+            yield MemoryLayout(kind, sharding, checkpointing, micro, weights=weights)
     if not adapts:
-        yield Plan(kind, said[-1], recompute[-1], micro, offload=True, weights=weights)
+        yield MemoryLayout(kind, said[-1], recompute[-1], micro, offload=True, weights=weights)
 
 
-def _grown(work: Workload, shape: Architecture, count: int, plan: Plan, has: float) -> Plan:
-    """`plan` with the largest micro batch that fits, unless one was said."""
+def _grown(work: Workload, shape: Architecture, count: int, plan: MemoryLayout, has: float) -> MemoryLayout:
+    """Grow the micro batch of `plan` to the largest that fits, unless one was said."""
     if not work.trains or work.micro_batch is not None:
         return plan
     most = min(max(work.batch // count, 1), max(MICRO_TOKENS // work.sequence, 1))
@@ -216,8 +224,8 @@ _LIGHTER = {WorkKind.LORA: "LoRA", WorkKind.QLORA: "QLoRA (frozen 4-bit weights)
 _FORMAT = {Precision.INT8: "8-bit weights", Precision.INT4: "4-bit weights"}
 
 
-def beyond(work: Workload, plan: Plan) -> tuple[str, ...]:
-    """What `plan` uses beyond what was asked for, in words."""
+def beyond(work: Workload, plan: MemoryLayout) -> tuple[str, ...]:
+    """Say what `plan` uses beyond what was asked for."""
     found = []
     if plan.kind is not work.kind:
         found.append(_LIGHTER[plan.kind])
@@ -237,8 +245,8 @@ def beyond(work: Workload, plan: Plan) -> tuple[str, ...]:
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def parts(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[Part, ...]:
-    """The memory of one of `count` GPUs under `plan`, part by part."""
+def parts(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[Part, ...]:
+    """Return the memory of one of `count` GPUs under `plan`, part by part."""
     if not work.trains:
         amounts = _served(work, shape, count, plan)
     else:
@@ -249,7 +257,7 @@ def parts(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[
     return (*found, Part("runtime", RUNTIME_GB))
 
 
-def _states(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+def _states(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     params = float(shape.total_params)
     stage = [*Sharding].index(plan.sharding)
     share = [1 / count if stage > level else 1.0 for level in range(3)]
@@ -261,7 +269,7 @@ def _states(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
     }
 
 
-def _adapted(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+def _adapted(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     layer = 8 * shape.width + shape.mlp_matrices * (shape.width + shape.mlp_width)
     adapters = shape.layers * LORA_RANK * layer
     rest = max(shape.total_params - _embedding(shape), 0)
@@ -280,12 +288,12 @@ def _embedding(shape: Architecture) -> int:
 
 
 def weight_bytes(precision: Precision) -> float:
-    """Bytes that one stored weight takes."""
+    """Return the bytes that one stored weight takes."""
     return _WEIGHT_BYTES.get(precision, float(_SHORT_BYTES))
 
 
-def _activations(work: Workload, shape: Architecture, plan: Plan) -> float:
-    """What the backward pass needs from the forward pass, and the logits: 16-bit, their 32-bit copy, their gradient."""
+def _activations(work: Workload, shape: Architecture, plan: MemoryLayout) -> float:
+    """Count what the backward pass needs from the forward pass, and the logits: 16-bit, 32-bit copy, gradient."""
     size = 4 if work.number_format in (Precision.FP32, Precision.TF32) else _SHORT_BYTES
     tokens = float(plan.micro_batch * work.sequence)
     attention = shape.head_width * (2 * shape.heads + 2 * shape.kv_heads)
@@ -294,7 +302,7 @@ def _activations(work: Workload, shape: Architecture, plan: Plan) -> float:
     return tokens * (kept + shape.vocab * (2 * size + 4))
 
 
-def _served(work: Workload, shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+def _served(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     at_once = work.concurrency or 1
     buffers = PREFILL_TOKENS * _SHORT_BYTES * (4 * shape.width + 2 * shape.mlp_width) + 4 * at_once * shape.vocab
     return {
@@ -305,12 +313,12 @@ def _served(work: Workload, shape: Architecture, count: int, plan: Plan) -> dict
 
 
 def kv_bytes(shape: Architecture) -> float:
-    """Bytes of keys and values, in 16 bits, that one token leaves behind."""
+    """Return the bytes of keys and values, in 16 bits, that one token leaves behind."""
     return float(2 * _SHORT_BYTES * shape.layers * shape.kv_heads * shape.head_width)
 
 
-def most_at_once(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan) -> int:
-    """How many sequences can be served at once: as many as were asked for, else what the memory left over can hold."""
+def most_at_once(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> int:
+    """Return how many sequences can be served at once: as asked for, else as many as the memory left over holds."""
     if work.concurrency is not None:
         return work.concurrency
     one = _sum(parts(work, shape, count, plan))

@@ -1,4 +1,4 @@
-"""What a run computes: the model, the data and how it is trained or served, or only the hours that somebody asked for.
+"""Describe what a run computes: the model, the data and how it is trained or served, or only its hours.
 
 Nothing is invented: what was not said stays None, and `unknown` says what an estimate cannot know because of it. The
 only numbers that are filled in are a model's shape (`sizing.model_shapes`) and the classic proportions of a transformer
@@ -32,8 +32,10 @@ class WorkKind(StrEnum):
 
 
 class Precision(StrEnum):
-    """How numbers are stored and multiplied. `amp_` keeps sums, norms and gradient exchange in 32 bits; without it
-    they are in the short format as well."""
+    """Name how numbers are stored and multiplied.
+
+    `amp_` keeps sums, norms and gradient exchange in 32 bits; without it they are in the short format as well.
+    """
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -47,7 +49,7 @@ class Precision(StrEnum):
 
 
 class Sharding(StrEnum):
-    """What data-parallel GPUs share: nothing, optimizer state, gradients too, or weights too (ZeRO 1 to 3, FSDP)."""
+    """Name what data-parallel GPUs share: nothing, or optimizer state, gradients, weights (ZeRO 1 to 3, FSDP)."""
 
     DDP = "ddp"
     ZERO1 = "zero1"
@@ -57,7 +59,7 @@ class Sharding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One run. Counts are plain numbers, sizes GB, times hours or seconds as named; None is unknown.
+    """Describe one run. Counts are plain numbers, sizes GB, times hours or seconds as named; None is unknown.
 
     `global_batch` counts sequences over all GPUs, `micro_batch` those of one GPU at a time. `checkpointing` (recompute
     activations) and `sharding` are None when the planner may choose. `concurrency` is how many sequences are served at
@@ -100,26 +102,29 @@ class Workload:
 
     @property
     def sequence(self) -> int:
-        """Tokens per sequence, as said or as assumed."""
+        """Return the tokens per sequence, as said or as assumed."""
         return self.seq or PLAIN_SEQ
 
     @property
     def batch(self) -> int:
-        """Sequences per optimizer step, as said or as assumed (about half a million tokens; 16 for fine-tuning)."""
+        """Return the sequences per optimizer step, as said or as assumed.
+
+        Assumed are about half a million tokens; 16 sequences for fine-tuning.
+        """
         if self.global_batch is not None:
             return self.global_batch
         return max(PLAIN_BATCH_TOKENS // self.sequence, 1) if self.kind is WorkKind.TRAINING else 16
 
     @property
     def number_format(self) -> Precision:
-        """The precision, as said or as assumed: mixed bf16 for training, bf16 for inference."""
+        """Return the precision, as said or as assumed: mixed bf16 for training, bf16 for inference."""
         if self.precision is not None:
             return self.precision
         return Precision.AMP_BF16 if self.trains else Precision.BF16
 
     @property
     def total_tokens(self) -> int | None:
-        """All tokens of the run: said, or steps x batch x sequence; None when neither is known."""
+        """Count all tokens of the run: said, or steps x batch x sequence; None when neither is known."""
         if self.tokens is not None:
             return self.tokens
         if self.steps is not None and self.global_batch is not None and self.seq is not None:
@@ -129,8 +134,11 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model's shape with every number filled in. `body_params` are the weights that one token is multiplied with in
-    the layers, `head_params` those of the output head, `total_params` everything that must be stored."""
+    """Describe a model's shape with every number filled in.
+
+    `body_params` are the weights that one token is multiplied with in the layers, `head_params` those of the output
+    head, `total_params` everything that must be stored.
+    """
 
     layers: int
     width: int
@@ -146,12 +154,12 @@ class Architecture:
 
     @property
     def matmul_params(self) -> int:
-        """Weights that one token is multiplied with."""
+        """Count the weights that one token is multiplied with."""
         return self.body_params + self.head_params
 
 
 def architecture(work: Workload) -> Architecture | None:
-    """The shape behind a workload: the named model's, the numbers that were said, or a typical one of that size.
+    """Return the shape behind a workload: the named model's, the numbers that were said, or a typical one of that size.
 
     None when neither the size nor layers and width are known.
     """
@@ -204,10 +212,10 @@ def _plain(work: Workload, layers: int, width: int) -> Architecture:
 
 
 def _body(params: int, classic: int, head: int, positions: int) -> int:
-    """The layers' part of a parameter count.
+    """Return the layers' part of a parameter count.
 
     A count that the classic shape explains, learned positions included (one vector per place in the sequence, looked up
-    and never multiplied), is that shape; any other is believed as it stands, without the embedding.
+    and never multiplied), is that shape; any other is used as it is, without the embedding.
     """
     rest = params - classic - head
     if -params * 3 // 100 <= rest <= max(params * 3 // 100, positions * 11 // 10):
@@ -216,7 +224,7 @@ def _body(params: int, classic: int, head: int, positions: int) -> int:
 
 
 def unknown(work: Workload) -> tuple[str, ...]:
-    """What an estimate cannot know about this run, one sentence each; empty when time and cost can be computed."""
+    """Say what an estimate cannot know about this run, one sentence each; empty when time and cost can be computed."""
     found: list[str] = []
     if architecture(work) is None:
         named = f"The size of {work.model} is not known here" if work.model else "The model's size was not said"
@@ -227,7 +235,7 @@ def unknown(work: Workload) -> tuple[str, ...]:
 
 
 def assumed(work: Workload) -> tuple[str, ...]:
-    """What was filled in because nobody said it, one sentence each."""
+    """Say what was filled in because nobody said it, one sentence each."""
     found: list[str] = []
     shape = architecture(work)
     if shape is not None and not (work.layers and work.width) and not (work.model and model(work.model)):

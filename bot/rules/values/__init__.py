@@ -1,1 +1,1 @@
-"""Small values and phrases that every rule uses."""
+"""Hold small values and phrases that every rule uses."""

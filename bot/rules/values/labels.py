@@ -1,4 +1,4 @@
-"""Names of instances: a human part, one hyphen, and a machine label that nobody without the key can forge.
+"""Name instances: a human part, one hyphen, and a machine label that nobody without the key can forge.
 
 The machine label is `<deployment 4>-<request 16>-<n 2>-<mac 10>` in fixed-width lower base32, so it is read from the
 right end of whatever name a cloud shows. The MAC is HMAC-SHA256 (RFC 2104) over the first three parts, cut to 50 bits;
@@ -33,7 +33,7 @@ class LabelKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LabelReading:
-    """What a name says. `request_id` (without a prefix) and `n` are believed only when `kind` is OURS."""
+    """Hold what a name says. `request_id` (without a prefix) and `n` are believed only when `kind` is OURS."""
 
     kind: LabelKind
     label: str = ""
@@ -44,20 +44,23 @@ class LabelReading:
 
 @dataclass(frozen=True, slots=True)
 class LabelKey:
-    """Mints and reads the labels of one deployment. `deployment` is four base32 characters, `key` at least 16 bytes."""
+    """Mint and read the labels of one deployment.
+
+    `deployment` is four base32 characters, `key` at least 16 bytes.
+    """
 
     deployment: str
     key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """ValueError when the deployment's name or the key cannot make labels."""
+        """Raise ValueError when the deployment's name or the key cannot make labels."""
         if not re.fullmatch(rf"[{BASE32}]{{{DEPLOYMENT_LENGTH}}}", self.deployment):
             raise ValueError(f"the deployment name must be {DEPLOYMENT_LENGTH} characters of {BASE32}, such as prd1")
         if len(self.key) < SHORTEST_KEY:
             raise ValueError(f"the label key must have at least {SHORTEST_KEY} bytes")
 
     def mint(self, request_id: str, n: int) -> str:
-        """The label of the `n`-th instance (0 to 1023) of a request, whose id may carry its prefix."""
+        """Mint the label of the `n`-th instance (0 to 1023) of a request, whose id may carry its prefix."""
         bare = bare_id(request_id)
         if not re.fullmatch(rf"[{BASE32}]{{{ID_LENGTH}}}", bare):
             raise ValueError(f"a request id ends in {ID_LENGTH} characters of {BASE32}")
@@ -85,7 +88,7 @@ class LabelKey:
 
 
 def human_part(template: str, project: str, model: str | None, count: int, gpu: str) -> str:
-    """The readable part of a name: `mosaic-moe-8x3090` from `{project}-{model}-{count}x{gpu}`.
+    """Write the readable part of a name: `mosaic-moe-8x3090` from `{project}-{model}-{count}x{gpu}`.
 
     A part that is not known leaves no hyphen behind. ValueError for a placeholder that does not exist.
     """
@@ -106,7 +109,7 @@ def human_part(template: str, project: str, model: str | None, count: int, gpu: 
 
 
 def instance_name(human: str, label: str, name_max: int, extra_chars: str) -> str:
-    """`<human>-<label>` in the cloud's length and charset: the human part is cut and cleaned, the label never.
+    """Fit `<human>-<label>` into the cloud's length and charset: the human part is cut and cleaned, the label never.
 
     `extra_chars` are the characters that the cloud allows besides letters and digits. ValueError when the cloud cannot
     carry a label at all.

@@ -1,4 +1,4 @@
-"""How amounts, rates and times read in every sentence, and the shape that every verdict shares."""
+"""Write amounts, rates and times for every sentence, and define the shape that every verdict shares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
 _LARGEST = Decimal(10) ** 12
@@ -16,15 +17,15 @@ _HALF_CENT = money.CENT / 2
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A rule's answer: may it happen, a stable `code` for machines, one `sentence` that every door shows as it is."""
+    """Hold a rule's verdict: whether it may happen, a stable `code` for programs, one `sentence` for people."""
 
     allowed: bool
-    code: str
+    code: ReplyCode
     sentence: str
 
 
 def usd(amount_usd: Decimal) -> str:
-    """Dollars as people read them: `$1,234.50`, `-$3.00`, and `<$0.01` for less than half a cent."""
+    """Write dollars as people read them: `$1,234.50`, `-$3.00`, and `<$0.01` for less than half a cent."""
     if 0 < amount_usd < _HALF_CENT:
         return "<$0.01"
     rounded = _rounded(amount_usd, 2)
@@ -32,63 +33,63 @@ def usd(amount_usd: Decimal) -> str:
 
 
 def sum_of(parts: Iterable[tuple[str, Decimal]]) -> str:
-    """What a total is made of, `$0.70 compute + $0.07 retries`; parts of less than half a cent are not worth a word."""
-    told = [f"{usd(amount)} {name}" for name, amount in parts if amount >= _HALF_CENT]
-    return " + ".join(told) if len(told) > 1 else ""
+    """Write what a total is made of, `$0.70 compute + $0.07 retries`, without parts of less than half a cent."""
+    shown = [f"{usd(amount)} {name}" for name, amount in parts if amount >= _HALF_CENT]
+    return " + ".join(shown) if len(shown) > 1 else ""
 
 
 def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:
-    """What is known of the cost of an end where the cloud does not say what it charged."""
+    """Say what is known of the cost of an end where the cloud does not say what it charged."""
     low, high = usd(low_usd), usd(high_usd)
     range_ = f"between {low} and {high}" if low != high else f"by the clock {high}"
     return f"Unreconciled: its cloud does not say; {range_}."
 
 
 def rate(price_usd_h: Decimal) -> str:
-    """Dollars per hour: cents above one dollar (`$12.40/h`), a tenth of a cent below it (`$0.368/h`)."""
+    """Write dollars per hour: cents above one dollar (`$12.40/h`), a tenth of a cent below it (`$0.368/h`)."""
     return f"${_rounded(price_usd_h, 2 if price_usd_h >= 1 else 3):,f}/h"
 
 
 def rates(one_usd_h: Decimal, other_usd_h: Decimal) -> tuple[str, str]:
-    """Two rates for one sentence, exact to the micro-dollar where rounding would make them look the same."""
+    """Write two rates for one sentence, exact to the micro-dollar where rounding would make them look the same."""
     if one_usd_h == other_usd_h or rate(one_usd_h) != rate(other_usd_h):
         return rate(one_usd_h), rate(other_usd_h)
     return f"${_rounded(one_usd_h, 6):,f}/h", f"${_rounded(other_usd_h, 6):,f}/h"
 
 
 def hours(amount: Decimal) -> str:
-    """A time in hours or minutes: `1 hour`, `6 hours`, `1.5 hours`, `45 minutes`."""
+    """Write a time in hours or minutes: `1 hour`, `6 hours`, `1.5 hours`, `45 minutes`."""
     if 0 < amount < 1:
         return plural(_rounded(amount * 60, 0), "minute")
     return plural(_rounded(amount, 2), "hour")
 
 
-def kept(price_usd_h: Decimal, until: datetime) -> str:
-    """What every status says about a disk whose machine stands still, per hour and per month of 730 hours."""
+def retained_disk(price_usd_h: Decimal, until: datetime) -> str:
+    """Describe a retained disk for every status, with its price per hour and per month of 730 hours."""
     month = usd(price_usd_h * 730)
     return f"Its disk is kept for {rate(price_usd_h)} ({month} a month) and deleted {until:%Y-%m-%d %H:%M} UTC."
 
 
 def short_hours(amount: Decimal) -> str:
-    """A time in hours as the `/gpu` language reads it: `6h`, `90m`."""
+    """Write a time in hours as the `/gpu` language reads it: `6h`, `90m`."""
     whole = amount == amount.to_integral_value()
     return f"{amount.to_integral_value():f}h" if whole else f"{(amount * 60).to_integral_value():f}m"
 
 
 def _rounded(amount: Decimal, digits: int) -> Decimal:
-    # What nobody means is shown as a bound: Decimal refuses to round numbers of more than 28 digits.
+    # An absurd amount is shown as a bound: Decimal refuses to round numbers of more than 28 digits.
     return money.half_up(min(max(amount, -_LARGEST), _LARGEST), digits)
 
 
 def plural(count: Decimal | int, noun: str) -> str:
-    """`1 hour`, `2 hours`; trailing zeros of a decimal are dropped and thousands are separated."""
+    """Write a count with its noun: `1 hour`, `2 hours`; trailing zeros are dropped and thousands are separated."""
     text = f"{count:,f}" if isinstance(count, Decimal) else f"{count:,}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return f"{text} {noun}" if count == 1 else f"{text} {noun}s"
 
 
 def read_amount(typed: str) -> Decimal | None:
-    """Dollars that a person typed (`123.45`, `$1,234`, `123.45 USD`); None when it is not one amount."""
+    """Read dollars that a person typed (`123.45`, `$1,234`, `123.45 USD`); None when it is not one amount."""
     bare = re.sub(r"(?i)^\s*(?:us)?\$?\s*|\s*(?:usd|dollars?)?\s*$", "", typed)
     if not re.fullmatch(r"[0-9]{1,3}(,[0-9]{3}){1,3}(\.[0-9]{1,6})?|[0-9]{1,12}(\.[0-9]{1,6})?", bare):
         return None
@@ -96,5 +97,8 @@ def read_amount(typed: str) -> Decimal | None:
 
 
 def no_key(who: str, how: str) -> str:
-    """Said before anything is bought: whoever asks could not log in to it. `how` is the command that adds a key."""
+    """Warn before anything is bought that the requester could not log in to it.
+
+    `how` is the command that adds a key.
+    """
     return f"{who} has no SSH key here yet, so nobody could log in: {how}"

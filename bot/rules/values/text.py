@@ -1,4 +1,4 @@
-"""Text that people type: made safe and even, and cut into words that know where they stood."""
+"""Make typed text safe and even, and cut it into words that keep their positions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """One word of a line: its value without quotes, the text as it stands there, and its position."""
+class WordToken:
+    """Hold one word of a line: its value without quotes, the text as it is there, and its position."""
 
     value: str
     raw: str
@@ -27,15 +27,15 @@ class Token:
 
 
 class UnclosedQuote(ValueError):
-    """A quote that never ends; `position` is where it begins in the line."""
+    """Say that a quote never ends; `position` is where it begins in the line."""
 
     def __init__(self, position: int) -> None:
-        super().__init__("a quote is not closed")
+        super().__init__("This quote is not closed.")
         self.position = position
 
 
 def clean(text: str) -> str:
-    """One safe line: control, bidirectional and invisible characters removed, spaces evened, Slack's escapes undone.
+    """Clean one line: drop control, bidirectional and invisible characters, even spaces, undo Slack's escapes.
 
     Curly quotes, which Slack and phones insert, become straight ones.
     """
@@ -49,25 +49,25 @@ def clean(text: str) -> str:
 
 
 def in_markdown(text: str) -> str:
-    """Foreign text inside Markdown, on one line: no link, image, code, HTML or cell of a table begins in it."""
+    """Escape foreign text for one line of Markdown: no link, image, code, HTML or cell of a table begins in it."""
     shown = "".join(" " if char.isspace() else char for char in text)
     kept = "".join(char for char in shown if not unicodedata.category(char).startswith("C"))
     return _MARKDOWN.sub(lambda found: f"\\{found[0]}", _SPACES.sub(" ", kept).strip())
 
 
-def tokens(line: str) -> list[Token]:
-    """The words of a cleaned line. A quote opens a value only where a word or its value begins, so `it's` is a word.
+def tokens(line: str) -> list[WordToken]:
+    """Cut a cleaned line into words. A quote opens a value only where a word or its value begins: `it's` is a word.
 
     Raises `UnclosedQuote`.
     """
-    words: list[Token] = []
+    words: list[WordToken] = []
     place = 0
     while place < len(line):
         if line[place] == " ":
             place += 1
             continue
         if plain := _PLAIN_WORD.match(line, place):
-            words.append(Token(plain[0], plain[0], place))
+            words.append(WordToken(plain[0], plain[0], place))
             place = plain.end()
             continue
         start, value, quoted = place, "", False
@@ -80,16 +80,16 @@ def tokens(line: str) -> list[Token]:
                 value, place, quoted = value + line[place + 1 : end], end + 1, True
             else:
                 value, place = value + line[place], place + 1
-        words.append(Token(value, line[start:place], start, quoted))
+        words.append(WordToken(value, line[start:place], start, quoted))
     return words
 
 
 def caret(line: str, position: int, length: int, width: int = 72) -> str:
-    """Two lines for a fixed-width font: a window of `line` around the word, and carets under it."""
+    """Write two lines for a fixed-width font: a window of `line` around the word, and carets under it."""
     before = max(0, min(position, len(line)) - width // 2)
     window = line[before : before + width]
     lead = "…" if before else ""
     tail = "…" if before + width < len(line) else ""
     under = " " * (position - before + len(lead)) + "^" * max(1, min(length, before + width - position))
-    # A backtick would end the code block in which doors show this.
+    # A backtick would end the code block in which messages show this.
     return f"{lead}{window}{tail}".replace("`", "'") + "\n" + under

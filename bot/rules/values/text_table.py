@@ -1,4 +1,4 @@
-"""Tables and sentences for people, apart from the surface that shows them. Light to import."""
+"""Define tables and sentences for people, apart from the surface that shows them. Light to import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TextTable(BaseModel):
     rows: tuple[tuple[str, ...], ...] = Field(default=(), description="The cells of each row.")
 
 
-class Told(BaseModel):
+class TextReport(BaseModel):
     """What people read: a line above, tables, and the sentences under them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,1 +1,1 @@
-"""What webhooks subscribe to, and their signatures."""
+"""Define what webhooks subscribe to, and their signatures."""

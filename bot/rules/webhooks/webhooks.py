@@ -1,4 +1,4 @@
-"""Webhooks: which events of the journal a consumer may hear, how a message is signed, and when it is tried again."""
+"""Judge webhooks: which events a consumer may receive, how a delivery is signed, and when it is retried."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import InstanceState
+
 
 class Topic(StrEnum):
-    """What somebody may ask to hear."""
+    """Name what a webhook may subscribe to."""
 
     BUDGET = "budget"
     SESSION = "session"
@@ -22,7 +25,7 @@ class Topic(StrEnum):
     DRIFT = "drift"
 
 
-#: What each topic tells, for the documentation.
+#: What each topic covers, for the documentation.
 MEANING: Final[dict[Topic, str]] = {
     Topic.BUDGET: (
         "a budget reached a threshold, an administrator approved above one, or a session will cost more than approved"
@@ -34,42 +37,41 @@ MEANING: Final[dict[Topic, str]] = {
 }
 
 #: Kind of a journal row → its topic, and the name of the message; {after} is the state that was reached.
-_HEARD: Final[dict[str, tuple[Topic, str]]] = {
-    "budget.threshold": (Topic.BUDGET, "budget.threshold"),
-    "budget.overridden": (Topic.BUDGET, "budget.overridden"),
-    "session.moved": (Topic.SESSION, "session.{after}"),
-    "session.extended": (Topic.SESSION, "session.extended"),
-    "session.kept": (Topic.SESSION, "session.kept"),
-    "session.work_over": (Topic.SESSION, "session.work_over"),
-    "session.cut": (Topic.SESSION, "session.ends_early"),
-    "session.uncut": (Topic.SESSION, "session.goes_on"),
-    "checkpoint.saving": (Topic.SESSION, "session.checkpoint_missing"),
-    "checkpoint.held": (Topic.SESSION, "session.checkpoint_held"),
-    "checkpoint.destroyed": (Topic.SESSION, "session.checkpoint_lost"),
-    "spend.drift": (Topic.BUDGET, "spend.drift"),
-    "spend.paused": (Topic.BUDGET, "spend.paused"),
-    "spend.confirmed": (Topic.BUDGET, "spend.confirmed"),
-    "request.made": (Topic.APPROVAL, "request.made"),
-    "request.moved": (Topic.APPROVAL, "request.{after}"),
-    "request.vote": (Topic.APPROVAL, "request.vote"),
-    "stray.seen": (Topic.ORPHAN, "orphan.seen"),
-    "stray.moved": (Topic.ORPHAN, "orphan.{after}"),
-    "instance.not_switched": (Topic.DRIFT, "drift.not_switched"),
-    "instance.host_key_changed": (Topic.SESSION, "session.host_key_changed"),
-    "instance.api_certificate_changed": (Topic.SESSION, "session.api_certificate_changed"),
-    "spend.saving": (Topic.BUDGET, "spend.saving"),
+_EVENTS: Final[dict[str, tuple[Topic, str]]] = {
+    EventKind.BUDGET_THRESHOLD: (Topic.BUDGET, "budget.threshold"),
+    EventKind.BUDGET_OVERRIDDEN: (Topic.BUDGET, "budget.overridden"),
+    EventKind.SESSION_MOVED: (Topic.SESSION, "session.{after}"),
+    EventKind.SESSION_EXTENDED: (Topic.SESSION, "session.extended"),
+    EventKind.SESSION_KEPT: (Topic.SESSION, "session.kept"),
+    EventKind.SESSION_WORK_OVER: (Topic.SESSION, "session.work_over"),
+    EventKind.SESSION_CUT: (Topic.SESSION, "session.ends_early"),
+    EventKind.SESSION_UNCUT: (Topic.SESSION, "session.goes_on"),
+    EventKind.CHECKPOINT_SAVING: (Topic.SESSION, "session.checkpoint_missing"),
+    EventKind.CHECKPOINT_HELD: (Topic.SESSION, "session.checkpoint_held"),
+    EventKind.CHECKPOINT_DESTROYED: (Topic.SESSION, "session.checkpoint_lost"),
+    EventKind.SPEND_OVER: (Topic.BUDGET, "spend.drift"),
+    EventKind.SPEND_PAUSED: (Topic.BUDGET, "spend.paused"),
+    EventKind.SPEND_CONFIRMED: (Topic.BUDGET, "spend.confirmed"),
+    EventKind.REQUEST_MADE: (Topic.APPROVAL, "request.made"),
+    EventKind.REQUEST_MOVED: (Topic.APPROVAL, "request.{after}"),
+    EventKind.REQUEST_VOTE: (Topic.APPROVAL, "request.vote"),
+    EventKind.ORPHAN_SEEN: (Topic.ORPHAN, "orphan.seen"),
+    EventKind.ORPHAN_MOVED: (Topic.ORPHAN, "orphan.{after}"),
+    EventKind.INSTANCE_NOT_SWITCHED: (Topic.DRIFT, "drift.not_switched"),
+    EventKind.INSTANCE_HOST_KEY_CHANGED: (Topic.SESSION, "session.host_key_changed"),
+    EventKind.INSTANCE_API_CERTIFICATE_CHANGED: (Topic.SESSION, "session.api_certificate_changed"),
+    EventKind.SPEND_SAVING: (Topic.BUDGET, "spend.saving"),
 }
-#: Moves of an instance that nobody ordered: what the cloud says is not what the ledger said.
-_DRIFTS: Final[dict[tuple[str, str], str]] = {
-    ("live", "gone"): "drift.lost",
-    ("stopped", "gone"): "drift.lost",
-    ("sending", "unknown"): "drift.unclear",
-    ("unknown", "tombstone"): "drift.not_found",
-    ("unknown", "live"): "drift.found_again",
+#: Moves of an instance that nobody ordered: the cloud's state was not the ledger's.
+_UNORDERED_MOVES: Final[dict[tuple[str, str], str]] = {
+    (InstanceState.LIVE, InstanceState.GONE): "drift.lost",
+    (InstanceState.STOPPED, InstanceState.GONE): "drift.lost",
+    (InstanceState.SENDING, InstanceState.UNKNOWN): "drift.unclear",
+    (InstanceState.UNKNOWN, InstanceState.TOMBSTONE): "drift.not_found",
+    (InstanceState.UNKNOWN, InstanceState.LIVE): "drift.found_again",
 }
-_MOVED: Final = "instance.moved"
-#: The journal kinds that anybody can hear of.
-KINDS: Final = frozenset({*_HEARD, _MOVED})
+#: The journal kinds that anybody can receive.
+KINDS: Final = frozenset({*_EVENTS, EventKind.INSTANCE_MOVED})
 
 #: Seconds before each attempt after the first: ten attempts over about 75 hours.
 PAUSES_S: Final = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -78,31 +80,31 @@ SECRET_BYTES: Final = 32
 PREFIX: Final = "whsec_"
 
 
-def heard(kind: str, before: str, after: str) -> tuple[Topic, str] | None:
-    """Topic and name of the message that a journal row makes; None for one that nobody hears of."""
-    if kind == _MOVED:
-        name = _DRIFTS.get((before, after))
+def topic_of_event(kind: str, before: str, after: str) -> tuple[Topic, str] | None:
+    """Return topic and name of the message that a journal row makes; None for one that no webhook receives."""
+    if kind == EventKind.INSTANCE_MOVED:
+        name = _UNORDERED_MOVES.get((before, after))
         return None if name is None else (Topic.DRIFT, name)
-    found = _HEARD.get(kind)
+    found = _EVENTS.get(kind)
     return None if found is None else (found[0], found[1].format(after=after))
 
 
 def kinds_of(topics: Iterable[str]) -> frozenset[str]:
-    """The journal kinds of these topics."""
+    """Return the journal kinds of these topics."""
     wanted = set(topics)
-    kinds = {kind for kind, (topic, _) in _HEARD.items() if topic in wanted}
-    return frozenset(kinds | ({_MOVED} if Topic.DRIFT in wanted else set()))
+    kinds = {kind for kind, (topic, _) in _EVENTS.items() if topic in wanted}
+    return frozenset(kinds | ({EventKind.INSTANCE_MOVED} if Topic.DRIFT in wanted else set()))
 
 
 def unknown_topics(said: Iterable[str]) -> list[str]:
-    """Names that are no topic."""
+    """Return the names that are no topic."""
     return [name for name in said if name not in set(Topic)]
 
 
 def pause_s(tries: int, name: str) -> float | None:
-    """Seconds until the next attempt after `tries` failed ones; None when there is none any more.
+    """Return the seconds until the next attempt after `tries` failed ones; None after the last one.
 
-    Up to a tenth more or less, by `name`, so that what failed together does not come back together.
+    Up to a tenth more or less, by `name`, so that what failed together is not retried together.
     """
     if tries > len(PAUSES_S):
         return None
@@ -111,24 +113,24 @@ def pause_s(tries: int, name: str) -> float | None:
 
 
 def delivered(status: int) -> bool:
-    """Whether an answer says that the message was taken."""
+    """Whether a status means that the message was taken."""
     return 200 <= status < 300
 
 
 def secret_text(secret: bytes) -> str:
-    """A secret as its consumer keeps it."""
+    """Encode a secret as its consumer keeps it."""
     return PREFIX + base64.b64encode(secret).decode()
 
 
 def signature(secrets: Iterable[bytes], message_id: str, at_s: int, body: bytes) -> str:
-    """The `webhook-signature` header of Standard Webhooks: one signature for each secret that is valid now."""
+    """Sign a delivery as Standard Webhooks' `webhook-signature` header: one signature for each valid secret."""
     content = f"{message_id}.{at_s}.".encode() + body
     made = (base64.b64encode(hmac.digest(secret, content, hashlib.sha256)).decode() for secret in secrets)
     return " ".join(f"v1,{one}" for one in made)
 
 
 def problems(networks: Iterable[str], ports: Iterable[int]) -> Iterator[str]:
-    """What is wrong with a policy's own networks and ports: one sentence each."""
+    """Say what is wrong with a policy's own networks and ports: one sentence each."""
     for text in networks:
         try:
             ipaddress.ip_network(text)

@@ -1,1 +1,1 @@
-"""Who may do what: authorization, delegation, API keys and SSH keys."""
+"""Authorize people and programs: ownership, delegation, API keys and SSH keys."""

@@ -1,7 +1,7 @@
-"""API keys: made, shown once, listed, revoked, and the one place where a key becomes a principal.
+"""Create, list, revoke and authenticate API keys.
 
 A key is 256 random bits, so its keyed hash needs no slow function. The pepper is derived from the deployment's label
-key, which is not in the database either: a copied database alone lets nobody in.
+key, which is not in the database either: a copied database alone authenticates nobody.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from bot.rules.access.scopes import (
 )
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from ledger.core.events import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import BASE32
 from ledger.models import ApiKey
-from ledger.queries.access import active_keys, api_key, api_keys, hold_consumer, touch_key
+from ledger.queries.access import active_keys, api_key, api_keys, lock_consumer, touch_key
 
-#: A use is noted at most this often.
+#: The last use of a key is stored at most this often.
 USE_NOTED = timedelta(minutes=1)
 _PEPPER = b"gpu-shopper API keys, version 1"
 #: What an unknown key id is compared with, so that it takes the same time as a known one.
@@ -43,7 +45,7 @@ _NOBODY = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """Ask for a key. `name` is a program (`atlas`) or a person (`operator:ada`); no scopes means the usual ones."""
+    """Request an API key. `name` is a program (`atlas`) or a person (`operator:ada`); no scopes: the usual ones."""
 
     name: str
     owner: str = ""
@@ -53,9 +55,9 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever a key speaks for. `owner` is the person behind a program, and the person for a person's own key.
+    """The actor whom a key authenticates, and the `owner` who is responsible for it.
 
-    `key_id` is empty for the operator on the server, who needs no key.
+    The owner of a person's own key is that person. `key_id` is empty for the operator on the server, who needs no key.
     """
 
     key_id: str
@@ -66,7 +68,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
-    """A key as people see it: everything but its secret."""
+    """An API key as people see it: everything but its secret."""
 
     id: str
     actor: str
@@ -80,7 +82,7 @@ class KeyView:
 
 
 def pepper(labels: LabelKey) -> bytes:
-    """The key under which secrets are hashed; every replica of a deployment derives the same."""
+    """Derive the key under which secrets are hashed; every replica of a deployment derives the same."""
     return hmac.digest(labels.key, _PEPPER, "sha256")
 
 
@@ -89,25 +91,25 @@ def _hashed(labels: LabelKey, secret: str) -> str:
 
 
 async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now: datetime) -> Reply:
-    """Make a key. `data["token"]` is the whole key: it is shown this once and stored nowhere."""
+    """Create a key. `data["token"]` is the whole key: it is shown this once and stored nowhere."""
     try:
         of = holder(command.name, command.owner)
         allowed = scopes(command.scopes, of)
     except BadHolder as error:
         return Reply(False, error.code, str(error))
     if not 1 <= command.days <= MOST_KEY_DAYS:
-        return Reply(False, "bad_expiry", f"A key lives for 1 to {MOST_KEY_DAYS} days.")
+        return Reply(False, ReplyCode.BAD_EXPIRY, f"A key lives for 1 to {MOST_KEY_DAYS} days.")
     key_id = "".join(secrets.choice(BASE32) for _ in range(KEY_ID_LENGTH))
     secret = secrets.token_urlsafe(32)
     async with db.write() as tx:
-        behind = await hold_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
+        behind = await lock_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
         if behind.owner != of.owner.ref:
             sentence = f"{of.actor.ref} belongs to {behind.owner} already; make its keys with that owner."
-            return Reply(False, "other_owner", sentence)
+            return Reply(False, ReplyCode.OTHER_OWNER, sentence)
         working = await active_keys(tx, of.actor.ref, now)
         if len(working) >= ACTIVE_KEYS:
             sentence = f"{of.actor.ref} has {ACTIVE_KEYS} working keys; revoke one first: {working[0].id} is the older."
-            return Reply(False, "too_many_keys", sentence)
+            return Reply(False, ReplyCode.TOO_MANY_KEYS, sentence)
         expires_at = now + timedelta(days=command.days)
         tx.add(
             ApiKey(
@@ -121,30 +123,32 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
             )
         )
         said = f"{', '.join(allowed)}; until {expires_at:%Y-%m-%d}"
-        record(tx, at=now, actor=by, subject=of.actor.ref, kind="api_key.created", reason=f"{key_id}: {said}")
+        record(tx, at=now, actor=by, subject=of.actor.ref, kind=EventKind.API_KEY_CREATED, reason=f"{key_id}: {said}")
     sentence = (
         f"Key {key_id} of {of.actor.ref} works for {plural(command.days, 'day')}. Store it now: it is shown once."
     )
     data = {"key_id": key_id, "token": f"gpuk_{key_id}_{secret}", "actor": of.actor.ref, "expires_at": expires_at}
-    return Reply(True, "key_created", sentence, data)
+    return Reply(True, ReplyCode.KEY_CREATED, sentence, data)
 
 
 async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
-    """End a key at once. Saying it again says that it is over."""
+    """Revoke a key at once; repeating it gets the same reply."""
     async with db.write() as tx:
         found = await api_key(tx, key_id)
         if found is None:
-            return Reply(False, "unknown_key", f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them.")
+            return Reply(
+                False, ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them."
+            )
         key, _ = found
         if key.revoked_at is None:
             key.revoked_at, key.revoked_by = now, by.ref
-            record(tx, at=now, actor=by, subject=key.actor, kind="api_key.revoked", reason=key.id)
+            record(tx, at=now, actor=by, subject=key.actor, kind=EventKind.API_KEY_REVOKED, reason=key.id)
     sentence = f"Key {key.id} of {key.actor} is revoked; it opens nothing any more."
-    return Reply(True, "key_revoked", sentence, {"key_id": key.id})
+    return Reply(True, ReplyCode.KEY_REVOKED, sentence, {"key_id": key.id})
 
 
 async def listing(db: Database, now: datetime) -> Sequence[KeyView]:
-    """Every key of every holder, without any secret."""
+    """List every key of every holder, without any secret."""
     async with db.read() as tx:
         return [
             KeyView(
@@ -169,7 +173,7 @@ def _state(key: ApiKey, now: datetime) -> str:
 
 
 async def authenticate(db: Database, labels: LabelKey, token: str, now: datetime) -> Principal | None:
-    """Who a key speaks for; None for a key that is unknown, wrong, expired or revoked, without saying which."""
+    """Return the principal of a key; None if it is unknown, wrong, expired or revoked, without saying which."""
     shape = TOKEN.fullmatch(token)
     key_id, secret = (shape[1], shape[2]) if shape else ("", "")
     async with db.read() as tx:
@@ -188,13 +192,16 @@ def _known(names: Collection[str]) -> frozenset[Scope]:
     return frozenset(Scope(name) for name in names if name in set(Scope))
 
 
-def holding(actor: Actor, names: Collection[str] | None) -> Principal:
-    """Somebody with all that their working keys may do, or with everything on the server, where no key is needed."""
+def combined_rights(actor: Actor, names: Collection[str] | None) -> Principal:
+    """Return a principal with the scopes of all its working keys.
+
+    On the server, where no key is needed, it has every scope.
+    """
     return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
 
 
 async def works(db: Database, who: Principal, now: datetime) -> bool:
-    """Whether the key behind a principal still works: asked again while something long goes on."""
+    """Whether the key behind a principal still works; long-running calls check it again."""
     if not who.key_id:
         return True
     async with db.read() as tx:

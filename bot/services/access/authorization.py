@@ -1,4 +1,7 @@
-"""Whose things somebody may see and end, whichever door they come through. Every route asks here and nowhere else."""
+"""Decide whose requests and sessions somebody may see, act on and end.
+
+Every route of every client asks here and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.extension import may_act as rule
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
@@ -21,9 +25,9 @@ from ledger.queries.views import nothing_ends_in, resolve, session_to_change
 
 
 async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
-    """The names whose things belong to `actor`: their own, their other names, and the programs they answer for.
+    """Return the names whose things belong to `actor`: their own, their linked names, and the programs they own.
 
-    A program is nobody but itself: what its owner asked for is not the program's.
+    A program has only its own name: what its owner requested is not the program's.
     """
     names = [actor, *linked(policy, actor)]
     if actor.kind is ActorKind.CONSUMER:
@@ -32,9 +36,9 @@ async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
 
 
 def sees_all(policy: Policy, who: Principal) -> bool:
-    """Approvers see what they decide about, with what may decide; an administrator's key sees everything.
+    """Whether a principal sees everything: an administrator's key, or an approver with `approvals:write`.
 
-    An approver's key, or agent, that may not decide is nobody's approver.
+    A key without `approvals:write` has no approver rights.
     """
     if who.actor.kind is ActorKind.CONSUMER:
         return False
@@ -42,14 +46,14 @@ def sees_all(policy: Policy, who: Principal) -> bool:
 
 
 def decides(who: Principal) -> bool:
-    """Whether a principal may use the rights of a person who decides."""
+    """Whether a principal may use a person's approver rights: its key has `approvals:write`."""
     return Scope.APPROVALS_WRITE in who.scopes
 
 
 async def looked_up(ctx: Context, who: Principal) -> DeciderFacts:
-    """A principal with what Slack says of those in whose place they decide, groups included, for `visible`.
+    """Look up in Slack the approvers who delegated to a principal, user groups included, for `visible`.
 
-    Slack is asked outside of transactions, and only for somebody whose view depends on it.
+    Slack is called outside of transactions, and only for a principal whose view depends on it.
     """
     facts = DeciderFacts(who.actor)
     if sees_all(ctx.policy, who) or not _may_stand_in(who):
@@ -64,10 +68,10 @@ def _may_stand_in(who: Principal) -> bool:
 async def visible(
     tx: Tx, policy: Policy, who: Principal, now: datetime | None = None, facts: DeciderFacts | None = None
 ) -> Whose | None:
-    """The names whose things a principal may see; None when there is no limit.
+    """Return the names whose things a principal may see; None when there is no limit.
 
-    At a moment (`now`) in which they decide in an approver's place, they see what they decide about. `facts` is what
-    was looked up of those people; without, whoever approves through a user group of Slack is no approver.
+    A delegate sees at the moment `now` what the approver sees. `facts` is what `looked_up` found about the approvers;
+    without it, somebody who approves through a Slack user group does not count as an approver.
     """
     if sees_all(policy, who):
         return None
@@ -87,9 +91,10 @@ async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str) -> bo
 async def find(
     tx: Tx, policy: Policy, who: Principal, text: str, now: datetime, facts: DeciderFacts
 ) -> tuple[Request, Session | None]:
-    """The request (and its session) that an id names, when the principal may see it; `facts` as `looked_up` found them.
+    """Return the request (and its session) that an id names, when the principal may see it.
 
-    LookupError with one sentence for what does not exist and for what is somebody else's: ids are not confirmed.
+    `facts` is what `looked_up` found. LookupError, with the same sentence, for what does not exist and for what is
+    somebody else's, so that ids are never confirmed.
     """
     request, session = await resolve(tx, text)
     names = await visible(tx, policy, who, now, facts)
@@ -99,7 +104,7 @@ async def find(
 
 
 async def may_cancel(tx: Tx, policy: Policy, who: Principal, request: Request) -> bool:
-    """Whether a key may withdraw a request as far as its scopes go: to end what is another's is a decision."""
+    """Whether a key's scopes allow it to withdraw a request: withdrawing another's needs `approvals:write`."""
     return decides(who) or request.requester in await mine(tx, policy, who.actor)
 
 
@@ -115,7 +120,7 @@ async def acted(
     refusals: tuple[str, str],
     act: Callable[[Tx, Session, datetime], Awaitable[Reply]],
 ) -> Reply:
-    """What `act` answers for the session that `text` names, in one transaction under its lock.
+    """Run `act` on the session that `text` names, in one transaction under its lock, and return its reply.
 
     `refusals` are the sentences for a request without a session, and for somebody who may not act on it.
     """
@@ -124,9 +129,9 @@ async def acted(
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, text)
             if session is None:
-                return Reply(False, "no_session", refusals[0])
+                return Reply(False, ReplyCode.NO_SESSION, refusals[0])
             if not await may_act(tx, ctx.policy, session, decider):
-                return Reply(False, "not_yours", refusals[1], {"session_id": session.id})
+                return Reply(False, ReplyCode.NOT_YOURS, refusals[1], {"session_id": session.id})
             return await act(tx, session, now)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")

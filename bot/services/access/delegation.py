@@ -1,4 +1,4 @@
-"""Standing in: an approver names one person who decides for them until a day, and takes it back at any time."""
+"""Let an approver name one delegate who approves for them until a day, and revoke that at any time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from bot.rules.approvals.approvers import DeciderFacts, linked
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -15,38 +16,39 @@ from ledger.core.events import announce, record
 from ledger.core.locks import lock_requester
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Delegation
 from ledger.queries.access import Whose
-from ledger.queries.delegations import end_delegations, given_by, in_force, said_before, standing_in
+from ledger.queries.delegations import delegators_of, end_delegations, given_by, in_force, said_before
 
-REVOKED = Reply(True, "delegation_ended", "Nobody decides for you from now on.")
+REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from now on.")
 
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """Name `to` as the person who decides for `decider` through the day `until` (UTC); None takes it back."""
+    """Name `to` as the delegate of `decider` through the day `until` (UTC); None revokes the delegation."""
 
     decider: DeciderFacts
     to: Actor | None = None
     until: date | None = None
-    #: What names the call; the same call again changes nothing. Empty where nobody repeats one.
+    #: Names the call; a repeated call changes nothing. Empty where calls are never repeated.
     key: str = ""
 
 
 def names_of(policy: Policy, actor: Actor) -> Whose:
-    """A person under every name."""
+    """Return every name of a person."""
     return Whose.of([actor, *linked(policy, actor)])
 
 
 def _key_of(policy: Policy, actor: Actor) -> str:
-    """One name for a person, whichever of theirs they use, with or without a team."""
+    """Return one name for a person, whichever of theirs they use, with or without a team."""
     return min(f"{one.kind}:{one.id}" for one in (actor, *linked(policy, actor)))
 
 
 async def delegate(ctx: Context, command: Delegate) -> Reply:
-    """Name somebody, in the place of whoever was named before. It counts from this moment on."""
+    """Name a delegate in place of the one before, valid from this moment."""
     now, policy, who = ctx.clock.now(), ctx.policy, command.decider
     refused = may_delegate(policy, who, command.to, command.until, now)
     if not refused.allowed or command.to is None or command.until is None:
@@ -63,19 +65,21 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(policy, who.actor))  # One after the other, so that one delegate is left.
         if await said_before(tx, names_of(policy, who.actor), command.key, now - KEPT):
-            return Reply(True, "delegated", "That was written down already; look at the list of delegates.")
+            return Reply(True, ReplyCode.DELEGATED, "That was written down already; look at the list of delegates.")
         before = await given_by(tx, names_of(policy, who.actor), now)
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
-        record(tx, at=now, actor=who.actor, subject=row.id, kind="delegation.made", reason=said, key=command.key)
-        await _tell(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
+        record(
+            tx, at=now, actor=who.actor, subject=row.id, kind=EventKind.DELEGATION_MADE, reason=said, key=command.key
+        )
+        await _notify(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
-    return Reply(True, "delegated", said, {"delegation_id": row.id})
+    return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
 
 async def revoke(ctx: Context, command: Delegate) -> Reply:
-    """Take back what somebody gave; the next click of the delegate is refused."""
+    """Revoke the delegations that somebody gave; the next click of the delegate is refused."""
     now, actor = ctx.clock.now(), command.decider.actor
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(ctx.policy, actor))
@@ -85,25 +89,29 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
-            record(tx, at=now, actor=actor, subject=one.id, kind="delegation.ended", reason=said, key=command.key)
-            await _tell(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
+            record(
+                tx, at=now, actor=actor, subject=one.id, kind=EventKind.DELEGATION_ENDED, reason=said, key=command.key
+            )
+            await _notify(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
-        return Reply(False, "no_delegation", "Nobody decides for you, so there is nothing to take back.")
+        return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
     return REVOKED
 
 
 async def listing(ctx: Context, actor: Actor, *, everything: bool = False) -> list[Delegation]:
-    """The delegations that hold now: one's own in both directions, or all."""
+    """List the delegations in force: one's own in both directions, or all."""
     async with ctx.db.read() as tx:
         whose = None if everything else names_of(ctx.policy, actor)
         return list(await in_force(tx, whose, ctx.clock.now()))
 
 
 def said(rows: list[Delegation]) -> str:
-    """Delegations as one sentence each."""
-    told = [f"{one.delegate} decides for {one.delegator} through {_day(one.until):%Y-%m-%d} (UTC)." for one in rows]
-    return " ".join(told) or "Nobody decides for anybody else now."
+    """Return the delegations as one sentence each."""
+    sentences = [
+        f"{one.delegate} decides for {one.delegator} through {_day(one.until):%Y-%m-%d} (UTC)." for one in rows
+    ]
+    return " ".join(sentences) or "Nobody decides for anybody else now."
 
 
 def _day(until: datetime) -> date:
@@ -111,14 +119,14 @@ def _day(until: datetime) -> date:
 
 
 async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
-    """For whom somebody decides now, for a door that looks up what it knows of them."""
+    """Return the people for whom somebody may decide now, so that a client can look them up."""
     async with ctx.db.read() as tx:
-        rows = await standing_in(tx, names_of(ctx.policy, actor), ctx.clock.now())
+        rows = await delegators_of(tx, names_of(ctx.policy, actor), ctx.clock.now())
     return [Actor.from_ref(one.delegator) for one in rows]
 
 
 async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
-    """The decider with what Slack says now of those in whose place they may decide. Asked outside of transactions."""
+    """Add what Slack says now about the people who delegated to the decider. Called outside of transactions."""
     if ctx.people is None:
         return decider
     slack = [one for one in await stands_for(ctx, decider.actor) if one.kind is ActorKind.SLACK]
@@ -126,12 +134,12 @@ async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
 
 
 async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: datetime) -> DeciderFacts:
-    """The decider with those whom they stand in for at this very moment, and what a door knows about each.
+    """Return the decider with everybody whose delegate they are now, and what the client knows about each.
 
-    Somebody in Slack whom nobody could look up may be gone since, so nothing is decided in the place of that account;
-    the policy may name the same person as an operator too, and then it is decided in that one's place.
+    A Slack account that could not be looked up may have been removed, so its delegate cannot decide for it. Where the
+    policy names the same person as an operator too, the delegate decides for that operator.
     """
-    rows = await standing_in(tx, names_of(policy, decider.actor), now)
+    rows = await delegators_of(tx, names_of(policy, decider.actor), now)
     known = {(one.actor.kind, one.actor.id): one for one in decider.behalf}
     behalf: list[DeciderFacts] = []
     for person in (Actor.from_ref(one.delegator) for one in rows):
@@ -142,7 +150,7 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
     return replace(decider, behalf=tuple(behalf))
 
 
-async def _tell(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:
+async def _notify(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:
     if person.kind is ActorKind.SLACK:
         kind, body = NotificationKind.OPERATOR_PAGE, {"text": text}
         await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body=body)

@@ -1,4 +1,4 @@
-"""One public SSH key per user. A private key is refused before anything is stored."""
+"""Keep one public SSH key per user, and refuse a private key before anything is stored."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from bot.rules.values.phrases import no_key
-from bot.rules.values.private_keys import looks_private, names_private_key
+from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import AddKey, Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, SshKey
 from ledger.queries.journal import done_before
@@ -24,44 +27,45 @@ from ledger.queries.lookups import public_key
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
-LONGEST_KEY = 4096
-#: How a key is added at a terminal.
+#: The terminal command that adds a key.
 ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
-CHANGES = frozenset({"key.added", "key.removed"})
+CHANGES = frozenset({EventKind.SSH_KEY_ADDED, EventKind.SSH_KEY_REMOVED})
 EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
 
 
 class KeyRefused(ValueError):
-    """The text is not a public key that we take; `code` says why, the message is the sentence for people."""
+    """The text is not a public key that we accept: `code` for programs, the message for people."""
 
-    def __init__(self, code: str, sentence: str) -> None:
+    def __init__(self, code: ReplyCode, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
 
 
 def normalise(text: str) -> tuple[str, str]:
-    """`(kind and base64 without options or comment, SHA256 fingerprint)` of one public key; `KeyRefused` otherwise.
+    """Return `(kind and base64 without options or comment, SHA256 fingerprint)` of a public key, or raise `KeyRefused`.
 
     Options in front of the key (`command=…`) would run on the node, so a line with options is refused.
     """
     if looks_private(text) or names_private_key(text):
         raise KeyRefused(
-            "private_key",
+            ReplyCode.PRIVATE_KEY,
             "That looks like a private key. It was not stored, but it has now been in Slack: make a new pair "
             "(ssh-keygen -t ed25519) and add the .pub file.",
         )
     words = text.split()
     if len(text) > LONGEST_KEY or len(words) < 2 or words[0] not in KINDS:
-        raise KeyRefused("not_a_key", f"That is not a public key; it looks like this: {EXAMPLE}")
+        raise KeyRefused(ReplyCode.NOT_A_KEY, f"That is not a public key; it looks like this: {EXAMPLE}")
     line = f"{words[0]} {words[1]}"
     try:
         key = load_ssh_public_key(line.encode())
         raw = base64.b64decode(words[1], validate=True)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise KeyRefused("not_a_key", f"That public key cannot be read; it looks like this: {EXAMPLE}") from error
+        raise KeyRefused(
+            ReplyCode.NOT_A_KEY, f"That public key cannot be read; it looks like this: {EXAMPLE}"
+        ) from error
     if isinstance(key, RSAPublicKey) and key.key_size < SHORTEST_RSA:
         raise KeyRefused(
-            "weak_key", f"An RSA key needs at least {SHORTEST_RSA} bits; an ed25519 key is shorter and fine."
+            ReplyCode.WEAK_KEY, f"An RSA key needs at least {SHORTEST_RSA} bits; an ed25519 key is shorter and fine."
         )
     digest = base64.b64encode(hashlib.sha256(raw).digest()).decode().rstrip("=")
     return line, f"SHA256:{digest}"
@@ -78,21 +82,31 @@ async def add(ctx: Context, command: AddKey) -> Reply:
         known = await public_key(tx, command.actor.ref)
         if await done_before(tx, command.actor.ref, CHANGES, command.key, now - KEPT) is not None:
             sentence = f"Your key {fingerprint} was registered; /gpu key list shows the one that is yours now."
-            return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
+            return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
         if known is not None and known.fingerprint == fingerprint:
-            return Reply(True, "key_known", f"This key is already yours: {fingerprint}.", {"fingerprint": fingerprint})
+            return Reply(
+                True, ReplyCode.KEY_KNOWN, f"This key is already yours: {fingerprint}.", {"fingerprint": fingerprint}
+            )
         if known is None:
             tx.add(SshKey(owner=command.actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
         else:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
         actor = command.actor
-        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.added", reason=fingerprint, key=command.key)
+        record(
+            tx,
+            at=now,
+            actor=actor,
+            subject=actor.ref,
+            kind=EventKind.SSH_KEY_ADDED,
+            reason=fingerprint,
+            key=command.key,
+        )
     sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
-    return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
+    return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
 
 
 async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
-    """Forget the actor's public key. Instances that already have it keep it. `key` names the call, as in `AddKey`."""
+    """Delete the actor's public key. Instances that already have it keep it. `key` names the call, as in `AddKey`."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         done = await done_before(tx, actor.ref, CHANGES, key, now - KEPT)
@@ -100,35 +114,46 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
             return _removed(done.reason)
         known = await public_key(tx, actor.ref)
         if known is None:
-            return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
+            return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
-        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.removed", reason=known.fingerprint, key=key)
+        record(
+            tx,
+            at=now,
+            actor=actor,
+            subject=actor.ref,
+            kind=EventKind.SSH_KEY_REMOVED,
+            reason=known.fingerprint,
+            key=key,
+        )
     return _removed(known.fingerprint)
 
 
 def _removed(fingerprint: str) -> Reply:
-    return Reply(True, "key_removed", f"The key {fingerprint} is forgotten; running instances still accept it.")
+    return Reply(True, ReplyCode.KEY_REMOVED, f"The key {fingerprint} is forgotten; running instances still accept it.")
 
 
 async def show(ctx: Context, actor: Actor) -> Reply:
-    """Say which key the actor has."""
+    """Reply with the key that the actor has."""
     async with ctx.db.read() as tx:
         known = await public_key(tx, actor.ref)
     if known is None:
-        return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
+        return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
     return Reply(
-        True, "key", f"Your key: {known.fingerprint} ({known.public_key.split()[0]}).", {"key": known.public_key}
+        True,
+        ReplyCode.KEY,
+        f"Your key: {known.fingerprint} ({known.public_key.split()[0]}).",
+        {"key": known.public_key},
     )
 
 
 async def keyless(tx: Tx, request: Request) -> str:
-    """What is said of an undecided request whose people could not log in, for want of a key; "" for others'.
+    """Return the warning for an undecided request whose people have no SSH key; "" for other requests.
 
-    A program may never log in, so nothing is said of one.
+    A program may never log in, so it gets no warning.
     """
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
-    if owner.kind is ActorKind.CONSUMER or request.kind != "provision" or request.state not in open_now:
+    if owner.kind is ActorKind.CONSUMER or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""
-    if request.job.get("public_key") or await public_key(tx, owner.ref) is not None:
+    if request.job.public_key or await public_key(tx, owner.ref) is not None:
         return ""
     return f"{no_key(owner.ref, ADDS)}."

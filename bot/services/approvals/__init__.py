@@ -1,1 +1,1 @@
-"""Decisions of approvers, what follows from them, auto-approval and break-glass."""
+"""Take approvers' decisions, carry out what follows, and handle auto-approval and break-glass."""

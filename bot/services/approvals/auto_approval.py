@@ -1,41 +1,45 @@
-"""Approvals that the policy gives by itself: recorded like a person's, in the transaction that shows the offers."""
+"""Approve requests by policy, recorded like a person's approval in the transaction that shows the offers."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.approvals.auto_approval import PERIOD, STANDING_PREFIX, applied, signer, standing
-from bot.rules.policy.tiers import Mandate
+from bot.rules.approvals.auto_approval import PERIOD, STANDING_PREFIX, applied, auto_approval, signer
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import price_cap, total_cap
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
 from bot.services.runtime.context import Context
 from ledger.core.events import announce
-from ledger.core.locks import lock_family, lock_standing
+from ledger.core.locks import lock_auto_approval, lock_family
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Approval, Option, Request
 from ledger.queries.spend import approved_since
 
 
-async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime, mandate: Mandate) -> Verdict:
-    """Whether the policy approves the best option by itself. Its limit per day stays locked until `tx` ends."""
-    job = JobRequest.from_json(request.job)
+async def judge(
+    ctx: Context, tx: Tx, request: Request, option: Option, now: datetime, mandate: ApproverGroup
+) -> Verdict:
+    """Whether the policy auto-approves the best option. Its limit per day stays locked until `tx` ends."""
+    job = request.job
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
-        return Verdict(False, "off", "")
+        return Verdict(False, ReplyCode.OFF, "")
     if mandate.tier is not None:
-        return Verdict(False, "tiered", "People decide what belongs to a tier, so the policy does not approve it.")
+        return Verdict(
+            False, ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it."
+        )
     await lock_family(tx, Request, request.id)
-    await lock_standing(tx)
-    judged = standing(
+    await lock_auto_approval(tx)
+    judged = auto_approval(
         policy,
         option.worst_usd,
         option.expected_usd,
@@ -46,23 +50,23 @@ async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: dat
     )
     if not judged.allowed:
         return judged
-    room = (await enforcement.gate(ctx, tx, _spend(ctx, request, option), now)).verdict
+    room = (await enforcement.check_budgets(ctx, tx, _spend(ctx, request, option), now)).verdict
     return judged if room.allowed else Verdict(False, room.code, f"{room.sentence} So a person decides.")
 
 
 def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:
-    job = JobRequest.from_json(request.job)
+    job = request.job
     total = total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None)
     return price_cap(option.price_usd_h, ctx.policy, job.max_price_usd_h), total
 
 
-def _spend(ctx: Context, request: Request, option: Option) -> enforcement.Spend:
+def _spend(ctx: Context, request: Request, option: Option) -> enforcement.PlannedSpend:
     cover = _cover(ctx, request, option)
     return enforcement.spend_of(ctx.policy, request, request.requester, cover, option.expected_usd)
 
 
 async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged: Verdict, now: datetime) -> None:
-    """Record the policy's approval of a request that is PENDING, and turn it into authority for one create."""
+    """Record the auto-approval of a PENDING request, and turn it into the authority for one create."""
     rate_usd_h, total_usd = _cover(ctx, request, option)
     actor = signer(*applied(ctx.policy, Actor.from_ref(request.requester)))
     approval = Approval(
@@ -74,7 +78,7 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         option_id=option.id,
         price_cap_usd_h=rate_usd_h,
         total_cap_usd=total_usd,
-        hours=request.job["hours"],
+        hours=str(request.job.hours),
         rule=judged.sentence,
         at=now,
     )
@@ -93,18 +97,17 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
             "decided_at": now,
             "decided_by": actor.ref,
             "outcome": "",
-            "due_at": None,
         },
     )
     spend = _spend(ctx, request, option)
-    room = await enforcement.gate(ctx, tx, spend, now)
+    room = await enforcement.check_budgets(ctx, tx, spend, now)
     await issue.grant_create(ctx, tx, decided, approval, option, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
-    await _tell(tx, decided, judged, now)
+    await _notify(tx, decided, judged, now)
 
 
-async def _tell(tx: Tx, request: Request, judged: Verdict, now: datetime) -> None:
-    """The requester reads directly that nobody is waited for; the channel's message shows the same."""
+async def _notify(tx: Tx, request: Request, judged: Verdict, now: datetime) -> None:
+    """Notify the requester directly that the policy approved the request; the channel's message says the same."""
     owner = Actor.from_ref(request.requester)
     if owner.kind is ActorKind.SLACK:
         body = {"text": f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"}

@@ -1,4 +1,4 @@
-"""Break-glass at work: the approval that is skipped is recorded as what it is, and everybody who decides is told."""
+"""Start a request without an approval (break-glass), record it as such, and notify every approver."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.approvals.decision import linked
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap, total_cap
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import effects
 from bot.services.budgets import enforcement
 from bot.services.grants import amendments, hours_used, override
@@ -21,21 +22,21 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.core.events import announce, record
-from ledger.core.locks import lock_standing
+from ledger.core.locks import lock_auto_approval
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Approval, Option, Request
 from ledger.queries.access import Whose
-from ledger.queries.decisions import Ask, ask_of_request, shown_options
+from ledger.queries.decisions import DecisionSubject, shown_options, subject_of_request
 from ledger.queries.journal import latest_events
 from ledger.queries.spend import started_alone
 from ledger.queries.views import resolve
 
-KIND = "request.break_glass"
-#: One request is started so a few times at most: once for each time that its offers are gone.
+#: One request is started this way a few times at most: once for each time that its offers ran out.
 SOME = 20
 
 
@@ -47,7 +48,7 @@ class BreakGlass:
     decider: DeciderFacts
     reason: str
     offer_id: str | None = None
-    #: What names the call; the same call again is answered as before. Empty where nobody repeats one.
+    #: Names the call; a repeated call gets the same reply. Empty where calls are never repeated.
     key: str = ""
 
 
@@ -57,13 +58,15 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
     try:
         async with ctx.db.write() as tx:
             request, _ = await resolve(tx, command.request)
-            ask = await ask_of_request(tx, request.id)
+            ask = await subject_of_request(tx, request.id)
             reply = await _done_before(tx, command, request.id) or await _judge(ctx, tx, ask, command, now)
-            reply = await recovery_mode.told(tx, reply)
+            reply = await recovery_mode.with_recovery_notice(tx, reply)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+        return Reply(
+            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
+        )
     if reply.ok:
         for hint in (ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
             hint.set()
@@ -71,36 +74,40 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
 
 
 async def _done_before(tx: Tx, command: BreakGlass, request_id: str) -> Reply | None:
-    """What a call was answered whose process may have ended before it could say so."""
-    rows = await latest_events(tx, request_id, KIND, SOME) if command.key else []
+    """Return the reply to a repeated call whose process may have ended before it could reply."""
+    rows = await latest_events(tx, request_id, EventKind.REQUEST_BREAK_GLASS, SOME) if command.key else []
     mine = command.decider.actor.ref
     said = next((one.reason for one in rows if one.actor == mine and one.data.get("key") == command.key), None)
     return None if said is None else _started(request_id, said)
 
 
 def _started(request_id: str, said: str) -> Reply:
-    return Reply(True, "break_glass", f"It starts. {said}", {"request_id": request_id})
+    return Reply(True, ReplyCode.BREAK_GLASS, f"It starts. {said}", {"request_id": request_id})
 
 
-async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datetime) -> Reply:
+async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass, now: datetime) -> Reply:
     policy, who, request = ctx.policy, command.decider, ask.request
     names = Whose.of([who.actor, *linked(policy, who.actor)])
     own = request.requester in names
     allowed = approval_break_glass.may_break_glass(policy, who, own=own, reason=command.reason)
     if not allowed.allowed:
         return Reply(False, allowed.code, allowed.sentence)
-    if request.kind != amendments.PROVISION or request.state is not RequestState.PENDING or now >= request.expires_at:
-        return Reply(False, "not_waiting", f"Request {short_id(request.id)} does not wait for an approval now.")
+    if (
+        request.kind is not RequestKind.PROVISION
+        or request.state is not RequestState.PENDING
+        or now >= request.expires_at
+    ):
+        return Reply(False, ReplyCode.NOT_WAITING, f"Request {short_id(request.id)} does not wait for an approval now.")
     if any(vote.approver in names for vote in ask.votes):
-        # An approval is never changed, and one person has one voice in a request.
+        # An approval is never changed, and one person approves a request once.
         sentence = "You approved this yourself already, so it waits for another approver; ask again to start without."
-        return Reply(False, "already_voted", sentence)
+        return Reply(False, ReplyCode.ALREADY_VOTED, sentence)
     options = [one for one in (await shown_options(tx, {request.id}))[request.id] if one.cloud in ctx.providers]
     option = next((one for one in options if command.offer_id in (None, one.offer_id)), None)
     if option is None:
         sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request; look at its options."
-        return Reply(False, "unknown_offer", sentence)
-    await lock_standing(tx)
+        return Reply(False, ReplyCode.UNKNOWN_OFFER, sentence)
+    await lock_auto_approval(tx)
     taken_usd = await started_alone(tx, names, approval_break_glass.BREAK_GLASS, now - approval_break_glass.PERIOD)
     left_usd = approval_break_glass.left(policy, taken_usd)
     time_h, cover, expected_usd = _cover(policy, ask, option, left_usd)
@@ -112,10 +119,10 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
     if not cheap.allowed:
         return Reply(False, cheap.code, cheap.sentence)
     spend = enforcement.spend_of(policy, request, request.requester, cover, expected_usd)
-    room = await enforcement.gate(ctx, tx, spend, now)
+    room = await enforcement.check_budgets(ctx, tx, spend, now)
     if not room.verdict.allowed:
         return Reply(False, room.verdict.code, room.verdict.sentence)
-    said = approval_break_glass.told(who.actor.ref, option.offer_id, time_h, cover[1], command.reason)
+    said = approval_break_glass.announcement(who.actor.ref, option.offer_id, time_h, cover[1], command.reason)
     await _start(ctx, tx, replace(ask, option=option), command, (time_h, cover), said, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
     await _shout(ctx, tx, request, said, now)
@@ -123,10 +130,10 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
 
 
 def _cover(
-    policy: Policy, ask: Ask, option: Option, left_usd: Decimal
+    policy: Policy, ask: DecisionSubject, option: Option, left_usd: Decimal
 ) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
-    """The hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
-    job = JobRequest.from_json(ask.request.job)
+    """Return the hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
+    job = ask.request.job
     time_h = min(job.hours, policy.break_glass_hours)
     expected_usd, worst_usd = amendments.amounts(ask.request, option, time_h)
     limits = [vote.limit_usd for vote in ask.limits if vote.limit_usd is not None]
@@ -142,7 +149,7 @@ def _cover(
 async def _start(
     ctx: Context,
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     command: BreakGlass,
     covers: tuple[Decimal, tuple[Decimal, Decimal]],
     said: str,
@@ -151,7 +158,7 @@ async def _start(
     request, option, actor, (time_h, cover) = ask.request, ask.option, command.decider.actor, covers
     offer_id = option.offer_id if option else ""
     await override.close_override(tx, request.id, said, now, actor)
-    # Whoever breaks the glass is the only one who answers for it, however many approvals it would have needed.
+    # The person who breaks the glass is responsible alone, however many approvals it would have needed.
     await amend(tx, Request, request.id, required_approvals=1, rule=said)
     approval = Approval(
         id=new_id("apr", now),
@@ -170,12 +177,14 @@ async def _start(
     )
     tx.add(approval)
     await tx.flush()
-    record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said, key=command.key)
+    record(
+        tx, at=now, actor=actor, subject=request.id, kind=EventKind.REQUEST_BREAK_GLASS, reason=said, key=command.key
+    )
     await effects.approved(ctx, tx, ask, approval, actor, now)
 
 
 async def _shout(ctx: Context, tx: Tx, request: Request, said: str, now: datetime) -> None:
-    """The channel, the operators and everybody who decides: each in a message of their own."""
+    """Notify the channel, the operators and every approver of a break-glass start, each in a message of their own."""
     kind, subject, body = NotificationKind.OPERATOR_PAGE, f"{request.id}/break_glass", {"text": said}
     for destination in (request.channel, *approval_break_glass.audience(ctx.policy)):
         await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)

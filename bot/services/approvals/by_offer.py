@@ -1,4 +1,4 @@
-"""Decisions of doors without buttons: the same button is pressed that people see, so the same rules judge it."""
+"""Approve or reject by offer id, for clients without buttons, under the same rules as a click on the button."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import decisions
 from bot.services.runtime.commands import Decide, Reply
@@ -17,7 +18,10 @@ from ledger.queries.decisions import button
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A decision on a request that is named. `version` None means the quote as it is now; `offer_id` the option."""
+    """A decision on a request by its id, with the option by its offer id.
+
+    `version` None means the current quote.
+    """
 
     request_id: str
     decision: Decision
@@ -29,14 +33,14 @@ class Named:
     reason: str = ""
     hours: Decimal | None = None
     seen: str | None = None
-    #: What names the call; the same call again decides nothing. Empty where nobody repeats one.
+    #: Names the call; a repeated call decides nothing. Empty where calls are never repeated.
     key: str = ""
 
 
 async def decide(ctx: Context, command: Named) -> Reply:
-    """Approve or reject. The codes and sentences are those of a click."""
+    """Approve or reject, with the codes and sentences of a click on the button."""
     async with ctx.db.read() as tx:
-        # The offers may have moved on since, and with them the button.
+        # The offers, and their buttons, may have changed since the first call.
         done = await decisions.decided_before(tx, command.request_id, command.key, ctx.clock.now())
         if done is not None:
             return done
@@ -63,6 +67,8 @@ def _no_button(request: Request, command: Named) -> Reply:
     if request.state is RequestState.QUOTING:
         return Reply(False, STILL_QUOTING.code, STILL_QUOTING.sentence, data)
     if command.offer_id is None:
-        return Reply(False, "offer_needed", "Say which option is approved, by its offer id, such as vast:123.", data)
+        return Reply(
+            False, ReplyCode.OFFER_NEEDED, "Say which option is approved, by its offer id, such as vast:123.", data
+        )
     sentence = f"{command.offer_id[:80]} is not an option of this request; look at it to see its options."
-    return Reply(False, "unknown_offer", sentence, data)
+    return Reply(False, ReplyCode.UNKNOWN_OFFER, sentence, data)

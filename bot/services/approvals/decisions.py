@@ -1,4 +1,4 @@
-"""Decisions: judged when they are made, recorded once, and turned into spend authority in the same transaction."""
+"""Judge decisions, record each once, and issue the spend authority in the same transaction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from bot.rules.approvals.decision import (
     verdict,
 )
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
-from bot.rules.sessions.extension import EXTEND, gate
-from bot.rules.sessions.overspend import DRIFT
+from bot.rules.sessions.extension import override_sentence
 from bot.rules.values.phrases import Verdict, read_amount
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import effects
 from bot.services.budgets import enforcement
@@ -40,57 +40,61 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
-from ledger.queries.decisions import Ask, ask_by_token, ask_of_request
+from ledger.queries.decisions import DecisionSubject, subject_by_token, subject_of_request
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
-OVERRIDE = "override_12h"
 NOT_WITHDRAWN = Verdict(
     False,
-    "not_withdrawn",
+    ReplyCode.NOT_WITHDRAWN,
     "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
 )
-UNKNOWN_BUTTON = Reply(False, "unknown_button", "This button belongs to no request here; look at /gpu list.")
+UNKNOWN_BUTTON = Reply(False, ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
 
 
 async def decide(ctx: Context, command: Decide) -> Reply:
-    """Judge a click and, if it may, record it. One outcome per request, however many decide at once.
+    """Judge a click and record it if it is allowed. A request has one outcome, however many people decide at once.
 
     Codes of success: `approved`, `first_of_two`, `rejected`, `cancelled`. `amount_needed` asks for the dialog.
     """
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            ask = await ask_by_token(tx, command.token)
+            ask = await subject_by_token(tx, command.token)
             if ask is None:
                 return UNKNOWN_BUTTON
             done = await decided_before(tx, ask.request.id, command.key, now)
             if done is not None:
                 return done
             command = await _in_place(ctx, tx, command, now)
-            mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
+            mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
             judged = _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now))
-            spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
-            room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
+            spend = _spend(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
+            room = (
+                await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
+                if spend
+                else None
+            )
             if room is not None and not room.verdict.allowed:
                 reply = _reply(ask, room.verdict)
                 return replace(reply, data={**reply.data, "over_budget": True})
             reply = _reply(ask, judged)
             if ask.action == Decision.APPROVE:
-                reply = await recovery_mode.told(tx, reply)
+                reply = await recovery_mode.with_recovery_notice(tx, reply)
             if judged.allowed:
                 place = decides_for(ctx.policy, _facts(ctx.policy, ask, command, mandate), command.decider)
                 await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
             if spend is not None and room is not None:
                 await enforcement.reserved(ctx, tx, spend, room, now)
-                if room.verdict.code == "overridden":
+                if room.verdict.code == ReplyCode.OVERRIDDEN:
                     enforcement.overridden(tx, ask.request, command.decider.actor, room, now)
     except StaleMove:
-        return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
+        return await preview(ctx, command)  # Somebody else decided at the same moment: reply with that outcome.
     if judged.allowed:
         ctx.hints.instances.set()
         ctx.hints.sessions.set()
@@ -99,21 +103,26 @@ async def decide(ctx: Context, command: Decide) -> Reply:
 
 
 async def preview(ctx: Context, command: Decide) -> Reply:
-    """The same judgement without any effect: what a door asks before it opens a dialog."""
+    """Judge a click without any effect; clients call it before they open a dialog."""
     async with ctx.db.read() as tx:
-        ask = await ask_by_token(tx, command.token)
+        ask = await subject_by_token(tx, command.token)
         if ask is None:
             return UNKNOWN_BUTTON
         now = ctx.clock.now()
         command = await _in_place(ctx, tx, command, now)
-        mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
+        mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
         return _reply(ask, _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now)))
 
 
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
-    """How a call was answered whose process may have ended before it could say so; what followed since stands."""
+    """Return the stored reply to a repeated call whose process may have ended before it could reply.
+
+    Later changes to the request do not change that reply.
+    """
     row = await noted_before(tx, [request_id], key, now - KEPT)
-    return None if row is None else Reply(True, row.data["code"], row.data["said"], {"request_id": request_id})
+    return (
+        None if row is None else Reply(True, ReplyCode(row.data["code"]), row.data["said"], {"request_id": request_id})
+    )
 
 
 def _noted(command: Decide, judged: Verdict) -> dict[str, Any] | None:
@@ -121,32 +130,34 @@ def _noted(command: Decide, judged: Verdict) -> dict[str, Any] | None:
 
 
 async def _in_place(ctx: Context, tx: Tx, command: Decide, now: datetime) -> Decide:
-    """The command with those in whose place its decider stands at this moment."""
+    """Add to the command the approvers whose delegate its decider is now."""
     return replace(command, decider=await delegation.with_behalf(tx, ctx.policy, command.decider, now))
 
 
 async def cancel(ctx: Context, command: Cancel) -> Reply:
-    """Withdraw a request that is named by its id, by its requester or by an approver."""
+    """Withdraw a request by its id, for its requester or an approver."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
             request, _ = await resolve(tx, command.request)
-            ask = await ask_of_request(tx, request.id)
+            ask = await subject_of_request(tx, request.id)
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
             judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
-            if judged.allowed and request.kind == DRIFT:
-                judged = NOT_WITHDRAWN  # Else nobody would ever have to answer it.
+            if judged.allowed and request.kind is RequestKind.OVERSPEND:
+                judged = NOT_WITHDRAWN  # Otherwise the overspend would never be approved or rejected.
             if judged.allowed:
                 await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+        return Reply(
+            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
+        )
     ctx.hints.outbox.set()
     return _reply(ask, judged)
 
 
-def _reply(ask: Ask, judged: Verdict) -> Reply:
+def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
     data: dict[str, object] = {"request_id": ask.request.id}
     if ask.option is not None:
         data |= {
@@ -161,33 +172,37 @@ def _reply(ask: Ask, judged: Verdict) -> Reply:
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
-def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Mandate, used_h: Decimal) -> Verdict:
-    """The rules' verdict, and that the cloud of an approved option can still be used.
+def _judged(
+    ctx: Context, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup, used_h: Decimal
+) -> Verdict:
+    """Judge by the rules, and refuse an approved option whose cloud can no longer be used.
 
     `used_h` are the hours that its session had under earlier approvals.
     """
     judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
-        return Verdict(False, "cloud_gone", sentence)
-    about = ask.request.kind in (EXTEND, DRIFT)
+        return Verdict(False, ReplyCode.CLOUD_GONE, sentence)
+    about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
-        return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
+        return Verdict(
+            False, ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend."
+        )
     return judged
 
 
 def _judge(
     policy: Policy,
-    ask: Ask,
+    ask: DecisionSubject,
     command: Decide,
     now: datetime,
-    mandate: Mandate = ANYBODY,
+    mandate: ApproverGroup = ANYBODY,
     decision: Decision | None = None,
     used_h: Decimal = Decimal(0),
 ) -> Verdict:
     request = ask.request
-    job = JobRequest.from_json(request.job)
+    job = request.job
     decided = decision or Decision(ask.action)
     facts = _facts(policy, ask, command, mandate)
     what = DecisionInput(
@@ -200,29 +215,29 @@ def _judge(
         hours=command.hours,
         seen=command.seen,
     )
-    if request.kind == OVERRIDE:
+    if request.kind is RequestKind.OVERRIDE_12H:
         # More than twelve hours is never one person's own decision, whatever else the policy allows.
         strict = replace(policy, allow_self_approval=False)
         return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
     total_hours = job.already_hours + job.hours + used_h + (hold_hours(ask.option) if ask.option else 0)
     override = hours_used.state_of(ask.override, total_hours)
-    if request.kind == EXTEND:
+    if request.kind is RequestKind.EXTEND:
         # This request is its own override: above the cap on hours, it is never one person's own decision either.
         override = RequestState.APPROVED
-        if gate(job.already_hours, job.hours, policy):
+        if override_sentence(job.already_hours, job.hours, policy):
             policy = replace(policy, allow_self_approval=False)
-    if request.kind == DRIFT:
-        # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
+    if request.kind is RequestKind.OVERSPEND:
+        # Its hours are approved already; the cost is what is decided, and only people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
     needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
 
 
-def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> RequestFacts:
-    """The request as it is now, with the amounts for the time that would be approved."""
+def _facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: ApproverGroup) -> RequestFacts:
+    """Return the facts of the request now, with the amounts for the time that would be approved."""
     request = ask.request
-    requester, job = Actor.from_ref(request.requester), JobRequest.from_json(request.job)
+    requester, job = Actor.from_ref(request.requester), request.job
     expected_usd, worst_usd = _amounts(ask, command)
     return RequestFacts(
         state=request.state,
@@ -241,42 +256,43 @@ def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> Reque
         decided_by=request.decided_by or "",
         mandate=mandate,
         stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
-        standing=amendments.standing(request, ask.votes) if request.state is RequestState.PENDING else None,
+        standing=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
         most_hours=amendments.most_hours(request, ask.votes) if request.kind in amendments.CHANGEABLE else None,
     )
 
 
-def _amounts(ask: Ask, command: Decide) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars of the option that is decided on, for the time that would be approved."""
+def _amounts(ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal]:
+    """Return `(expected, worst)` dollars of the chosen option, for the time that would be approved."""
     if ask.option is None:
         return Decimal(0), Decimal(0)
     return amendments.amounts(ask.request, ask.option, amendments.time_of(ask.request, ask.votes, command.hours))
 
 
-def _other_names(policy: Policy, requester: Actor, ask: Ask) -> tuple[Actor, ...]:
-    """Whoever answers for a program decides about it as little as about what they asked for themselves.
+def _other_names(policy: Policy, requester: Actor, ask: DecisionSubject) -> tuple[Actor, ...]:
+    """Return the requester's other names, and the people behind the request: none of them may approve it.
 
-    More time for a session is asked for in its owner's name, whoever asks.
+    The owner of a program cannot approve its requests. The owner of a session cannot approve its extensions, whoever
+    requested them.
     """
     refs = filter(None, (ask.owner, ask.session.owner if ask.session else "", ask.behind_session))
     people = [Actor.from_ref(ref) for ref in refs]
     return (*linked(policy, requester), *(name for one in people for name in (one, *linked(policy, one))))
 
 
-def _left_by_the_first(ask: Ask) -> Decimal | None:
-    """The total for all attempts that the first of two approvers covered."""
+def _left_by_the_first(ask: DecisionSubject) -> Decimal | None:
+    """Return the total for all attempts that the first of two approvers covered."""
     covered = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
     return min(covered) + ask.spent_usd if covered else None
 
 
-def _limit(ask: Ask) -> SetLimit | None:
+def _limit(ask: DecisionSubject) -> SetLimit | None:
     return limit_in_force(
         SetLimit(vote.quote_version, vote.limit_usd, vote.approver) for vote in ask.limits if vote.limit_usd is not None
     )
 
 
-def _spend(policy: Policy, ask: Ask, command: Decide) -> enforcement.Spend | None:
-    """What an approval takes from the budgets; None for one that buys nothing."""
+def _spend(policy: Policy, ask: DecisionSubject, command: Decide) -> enforcement.PlannedSpend | None:
+    """Return what an approval takes from the budgets; None for one that buys nothing."""
     cover = _cover(policy, ask, command)
     owner = ask.session.owner if ask.session else ask.request.requester
     if cover is None or ask.option is None:
@@ -285,35 +301,37 @@ def _spend(policy: Policy, ask: Ask, command: Decide) -> enforcement.Spend | Non
 
 
 async def _apply(
-    ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime, place: Actor | None
+    ctx: Context, tx: Tx, ask: DecisionSubject, command: Decide, judged: Verdict, now: datetime, place: Actor | None
 ) -> None:
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
         said = f"{actor.ref} decides in the place of {place.ref}."
-        record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.in_place", reason=said)
-    if judged.code == "rejected":
-        if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
+        record(tx, at=now, actor=actor, subject=ask.request.id, kind=EventKind.REQUEST_IN_PLACE, reason=said)
+    if judged.code == ReplyCode.REJECTED:
+        if actor.ref not in {
+            vote.approver for vote in ask.votes
+        }:  # One row per approver: a change of mind is in the journal.
             _vote(tx, ask, command, "reject", now, None, place)
         await effects.close(tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
-    elif judged.code == "cancelled":
+    elif judged.code == ReplyCode.CANCELLED:
         await effects.close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
         approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
         await tx.flush()
-        if judged.code == "first_of_two":
+        if judged.code == ReplyCode.FIRST_OF_TWO:
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
             said, subject = judged.sentence, ask.request.id
-            record(tx, at=now, actor=actor, subject=subject, kind="request.vote", reason=said, data=noted)
+            record(tx, at=now, actor=actor, subject=subject, kind=EventKind.REQUEST_VOTE, reason=said, data=noted)
             await request_message.show_again(tx, ask.request, now)
             return
         await effects.approved(ctx, tx, ask, approval, actor, now, noted)
 
 
-def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
-    """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
-    if ask.option is None or ask.request.kind == DRIFT:
+def _cover(policy: Policy, ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal] | None:
+    """Return `(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
+    if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
         return None
-    job = JobRequest.from_json(ask.request.job)
+    job = ask.request.job
     held = _limit(ask)
     limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
     limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]
@@ -328,7 +346,7 @@ def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal]
 
 def _vote(
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     command: Decide,
     decision: str,
     now: datetime,

@@ -1,12 +1,10 @@
-"""What a decision leads to: a request is closed, or what was approved becomes spend authority and its session."""
+"""Carry out a decision: close the request, or turn the approval into spend authority and a session."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from bot.rules.sessions.extension import EXTEND
-from bot.rules.sessions.overspend import DRIFT
 from bot.services.grants import amendments, issue, override, reopen
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
@@ -14,21 +12,22 @@ from bot.services.sessions import extension, overspend
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
-from ledger.queries.decisions import Ask
+from ledger.queries.decisions import DecisionSubject
 
 
 async def close(
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     to: RequestState,
     actor: Actor,
     reason: str,
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """End a request that somebody rejected or withdrew. `noted` goes into the journal."""
+    """Close a request that somebody rejected or withdrew. `noted` goes into the journal."""
     sentence = reason.strip()
     await move(
         tx,
@@ -46,9 +45,6 @@ async def close(
             "outcome": sentence,
             "decided_at": now,
             "decided_by": actor.ref,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     await reopen.close_family(tx, ask.request, to, sentence, now, actor)
@@ -57,13 +53,16 @@ async def close(
 async def approved(
     ctx: Context,
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     approval: Approval,
     actor: Actor,
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """The last approval: the request is decided, and what it covers becomes a grant, a session and one intent."""
+    """Carry out the last approval: mark the request approved and issue its grant, session and one intent.
+
+    An approved extension or overspend changes the existing session instead.
+    """
     request = await move(
         tx,
         Request,
@@ -78,21 +77,18 @@ async def approved(
             "decided_at": now,
             "decided_by": actor.ref,
             "outcome": "",
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     if ask.option is None:
         if request.parent_id:
             await request_message.show_again(tx, await tx.get_one(Request, request.parent_id), now)
         return
-    if request.kind == DRIFT and ask.session is not None:
+    if request.kind is RequestKind.OVERSPEND and ask.session is not None:
         await overspend.confirmed(ctx, tx, request, ask.session, now)
-    elif request.kind == EXTEND and ask.session is not None:
+    elif request.kind is RequestKind.EXTEND and ask.session is not None:
         await extension.grant(ctx, tx, request, approval, ask.session, now)
     else:
         said = "The option that was approved needs no override."
         await override.close_override(tx, request.id, said, now, actor)
         await issue.grant_create(ctx, tx, request, approval, ask.option, now)
-        await amendments.tell(tx, request, ask.option, approval, now)
+        await amendments.notify_requester(tx, request, ask.option, approval, now)

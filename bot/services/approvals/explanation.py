@@ -1,32 +1,33 @@
-"""Why a request needs approval: the rule that applied, who may decide, where it goes on to, and what was waived."""
+"""Explain why a request needs approval: its rule, its approvers, its escalation, and what was waived."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.rules.approvals.approvers import asked, groups, members
+from bot.rules.approvals.approvers import groups, members, mentioned_approvers
 from bot.rules.approvals.auto_approval import STANDING_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, chain, group_of, next_step
+from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
 from bot.rules.values.phrases import plural
 from bot.services.grants import approvers
 from bot.services.runtime.context import Context
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import RequestState
 from ledger.queries.decisions import opened_at
-from ledger.queries.journal import told_of
+from ledger.queries.journal import reasons_of
 from ledger.queries.views import RequestView, request_view
 
-#: What the journal says of a decision that went another way than the policy's usual one.
-WAIVERS = ("budget.overridden", "request.break_glass")
+#: Journal events of decisions that the policy's usual rules did not make.
+WAIVERS = (EventKind.BUDGET_OVERRIDDEN, EventKind.REQUEST_BREAK_GLASS)
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why one request needed approval. `may_decide` are those who are asked, `also` those who may and are not told.
+    """Why one request needed approval. `may_decide` are the approvers who are notified, `also` those who are not.
 
-    `waived` are the rules that did not hold for it, and `sentences` all of it for people.
+    `waived` are the rules that were waived for it, and `sentences` the whole explanation for people.
     """
 
     request_id: str
@@ -43,13 +44,13 @@ class Why:
 
 
 async def why(ctx: Context, request_id: str) -> Why:
-    """The account of one request. LookupError when there is none."""
+    """Explain one request. LookupError when there is none."""
     now, policy = ctx.clock.now(), ctx.policy
     async with ctx.db.read() as tx:
         view = await request_view(tx, request_id)
-        found = await approvers.mandate(tx, policy, view.request, now)
+        found = await approvers.approver_group(tx, policy, view.request, now)
         since = (await opened_at(tx, [view.request]))[request_id]
-        journal = await told_of(tx, request_id, WAIVERS)
+        journal = await reasons_of(tx, request_id, WAIVERS)
     request = view.request
     given = tuple(
         one.approver
@@ -65,10 +66,10 @@ async def why(ctx: Context, request_id: str) -> Why:
         group=group_of(found.tier),
         required=request.required_approvals,
         given=given,
-        may_decide=asked(policy, found),
+        may_decide=mentioned_approvers(policy, found),
         also=policy.may_approve_not_pinged,
         waived=waived,
-        sentences=tuple(_told(policy, view, found, given, waived, since, now)),
+        sentences=tuple(_sentences(policy, view, found, given, waived, since, now)),
     )
 
 
@@ -81,31 +82,31 @@ def _waived(policy: Policy, view: RequestView) -> list[str]:
     return found
 
 
-def _told(
+def _sentences(
     policy: Policy,
     view: RequestView,
-    found: Mandate,
+    found: ApproverGroup,
     given: tuple[str, ...],
     waived: tuple[str, ...],
     since: datetime,
     now: datetime,
 ) -> list[str]:
     request = view.request
-    told = [request.rule or "Its offers are not quoted yet, so no rule has been applied."]
+    sentences = [request.rule or "Its offers are not quoted yet, so no rule has been applied."]
     if request.state is not RequestState.PENDING:
         by = f" by {request.decided_by}" if request.decided_by else ""
-        return [*told, f"It is {request.state}{by}.", *waived]
-    names = ", ".join(asked(policy, found)) or "nobody; the policy names no approver"
+        return [*sentences, f"It is {request.state}{by}.", *waived]
+    names = ", ".join(mentioned_approvers(policy, found)) or "nobody; the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
-    told.append(f"{len(given)} of {plural(request.required_approvals, 'approval')}{by}; may decide: {names}.")
+    sentences.append(f"{len(given)} of {plural(request.required_approvals, 'approval')}{by}; may decide: {names}.")
     if policy.may_approve_not_pinged:
-        told.append(f"May decide and are not told: {', '.join(policy.may_approve_not_pinged)}.")
-    told += [f"{group} may decide too, because nobody has decided." for group in groups(policy, found)[1:]]
+        sentences.append(f"May decide and are not told: {', '.join(policy.may_approve_not_pinged)}.")
+    sentences += [f"{group} may decide too, because nobody has decided." for group in groups(policy, found)[1:]]
     further = chain(found.tier, policy.escalate_to)
     onwards = next_step(len(further), since, now, policy.escalate_after_s)
     if onwards is not None and onwards < request.expires_at:
         group = further[found.steps]
-        told.append(f"From {onwards:%Y-%m-%d %H:%M} UTC on {group} ({', '.join(members(policy, group))}) may too.")
+        sentences.append(f"From {onwards:%Y-%m-%d %H:%M} UTC on {group} ({', '.join(members(policy, group))}) may too.")
     if not policy.allow_slack_decisions:
-        told.append(SLACK_OFF.sentence)
-    return [*told, f"It expires at {request.expires_at:%Y-%m-%d %H:%M} UTC.", *waived]
+        sentences.append(SLACK_OFF.sentence)
+    return [*sentences, f"It expires at {request.expires_at:%Y-%m-%d %H:%M} UTC.", *waived]

@@ -1,8 +1,8 @@
-"""The journal as it is written, for one caller: every event at least once, in the order in which it becomes visible.
+"""Stream the journal to one caller: every event at least once, in the order in which it becomes visible.
 
-An id carries the time at which its event happened, and a transaction that began earlier may commit later. So each look
-goes back over the last seconds and passes on what it has not passed on yet. After a reconnect those seconds are looked
-at again: an event may come twice, with the same id.
+An id contains the time of its event, and a transaction that began earlier may commit later. So each read goes back over
+the last seconds and passes on what it has not passed on yet. After a reconnect those seconds are read again: an event
+may come twice, with the same id.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys, authorization
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
@@ -24,14 +25,14 @@ from ledger.queries.journal import event_at, event_ids, events_by_id
 LOOK_EVERY_S = 1.0
 #: How late a transaction may commit. Longer ones do not exist here: nothing waits for a network inside one.
 LATE = timedelta(seconds=10)
-#: A stream ends after this, and its client connects again; so nothing holds a dead connection for ever.
+#: A stream ends after this, and its client connects again, so that no dead connection stays open.
 LONGEST = timedelta(minutes=15)
 SCANNED, BATCH = 5_000, 200
 
 
 @dataclass
 class Following:
-    """One stream: from where it began, and what it has passed on."""
+    """One stream: where it began, and what it has passed on."""
 
     ctx: Context
     who: Principal
@@ -41,7 +42,7 @@ class Following:
     _passed: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
     async def look(self) -> Sequence[Event]:
-        """The events that have become visible since the last look, at most `BATCH`."""
+        """Return the events that have become visible since the last read, at most `BATCH`."""
         since: str | None = first_id("evt", self.position - LATE)
         new: list[str] = []
         async with self.ctx.db.read() as tx:
@@ -59,7 +60,10 @@ class Following:
         return found
 
     async def stream(self) -> AsyncIterator[Sequence[Event]]:
-        """Looks, one after the other, until the key stops to work or the stream is old. A quiet look is empty."""
+        """Yield the events of one read after another, until the key stops working or the stream is old.
+
+        A read without new events yields an empty list.
+        """
         clock = self.ctx.clock
         while clock.now() - self.began < LONGEST:
             if not await api_keys.works(self.ctx.db, self.who, clock.now()):
@@ -71,12 +75,12 @@ class Following:
 
 
 async def begin(ctx: Context, who: Principal, after: str | None) -> Following | Reply:
-    """A stream from now on, or from an event that was received before."""
+    """Begin a stream from now, or from an event that was received before."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         whose = await authorization.visible(tx, ctx.policy, who)
         position = await event_at(tx, after) if after else now
     if position is None:
-        return Reply(False, "unknown_event", f"There is no event {(after or '')[:40]}; begin without one.")
-    # What happened before now was not asked for; a stream that goes on looks back instead.
+        return Reply(False, ReplyCode.UNKNOWN_EVENT, f"There is no event {(after or '')[:40]}; begin without one.")
+    # A new stream skips what happened before now; a continued one looks back for late events.
     return Following(ctx, who, whose, now, position if after else now + LATE)

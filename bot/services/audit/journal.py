@@ -1,4 +1,4 @@
-"""The journal of one request or session, whole: sealed as it grows, and checked whenever somebody reads it."""
+"""Hash the journal into a chain, and verify the chain of one request whenever it is read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from bot.rules.audit.hash_chain import START, first_broken, seal
+from bot.rules.audit.hash_chain import START, event_hash, first_broken
 from bot.services.runtime.context import Context
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
-from ledger.models import Event, Seal
-from ledger.queries.hash_chain import MARGIN, family, heads, last_sealed_at, sealed_events, unsealed
+from ledger.models import Event, EventHash
+from ledger.queries.hash_chain import MARGIN, family, hashed_events, heads, last_hashed_at, unsealed
 from ledger.queries.views import resolve
 
 #: A transaction that is under way may still write an event of a little earlier.
@@ -23,9 +23,9 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The events of a request with all that came of it. `broken` says in words what does not fit, empty when all does.
+    """The events of a request and of all that came of it. `broken` says what does not match, empty when all does.
 
-    `heads` are the newest seals by subject: whoever notes them can tell later whether something was changed before.
+    `heads` are the newest hashes by subject: who stores them can prove later whether older events were changed.
     """
 
     request_id: str
@@ -37,7 +37,7 @@ class Audit:
 
 
 def content(event: Event) -> dict[str, Any]:
-    """An event as plain JSON: what is sealed, and what an export has on each line."""
+    """Return an event as plain JSON: what is hashed, and what an export has on each line."""
     return {
         "id": event.id,
         "at": event.at.isoformat(),
@@ -51,23 +51,23 @@ def content(event: Event) -> dict[str, Any]:
     }
 
 
-async def seal_due(ctx: Context) -> int:
-    """Seal what was written since the last pass. Returns how many events were sealed."""
-    return await _seal(ctx.db, ctx.clock)
+async def hash_events_due(ctx: Context) -> int:
+    """Hash what was written since the last pass. Return how many events were hashed."""
+    return await _hash_events(ctx.db, ctx.clock)
 
 
-async def _seal(db: Database, clock: Clock) -> int:
+async def _hash_events(db: Database, clock: Clock) -> int:
     async with db.write() as tx:
         events = await unsealed(tx, clock.now() - SETTLED, BATCH)
         last = await heads(tx, {event.subject for event in events})
         for event in events:
             before = last.get(event.subject)
             number, previous = (before.number + 1, before.hash) if before else (1, START)
-            row = Seal(
+            row = EventHash(
                 event_id=event.id,
                 subject=event.subject,
                 number=number,
-                hash=seal(previous, content(event)),
+                hash=event_hash(previous, content(event)),
                 at=event.at,
             )
             tx.add(row)
@@ -76,11 +76,11 @@ async def _seal(db: Database, clock: Clock) -> int:
 
 
 async def audit(db: Database, text: str) -> Audit:
-    """The journal of what `text` names. LookupError with the sentence for people when it names nothing."""
+    """Return the journal of what `text` names. LookupError with the sentence for people when it names nothing."""
     async with db.read() as tx:
         request, _ = await resolve(tx, text, past=True)
-        rows = await sealed_events(tx, await family(tx, request.parent_id or request.id))
-        newest_at = await last_sealed_at(tx)
+        rows = await hashed_events(tx, await family(tx, request.parent_id or request.id))
+        newest_at = await last_hashed_at(tx)
     chains: defaultdict[str, list[tuple[int, Event, str]]] = defaultdict(list)
     for event, sealed in rows:
         if sealed is not None:
@@ -92,7 +92,7 @@ async def audit(db: Database, text: str) -> Audit:
         number = first_broken((content(event), sealed) for _, event, sealed in chain)
         if number is not None:
             broken.append(f"{subject}: event {number} of {len(chain)} is not what was sealed")
-    # What was written when it happened was sealed then; what was put in afterwards is never.
+    # An event is hashed soon after it was written; one that was inserted later has no hash.
     broken += [
         f"{event.subject}: {event.id} ({event.kind}) was not there when that time was sealed"
         for event, sealed in rows

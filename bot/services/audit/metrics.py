@@ -1,4 +1,4 @@
-"""The ledger in figures, in the text format that Prometheus reads."""
+"""Expose figures of the ledger in the text format that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Labels = Mapping[str, str]
 
 
 async def exposition(ctx: Context) -> str:
-    """Every figure as it is now, from one consistent read."""
+    """Return every figure as it is now, from one consistent read."""
     async with ctx.db.read() as tx:
         found = await figures(tx)
         waiting = await waiting_rows(tx)

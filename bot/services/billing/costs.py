@@ -1,4 +1,4 @@
-"""What was spent, grouped as people ask for it, from the rollup: the running hour of each machine is not in it yet."""
+"""Sum what was spent by group, from the rollup, which does not yet contain the running hour of each instance."""
 
 from __future__ import annotations
 
@@ -8,29 +8,34 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.budgets.budget import Period, begins
-from bot.rules.plans.completion import Outcome, SuccessCost, cost_per_success
-from bot.rules.values.end_reason import WENT_WELL, WENT_WRONG
+from bot.rules.plans.completion import FinishedJob, SuccessCost, cost_per_success
 from bot.services.access import authorization
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.calendar_spans import after, begin
-from ledger.kernel.states import Tier
+from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
+from ledger.kernel.states import RollupTier
 from ledger.queries.spend import EVERYBODY, Purse, buckets, costs, outcomes, spent
 
 #: How many names of one grouping are shown; the rest is one line.
 SHOWN = 8
-#: Before anything that a ledger can hold.
+#: Before anything that a ledger can contain.
 _FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 #: What one bucket of each view is.
-TIERS = {Period.HOURLY: Tier.HOUR, Period.DAILY: Tier.DAY, Period.MONTHLY: Tier.MONTH, Period.TOTAL: Tier.MONTH}
+TIERS = {
+    Period.HOURLY: RollupTier.HOUR,
+    Period.DAILY: RollupTier.DAY,
+    Period.MONTHLY: RollupTier.MONTH,
+    Period.TOTAL: RollupTier.MONTH,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Dollars of today and of this month (UTC), and those since `since` by hour, day or month and by group.
 
-    `finished` is about the sessions that ended in that time with a word on how their work went.
+    `finished` is about the sessions that ended in that time and whose owner reported how the work went.
     """
 
     period: Period
@@ -44,17 +49,17 @@ class Costs:
 
 
 def since_when(period: Period, now: datetime) -> datetime:
-    """When a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
+    """Return when a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
     if period is Period.HOURLY:
-        return begin(Tier.HOUR, now) - timedelta(hours=23)
-    month = begin(Tier.MONTH, now)
+        return begin(RollupTier.HOUR, now) - timedelta(hours=23)
+    month = begin(RollupTier.MONTH, now)
     if period is Period.MONTHLY:
-        return begin(Tier.MONTH, month.replace(year=month.year - 1) + timedelta(days=31))
+        return begin(RollupTier.MONTH, month.replace(year=month.year - 1) + timedelta(days=31))
     return month if period is Period.DAILY else _FIRST
 
 
 async def overview(ctx: Context, actor: Actor | None = None, period: Period = Period.DAILY) -> Costs:
-    """One person's costs with those of the programs that they answer for; without one, everybody's."""
+    """Return the costs of one person and of their programs; without a person, everybody's."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
@@ -62,16 +67,16 @@ async def overview(ctx: Context, actor: Actor | None = None, period: Period = Pe
 
 
 async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
-    """Dollars of today and of this month (UTC) of one person, with those of their programs."""
+    """Return the dollars of today and of this month (UTC) of one person and of their programs."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         purse = Purse(await authorization.mine(tx, ctx.policy, actor))
-        day, month = begin(Tier.DAY, now), begin(Tier.MONTH, now)
+        day, month = begin(RollupTier.DAY, now), begin(RollupTier.MONTH, now)
         return await spent(tx, purse, day), await spent(tx, purse, month)
 
 
 async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs:
-    """The same of one purse in a transaction of the caller's."""
+    """Return the costs of one purse in the caller's transaction."""
     day, month = begins(Period.DAILY, now) or now, begins(Period.MONTHLY, now) or now
     tier, since = TIERS[period], since_when(period, now)
     found = await buckets(tx, purse, tier, since, after(tier, begin(tier, now)))
@@ -82,7 +87,7 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
     month_usd = await spent(tx, purse, month) if whole is None else whole
     groups = {by: named(by, rows) for by, rows in by_group.items()}
     ended = await outcomes(tx, purse, WENT_WELL | WENT_WRONG, since, now)
-    finished = cost_per_success(Outcome(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
+    finished = cost_per_success(FinishedJob(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
     return Costs(
         period,
         since,
@@ -95,17 +100,17 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
     )
 
 
-#: What the costs of instances that belong to no session are called among the owners: nobody asked for them.
+#: The name among the owners for the costs of orphans, which belong to no session.
 STRAYS = "strays"
 
 
 def named(by: str, rows: Iterable[tuple[str, Decimal]]) -> tuple[tuple[str, Decimal], ...]:
-    """The names of one grouping as people read them."""
+    """Return the names of one grouping as people read them."""
     return tuple((name or (STRAYS if by == "owner" else ""), amount_usd) for name, amount_usd in rows)
 
 
 def shortened(rows: tuple[tuple[str, Decimal], ...]) -> list[tuple[str, Decimal]]:
-    """The greatest, and the sum of all others."""
+    """Return the greatest amounts, and the sum of all others as one line."""
     rest = rows[SHOWN:]
     others = [(f"{len(rest)} others", sum((amount for _, amount in rest), Decimal(0)))] if rest else []
     return [*rows[:SHOWN], *others]

@@ -1,4 +1,4 @@
-"""Accruals: what each instance has used, booked by the hour and, at its end, to the cloud's own rule."""
+"""Book what each instance has used: every completed hour, and at its end the rest by the cloud's own rule."""
 
 from __future__ import annotations
 
@@ -21,31 +21,33 @@ from bot.rules.billing.metering import (
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
-from ledger.core.writes import Entry, Tx, amend, book, book_all
+from ledger.core.writes import NewEntry, Tx, amend, book, book_all
 from ledger.kernel import money
-from ledger.models import Disk, Instance, Stray
-from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_strays
+from ledger.kernel.entry_kind import EntryKind
+from ledger.models import Disk, Instance, Orphan
+from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_orphans
 from ledger.queries.session_costs import Booked
 from ledger.queries.views import SessionView
 from providers.capabilities import BillingRule
 from providers.contract import ObservedInstance
 
-#: An instance that was not looked at for longer than this many sweeps may have done anything meanwhile.
+#: An instance that was not listed for longer than this many reconcile passes may have done anything meanwhile.
 BLIND_SWEEPS = 10
 #: Instances whose hours are booked in one transaction, which others wait for.
 TOGETHER = 250
-#: Instances that are read at once to find those: a transaction that judged a whole fleet would last for too long.
+#: Instances that are read at once to find those: a transaction over a whole fleet would take too long.
 LOOKED_AT = 1000
 
 log = logging.getLogger(__name__)
 
 
 async def accrue_due(ctx: Context) -> int:
-    """Book every completed hour of every billable instance. Booking twice changes nothing: the key is the hour.
+    """Book every completed hour of every billable instance.
 
-    An hour is booked with all before it, so those whose last completed one is booked need no look.
+    The key of an entry is the hour, so booking twice changes nothing. An hour is booked with all before it, so
+    instances whose last completed hour is booked are skipped.
     """
-    now, strays = ctx.clock.now(), await accrue_strays(ctx)
+    now, for_orphans = ctx.clock.now(), await accrue_orphans(ctx)
     async with ctx.db.read() as tx:
         ids = await billable_ids(tx)
     due: list[str] = []
@@ -61,15 +63,18 @@ async def accrue_due(ctx: Context) -> int:
         try:
             booked += await _accrue_together(ctx, chunk, now)
         except Exception:
-            # One row that cannot be booked must not keep the others from it.
+            # One row that cannot be booked must not stop the booking of the others.
             log.exception("the accruals failed together and are booked one by one")
             steps = [alone(ctx, one, "the accrual", _accrue_together(ctx, [one], now), 0) for one in chunk]
             booked += sum([await step for step in steps])
-    return booked + strays
+    return booked + for_orphans
 
 
 async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datetime) -> int:
-    """Book those that are still billed when their families are locked: an end meanwhile has booked the rest itself."""
+    """Book the hours of those that are still billed when their families are locked.
+
+    An instance that ended meanwhile has booked the rest itself.
+    """
     async with ctx.db.write() as tx:
         rows = await lock_billable(tx, instance_ids)
         found = [entry for row in rows for entry in accruals(ctx, row, _billed_until(row, now), final=False)]
@@ -78,7 +83,7 @@ async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datet
 
 
 def _last_keys(row: Instance, until: datetime) -> list[str]:
-    """The keys of the last completed hour of each component."""
+    """Return the keys of the last completed hour of each component."""
     found = []
     for component, start, paused_at, rate in _components(row, row.billing_from):
         hours = completed(start, min(until, paused_at or until)) if start is not None and is_booked(rate) else 0
@@ -88,22 +93,23 @@ def _last_keys(row: Instance, until: datetime) -> list[str]:
 
 
 def _billed_until(row: Instance, now: datetime) -> datetime:
-    """A cloud that took the order to end bills no further, however long the proof of the end takes.
+    """Return until when an instance is billed.
 
-    What a complete listing lacks is billed no further either, until it is seen again: that would be its end.
+    A cloud that accepted the termination stops billing, however long the proof of the end takes. An instance that a
+    complete listing lacks is not billed further until it is listed again: the first absence would be its end.
     """
     return min(row.terminate_acked_at or now, _listed_until(row, now))
 
 
-def _listed_until(row: Instance | Stray, now: datetime) -> datetime:
+def _listed_until(row: Instance | Orphan, now: datetime) -> datetime:
     try:
         return min([*map(datetime.fromisoformat, row.absent_at), now])
     except ValueError:
-        return now  # Whoever follows it tells the operators; what it costs, and the others, is booked meanwhile.
+        return now  # The reconcile pass pages the operators about it; its cost, and the others', is booked meanwhile.
 
 
 def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
-    """The columns of billed time after a look at time `at`."""
+    """Return the columns of billed time after a listing at time `at`."""
     before = Billed(
         row.billing_from,
         row.billing_until,
@@ -122,15 +128,15 @@ def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: da
 
 
 async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decimal, now: datetime) -> None:
-    """From now on an instance costs `price_usd_h`, in dollars per hour; what it used before keeps its rate.
+    """Set the rate of an instance to `price_usd_h`, in dollars per hour, from now on; earlier use keeps its rate.
 
-    What the first looks read is taken to have been billed from the start.
+    What the first listings show is assumed to have been billed from the start.
     """
     await lock_family(tx, Instance, instance_id)
     row = await tx.get_one(Instance, instance_id, populate_existing=True)
     price_usd_h = money.rate(price_usd_h)
     if row.price_usd_h == price_usd_h:
-        return  # Another replica saw it, too.
+        return  # Another replica changed it already.
     known_s = BLIND_SWEEPS * ctx.timing.sweep_s
     if row.live_at is not None and now - row.live_at > timedelta(seconds=known_s):
         await _split(ctx, tx, row, price_usd_h, now)
@@ -138,7 +144,10 @@ async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decim
 
 
 async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now: datetime) -> None:
-    """Book the hours that are over, and what makes the running one right when it is booked at the new rate."""
+    """Book the completed hours at the old rate, and a correction for the running hour.
+
+    The correction makes the running hour right when it is booked at the new rate.
+    """
     start, old = row.billing_from, gpu_rate(row.price_usd_h, row.storage_usd_h)
     if start is None or old <= 0:
         return
@@ -149,7 +158,7 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
     await book(
         tx,
         key=_key(row, "gpu", f"rate-{now:%Y%m%dT%H%M%S%f}"),
-        kind="true_up",
+        kind=EntryKind.TRUE_UP,
         debit=mine if step > 0 else theirs,
         credit=theirs if step > 0 else mine,
         amount_usd=abs(step),
@@ -162,12 +171,12 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
 
 
 async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:
-    """Book what an instance that is gone has used until its end. Returns how many entries are new."""
+    """Book what an instance that is gone has used until its end. Return how many entries are new."""
     return await book_all(tx, accruals(ctx, row, ended_at, final=True))
 
 
-def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[Entry]:
-    """What `row` has used until then, per component. What was booked of it before is booked once all the same.
+def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[NewEntry]:
+    """Return the entries for what `row` has used until then, per component; a booked entry is never booked twice.
 
     Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
     """
@@ -182,10 +191,10 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
     ]
 
 
-def _accrual(row: Instance, component: str, key: str, piece: Piece) -> Entry:
-    return Entry(
+def _accrual(row: Instance, component: str, key: str, piece: Piece) -> NewEntry:
+    return NewEntry(
         key=key,
-        kind="accrue",
+        kind=EntryKind.ACCRUE,
         debit=f"session:{row.session_id}",
         credit=f"payable:{row.cloud}:{row.account}",
         amount_usd=piece.amount_usd,
@@ -197,20 +206,20 @@ def _accrual(row: Instance, component: str, key: str, piece: Piece) -> Entry:
 
 
 def rule_of(ctx: Context, row: Instance) -> BillingRule:
-    """How its cloud bills; the plainest rule for a cloud that is not set up here now."""
+    """Return its cloud's billing rule; the default rule for a cloud that is not set up here now."""
     provider = ctx.providers.get(row.cloud)
     return provider.capabilities.billing if provider else BillingRule()
 
 
 def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
-    """Dollars per hour of the GPU alone, of a price that includes the storage."""
+    """Return the dollars per hour of the GPU alone, of a price that includes the storage."""
     return max(price_usd_h - storage_usd_h, Decimal(0))
 
 
 def _components(
     row: Instance, gpu_from: datetime | None
 ) -> tuple[tuple[str, datetime | None, datetime | None, Decimal], ...]:
-    """Each component with since when and until when it is billed, and its dollars per hour."""
+    """Return each component with the start and end of its billing, and its dollars per hour."""
     gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
     return (
         ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
@@ -223,9 +232,9 @@ def _key(row: Instance, component: str, suffix: str) -> str:
 
 
 def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | None:
-    """Since when the GPU of an instance that is gone was billed.
+    """Return since when the GPU of an instance that is gone was billed.
 
-    One that was never seen to run, and that nobody looked at for long before its end, is taken to have run meanwhile.
+    An instance that was never seen running, and not listed for long before its end, is assumed to have run meanwhile.
     """
     if row.billing_from is not None or row.unbilled_at is None:
         return row.billing_from
@@ -233,14 +242,14 @@ def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | Non
     return row.unbilled_at if blind else None
 
 
-async def accrue_strays(ctx: Context) -> int:
-    """Book every completed hour of the strays that are there: what waits for an operator costs meanwhile, too."""
+async def accrue_orphans(ctx: Context) -> int:
+    """Book every completed hour of the open orphans: a quarantined orphan costs, too."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         found = [
             entry
-            for stray in await unended_strays(tx)
-            for entry in stray_entries(stray, _listed_until(stray, now), final=False)
+            for orphan in await unended_orphans(tx)
+            for entry in orphan_entries(orphan, _listed_until(orphan, now), final=False)
         ]
         there = await booked_keys(tx, [entry.key for entry in found])
     new = [entry for entry in found if entry.key not in there]
@@ -250,32 +259,35 @@ async def accrue_strays(ctx: Context) -> int:
         return await book_all(tx, new)
 
 
-async def accrue_stray(tx: Tx, stray: Stray, until: datetime, session_id: str | None = None) -> None:
-    """Book what a stray has cost until its end, or until it becomes a session: under that from then on."""
-    await book_all(tx, stray_entries(stray, until, final=True, session_id=session_id))
+async def accrue_orphan(tx: Tx, orphan: Orphan, until: datetime, session_id: str | None = None) -> None:
+    """Book what an orphan has cost until its end, or until it becomes a session.
+
+    From then on its cost is booked under that session.
+    """
+    await book_all(tx, orphan_entries(orphan, until, final=True, session_id=session_id))
 
 
-def stray_entries(stray: Stray, until: datetime, *, final: bool, session_id: str | None = None) -> list[Entry]:
-    """A stray's cost is ours too: a loss, on the operators' account of that stray."""
-    start = stray.billing_from or stray.first_seen_at
+def orphan_entries(orphan: Orphan, until: datetime, *, final: bool, session_id: str | None = None) -> list[NewEntry]:
+    """Return the entries for an orphan's cost: a loss, on the operators' account of that orphan."""
+    start = orphan.billing_from or orphan.first_seen_at
     return [
-        Entry(
-            key=f"{stray.id}/{piece.suffix}",
-            kind="loss",
-            debit=f"loss:{stray.id}",
-            credit=f"payable:{stray.cloud}:{stray.account}",
+        NewEntry(
+            key=f"{orphan.id}/{piece.suffix}",
+            kind=EntryKind.LOSS,
+            debit=f"loss:{orphan.id}",
+            credit=f"payable:{orphan.cloud}:{orphan.account}",
             amount_usd=piece.amount_usd,
             at=piece.until,
             session_id=session_id,
-            instance_id=stray.instance_id,
+            instance_id=orphan.instance_id,
             component="stray",
         )
-        for piece in pieces(start, until, stray.price_usd_h, BillingRule(), final=final)
+        for piece in pieces(start, until, orphan.price_usd_h, BillingRule(), final=final)
     ]
 
 
 def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
-    """Dollars that a session has cost until now: what is booked, and what runs since its last booked piece."""
+    """Return the dollars that a session has cost until now: what is booked, and what runs since then."""
     row = view.instance
     if row is None or view.session.ended_at is not None:
         return view.accrued_usd
@@ -283,7 +295,7 @@ def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
 
 
 def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule, disk: Disk | None = None) -> Decimal:
-    """Dollars that an instance, and the disk that is kept of it, have used and nothing books yet."""
+    """Return the dollars that an instance, and its retained disk, have used and no entry books yet."""
     if row.ended_at is not None:
         return Decimal(0)
     until = _billed_until(row, now)
@@ -297,15 +309,18 @@ def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule,
 
 
 def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
-    """Dollars that an instance has cost beyond its time at this price: the rates that it had, a disk kept meanwhile."""
+    """Return the dollars that an instance has cost beyond its time at this price.
+
+    They come from its earlier rates, and from a retained disk.
+    """
     rates = {"gpu": gpu_rate(price_usd_h, row.storage_usd_h), "storage": row.storage_usd_h}
     return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
-def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[Entry]:
-    """What a stopped disk costs above a running one until then and is not booked yet.
+def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
+    """Return the entries for what a stopped disk costs above a running one, until then and not booked yet.
 
-    The running rate is booked with its machine's storage.
+    The running rate is booked with the storage of its instance.
     """
     surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
     since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)

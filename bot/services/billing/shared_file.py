@@ -1,4 +1,4 @@
-"""`cost_ledger.json`: a list of entries that tools read and append to, changed under a lock and never half written."""
+"""Read and merge `cost_ledger.json`, a list of entries shared with other tools, under a lock and atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SharedFileError(ValueError):
 
 
 def read_entries(path: Path) -> list[Any]:
-    """The entries of a file; none where there is no file. `SharedFileError` for what is no list of entries."""
+    """Return the entries of a file; none where there is no file. `SharedFileError` for what is no list of entries."""
     return _entries(path, _read(path))
 
 
@@ -38,7 +38,7 @@ def _read(path: Path) -> Any:
 
 
 def _entries(path: Path, document: Any) -> list[Any]:
-    """A file is a list of entries, or an object that has one under `entries`."""
+    """Return the entries of a document: a list, or an object that has one under `entries`."""
     entries = document.get("entries") if isinstance(document, dict) else document
     if not isinstance(entries, list):
         raise SharedFileError(f"{path} is no list of entries")
@@ -46,14 +46,14 @@ def _entries(path: Path, document: Any) -> list[Any]:
 
 
 def others(entries: Sequence[Any]) -> list[Any]:
-    """The entries that other tools wrote."""
+    """Return the entries that other tools wrote."""
     return [entry for entry in entries if not is_own(entry)]
 
 
 def merge(path: Path, own: Sequence[dict[str, Any]]) -> int:
-    """Put our entries into the file: what has the same id is replaced, all else stays. Returns how many are new.
+    """Merge our entries into the file: the same id is replaced, all else stays. Return how many are new.
 
-    A link is followed: the others go on with the file that it leads to.
+    A link is followed, because other tools use the file that it leads to.
     """
     with _locked(path):
         path = path.resolve()
@@ -89,7 +89,7 @@ def _write(path: Path, document: Any) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Other tools take the same lock: `flock` on the file's name with `.lock`, by the name of a link or of its file."""
+    """Take the lock that other tools take: `flock` on the file's name with `.lock`, of a link and of its file."""
     names = [name.with_name(f"{name.name}.lock").resolve() for name in (path, path.resolve())]
     with ExitStack() as held:
         for name in dict.fromkeys(names):
@@ -99,7 +99,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def read_locked(path: Path) -> list[Any]:
-    """The entries while nobody writes."""
+    """Read the entries under the lock, while nobody writes."""
     if not path.exists():
         return []
     with _locked(path):

@@ -1,4 +1,4 @@
-"""The ledger that tools share: others' costs come in once, ours go out once, and all of it can be checked and read."""
+"""Share the ledger with other tools: import their costs once, export ours, verify and summarize all of it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from typing import Any
 from bot.rules.billing.external_costs import OWN, SKILL, External, read, unmatched
 from bot.rules.budgets.budget import said
 from bot.rules.values.phrases import usd
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import in_markdown
 from bot.services.access import authorization
 from bot.services.billing.costs import named
-from bot.services.billing.rollup import sealed
+from bot.services.billing.rollup import entry_hash
 from bot.services.billing.shared_file import SharedFileError, others, read_locked
 from bot.services.budgets import enforcement
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from ledger.core.writes import Entry, book_all
+from ledger.core.writes import NewEntry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Node
 from ledger.queries.nodes import nodes_of
 from ledger.queries.shared_ledger import (
@@ -43,13 +45,13 @@ log = logging.getLogger(__name__)
 
 #: Costs that are written in one transaction.
 CHUNK = 500
-#: The entry of a cost and whether that is new, or one sentence about why it is not taken.
+#: The entry of a cost and whether that is new, or one sentence about why it is refused.
 _Done = tuple[str, bool] | str
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check of the ledger found; `problems` is empty when all is well."""
+    """The result of a check of the ledger; `problems` is empty when all is well."""
 
     entries: int
     sealed: int
@@ -61,7 +63,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything that was ever spent, by tool, provider and owner, with the budgets as they stand."""
+    """Everything that was ever spent, by tool, provider and owner, with the current budgets."""
 
     total_usd: Decimal
     tools: tuple[tuple[str, Decimal], ...]
@@ -76,20 +78,20 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
     now = ctx.clock.now()
     found = read(entry, now, ctx.policy.external_entry_usd)
     if isinstance(found, str):
-        return Reply(False, "bad_entry", found)
+        return Reply(False, ReplyCode.BAD_ENTRY, found)
     (done,) = await _booked(ctx, actor, [found], now)
     if isinstance(done, str):
-        return Reply(False, "refund_unmatched", f"This refund is not booked. {done}")
+        return Reply(False, ReplyCode.REFUND_UNMATCHED, f"This refund is not booked. {done}")
     entry_id, new = done
     if new:
         await enforcement.noticed(ctx, actor.ref, now)
-    told = "is booked" if new else "was booked already"
-    sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."
-    return Reply(True, "booked" if new else "known", sentence, {"entry_id": entry_id})
+    outcome = "is booked" if new else "was booked already"
+    sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {outcome}."
+    return Reply(True, ReplyCode.BOOKED if new else ReplyCode.KNOWN, sentence, {"entry_id": entry_id})
 
 
 async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> tuple[int, list[str]]:
-    """Book every cost of a shared file that is not known yet; `(how many were new, what is wrong with the others)`."""
+    """Book every cost of a shared file that is not known yet; return `(how many were new, problems of the others)`."""
     now = ctx.clock.now()
     read_all = [read(entry, now, ctx.policy.external_entry_usd) for entry in entries]
     found = {one.key: one for one in read_all if isinstance(one, External)}
@@ -105,7 +107,7 @@ async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> t
 
 
 async def import_due(ctx: Context) -> int:
-    """Take over what other tools wrote into the file that the policy names. Returns how many costs were new."""
+    """Import what other tools wrote into the file that the policy names. Return how many costs were new."""
     if not ctx.policy.cost_ledger_file:
         return 0
     path = Path(ctx.policy.cost_ledger_file)
@@ -121,13 +123,13 @@ async def import_due(ctx: Context) -> int:
 
 
 async def _all_booked(ctx: Context, actor: Actor, found: Sequence[External], now: datetime) -> list[_Done]:
-    """What became of each, written in few transactions."""
+    """Book all of them in few transactions; return the outcome of each."""
     done: list[_Done] = []
     for start in range(0, len(found), CHUNK):
         chunk = found[start : start + CHUNK]
         try:
             done += await _booked(ctx, actor, chunk, now)
-        except Exception as error:  # What is wrong with one entry keeps no other out.
+        except Exception as error:  # One wrong entry must not keep out the others.
             if len(chunk) == 1:
                 raise
             log.warning("%d costs of other tools are not taken together, but one by one: %s", len(chunk), error)
@@ -136,7 +138,7 @@ async def _all_booked(ctx: Context, actor: Actor, found: Sequence[External], now
 
 
 async def _one_by_one(ctx: Context, actor: Actor, chunk: Sequence[External], now: datetime) -> list[_Done]:
-    """The same, each in its own transaction. Raises what stopped the first one where none at all can be written."""
+    """Book each in its own transaction. Raise the first error where none at all can be written."""
     done: list[_Done] = []
     errors: list[Exception] = []
     for one in chunk:
@@ -152,7 +154,7 @@ async def _one_by_one(ctx: Context, actor: Actor, chunk: Sequence[External], now
 
 
 async def _booked(ctx: Context, actor: Actor, chunk: Sequence[External], now: datetime) -> list[_Done]:
-    """Of each its entry and whether that is new, or one sentence about why it is not taken; in one transaction."""
+    """Book the chunk in one transaction; return for each its entry and whether it is new, or why it is refused."""
     async with ctx.db.write() as tx:
         left = await booked_of_tools(tx, {one.skill for one in chunk}, actor.ref)
         known = await externals_known(tx, [one.key for one in chunk])
@@ -166,7 +168,7 @@ async def _booked(ctx: Context, actor: Actor, chunk: Sequence[External], now: da
                 continue
             left[one.skill] += one.amount_usd
             taken.append(one)
-        taken.sort(key=lambda one: one.key)  # In one order, or two who append the same would wait for each other.
+        taken.sort(key=lambda one: one.key)  # In one order, so that two appends of the same entries cannot deadlock.
         await book_all(tx, [_entry(one) for one in taken])
         ids = await entries_of(tx, [f"external/{one.key}" for one in taken])
         known |= {one.key: ids[f"external/{one.key}"] for one in taken}
@@ -174,11 +176,11 @@ async def _booked(ctx: Context, actor: Actor, chunk: Sequence[External], now: da
         return [refused[one.key] if one.key in refused else (known[one.key], one.key in new) for one in chunk]
 
 
-def _entry(one: External) -> Entry:
+def _entry(one: External) -> NewEntry:
     mine, theirs = f"external:{one.skill}", f"payable:{one.provider}:external"
-    return Entry(
+    return NewEntry(
         key=f"external/{one.key}",
-        kind="external",
+        kind=EntryKind.EXTERNAL,
         debit=mine if one.amount_usd > 0 else theirs,
         credit=theirs if one.amount_usd > 0 else mine,
         amount_usd=abs(one.amount_usd),
@@ -193,7 +195,7 @@ def _row(one: External, entry_id: str, actor: Actor, now: datetime) -> dict[str,
 
 
 async def exported(ctx: Context, since: datetime | None = None) -> list[dict[str, Any]]:
-    """Our own entries in the shape that tools share."""
+    """Return our own entries in the format that tools share."""
     async with ctx.db.read() as tx:
         found = await own_entries(tx, since)
     return [
@@ -211,20 +213,20 @@ async def exported(ctx: Context, since: datetime | None = None) -> list[dict[str
 
 
 async def verify(ctx: Context) -> Checked:
-    """Whether the chain of entries is whole, and every sum agrees with the entries."""
+    """Check that the hash chain of entries is whole, and that every sum agrees with the entries."""
     problems = []
     async with ctx.db.read() as tx:
         sums = await totals(tx)
         before, expected = "", 0
-        async for number, seal, entry in chain(tx):
+        async for number, stored_hash, entry in chain(tx):
             expected += 1
             if number != expected:
                 problems.append(f"seal {expected} is missing")
                 break
-            if sealed(before, entry) != seal:
+            if entry_hash(before, entry) != stored_hash:
                 problems.append(f"entry {entry['id']} is not what was sealed as number {number}")
                 break
-            before = seal
+            before = stored_hash
     if sums.sealed + sums.waiting != sums.entries:
         missing = f"{sums.entries} entries are {sums.sealed} sealed and {sums.waiting} waiting ones"
         problems.append(missing)
@@ -236,7 +238,7 @@ async def verify(ctx: Context) -> Checked:
 
 
 async def summary(ctx: Context, actor: Actor | None = None) -> Summary:
-    """Of one person with their programs; without one, of everybody."""
+    """Summarize the spending of one person with their programs; without a person, of everybody."""
     lines = await enforcement.overview(ctx, actor)
     async with ctx.db.read() as tx:
         purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
@@ -252,7 +254,7 @@ async def summary(ctx: Context, actor: Actor | None = None) -> Summary:
 
 
 def as_markdown(found: Summary) -> str:
-    """`cost_summary.md`."""
+    """Render the summary as `cost_summary.md`."""
     parts = [f"# Cost summary\n\nTotal spend: **{usd(found.total_usd)}** (as of {found.at:%Y-%m-%d %H:%M} UTC)\n"]
     for title, rows in (("tool", found.tools), ("provider", found.providers), ("owner", found.owners)):
         lines = [f"| {in_markdown(name) or 'none'} | {usd(amount)} |" for name, amount in rows]
@@ -262,9 +264,9 @@ def as_markdown(found: Summary) -> str:
 
 
 async def manifest(ctx: Context, actor: Actor, *, everybody: bool, endpoints: bool) -> Mapping[str, Any]:
-    """`instance_manifest.json`: every live instance, of one person or of everybody.
+    """Return `instance_manifest.json`: every live instance, of one person or of everybody.
 
-    How to connect is for an instance's owner, and for whoever may see all `endpoints`.
+    Connection details are for an instance's owner, and for callers who may see all `endpoints`.
     """
     async with ctx.db.read() as tx:
         own = await authorization.mine(tx, ctx.policy, actor)

@@ -1,4 +1,4 @@
-"""True-up: what clouds really charged is booked to the session, late lines too; a bill that never comes is told."""
+"""True up sessions with what clouds really charged, late lines too, and page the operators about a missing bill."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billing.metering import amount, so_far
-from bot.rules.billing.true_up import Line, between, corrections, is_late, is_whole
+from bot.rules.billing.true_up import BillLineItem, between, corrections, is_late, is_whole
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
@@ -16,17 +16,19 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce_once, record
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance
-from ledger.queries.cloud_bills import Account, account_of, accounts, corrected, keep_lines, used_by
+from ledger.queries.cloud_bills import BillSubject, account_of, accounts, corrected, keep_lines, used_by
 from providers.capabilities import BillingStart, Capabilities
 from providers.contract import Provider
 from providers.errors import ProviderError
 
-#: How far back bills are read again at each look: late lines come within days.
+#: How far back each pass reads bills again: late lines come within days.
 READ_BACK = timedelta(days=8)
-#: Ended instances that are compared at each look.
+#: How far back each pass compares ended instances.
 COMPARED = timedelta(days=30)
 
 #: Dollars: the least and the most.
@@ -36,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 async def reconcile_due(ctx: Context) -> int:
-    """Read the bill of every cloud that has one, and correct the ledger by it. Returns how many entries were booked."""
+    """Read the bill of every cloud that has one, and correct the ledger by it. Return how many entries were booked."""
     done = 0
     for provider in ctx.providers.values():
         if provider.capabilities.charges:
@@ -50,7 +52,7 @@ async def reconcile_due(ctx: Context) -> int:
 async def _reconcile(ctx: Context, provider: Provider) -> int:
     now = ctx.clock.now()
     lines = await provider.charges(now - READ_BACK, now)
-    # Some lines belong to instances that are not ours; only those of ours are looked for.
+    # Some lines belong to instances that are not ours; only the lines of ours are used.
     rows = [
         {
             "cloud": provider.name,
@@ -83,13 +85,15 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
     return done
 
 
-def _lines(account: Account, able: Capabilities) -> list[Line]:
-    """The bill of one instance. Where a cloud gives times alone, they cost what the instance was rented at: the price
-    of its type may have changed since.
+def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:
+    """Return the bill of one instance.
+
+    Where a cloud gives only times, they cost the rate at which the instance was rented: the price of its type may have
+    changed since.
     """
     rate, derived = account.gpu_usd_h, able.charges_derived
     return [
-        Line(
+        BillLineItem(
             one.component,
             amount(_seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
             one.begins,
@@ -103,23 +107,23 @@ def _seconds(begins: datetime, ends: datetime) -> Decimal:
     return Decimal(str((ends - begins) / timedelta(seconds=1)))
 
 
-def _whole(account: Account, lines: list[Line], now: datetime) -> bool:
+def _whole(account: BillSubject, lines: list[BillLineItem], now: datetime) -> bool:
     return is_whole(lines, account.billing_from, account.ended_at, now)
 
 
-def _wanted(account: Account, able: Capabilities, now: datetime) -> dict[str, Decimal]:
+def _wanted(account: BillSubject, able: Capabilities, now: datetime) -> dict[str, Decimal]:
     lines = _lines(account, able)
     return corrections(account.booked_usd, lines, whole=_whole(account, lines, now)) if lines else {}
 
 
-def _is_late(account: Account, able: Capabilities, now: datetime) -> bool:
+def _is_late(account: BillSubject, able: Capabilities, now: datetime) -> bool:
     lines = _lines(account, able)
     costs = sum(account.booked_usd.values(), Decimal(0)) > 0
     return costs and is_late(account.ended_at, now, lines, whole=_whole(account, lines, now))
 
 
-async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) -> int:
-    """Judge it again with the row locked, so that two replicas correct it once."""
+async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime) -> int:
+    """Correct one instance after reading its row again under the lock, so that two replicas correct it once."""
     one = await account_of(tx, found)
     if one is None:
         return 0
@@ -130,7 +134,7 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
         done += await book(
             tx,
             key=f"{one.id}/true-up/{number}",
-            kind="loss" if one.session_id is None else "true_up",
+            kind=EntryKind.LOSS if one.session_id is None else EntryKind.TRUE_UP,
             debit=mine if difference > 0 else theirs,
             credit=theirs if difference > 0 else mine,
             amount_usd=abs(difference),
@@ -140,23 +144,24 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
             component=component,
             note="by the cloud's own bill",
         )
-        kind = "stray.trued_up" if one.session_id is None else "session.trued_up"
+        kind = EventKind.ORPHAN_TRUED_UP if one.session_id is None else EventKind.SESSION_TRUED_UP
         sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
         record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
     return done
 
 
-def is_silent(able: Capabilities) -> bool:
+def reports_no_charges(able: Capabilities) -> bool:
     """Whether a cloud that is paid never says what it charged."""
     return not able.free and (not able.charges or able.charges_derived)
 
 
 def bounds(ctx: Context, row: Instance) -> Range | None:
-    """The least and most that an instance that is gone can have cost; None where its cloud says what it charged, or
-    charges nothing. What lies between is *unreconciled*.
+    """Return the least and most that an instance that is gone can have cost.
+
+    None where its cloud says what it charged, or charges nothing. The difference is *unreconciled*.
     """
     provider = ctx.providers.get(row.cloud)
-    if provider is None or not is_silent(provider.capabilities) or row.ended_at is None:
+    if provider is None or not reports_no_charges(provider.capabilities) or row.ended_at is None:
         return None
     rule, derived = provider.capabilities.billing, provider.capabilities.charges_derived
     # Times from a log say when it was made and ended, and not from when on it was billed.
@@ -165,7 +170,7 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
     gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
     asked_at = row.terminate_asked_at
     if row.trouble_at is not None:
-        # What fails may be billed no further from the moment that it does: some time between two looks.
+        # A failed instance may not be billed from its failure on, which was some time between two listings.
         failed_at = row.trouble_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
         asked_at = min(asked_at or failed_at, failed_at)
     least, most = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
@@ -174,9 +179,9 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
 
 
 async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:
-    """By session, the least and most that one which is over can have cost; only those of which that is not known.
+    """Return the least and most that each ended session can have cost, for those whose cost is not known.
 
-    What its instances at clouds that say what they charged have cost is in both.
+    The known cost of its instances at clouds that say what they charged is in both.
     """
     rows, used = await used_by(tx, session_ids)
     found: dict[str, Range] = {}
@@ -190,13 +195,13 @@ async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str
 
 
 async def range_of(ctx: Context, session_id: str) -> Range | None:
-    """The same of one session, from a read of its own."""
+    """Return the range of one session, from a read of its own."""
     async with ctx.db.read() as tx:
         return (await ranges(ctx, tx, (session_id,))).get(session_id)
 
 
-async def _alarm(tx: Tx, account: Account, now: datetime) -> None:
-    """The operators hear once of a bill that did not come."""
+async def _alarm(tx: Tx, account: BillSubject, now: datetime) -> None:
+    """Page the operators once about a bill that did not come."""
     of = f"session {short_id(account.session_id)}" if account.session_id else f"stray {account.id}"
     what = "is not whole" if account.lines else "has not come"
     booked = usd(sum(account.booked_usd.values(), Decimal(0)))

@@ -1,1 +1,1 @@
-"""Budget limits and their enforcement."""
+"""Set budget limits and enforce them."""

@@ -1,4 +1,4 @@
-"""Budgets at work: nothing is approved above one, however many decide at once, unless an administrator says so."""
+"""Refuse approvals above a budget, however many people approve at once, unless an administrator overrides it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
-from bot.rules.budgets.budget import Line, Period, begins, fits, reached, said, scopes_of
+from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.context import Context
@@ -19,7 +20,7 @@ from ledger.core.locks import lock_budgets
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
-from ledger.kernel.job import JobRequest
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
@@ -27,13 +28,13 @@ from ledger.queries.spend import EVERYBODY, Purse, counted, outstanding
 
 OPERATORS = "channel:operators"
 _NOTHING = Decimal(0)
-#: Kinds of actors that no budget of a user is for.
+#: Kinds of actors that have no user budget.
 _NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
 
 
 @dataclass(frozen=True, slots=True)
-class Spend:
-    """What an approval would add: whose it is, for which label, and the most in dollars and in dollars per hour.
+class PlannedSpend:
+    """What an approval would add: its owner and label, and the most in dollars and in dollars per hour.
 
     `expected_usd` is the amount that people read and type.
     """
@@ -47,35 +48,40 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Whether a spend fits, and the budgets that it counts against as they stand before it."""
+    """Whether a spend fits, and the budgets that it counts against before it."""
 
     verdict: Verdict
-    lines: tuple[Line, ...] = ()
+    lines: tuple[BudgetLine, ...] = ()
 
 
 def spend_of(
     policy: Policy, request: Request, owner: str, cover: tuple[Decimal, Decimal], expected_usd: Decimal
-) -> Spend:
-    """The spend that an approval of a request covers; `cover` is `(price cap per hour, total cap)`.
+) -> PlannedSpend:
+    """Return the spend that an approval of a request covers; `cover` is `(price cap per hour, total cap)`.
 
-    More time for a machine that runs adds nothing to what is paid per hour.
+    An extension of a running instance adds nothing to what is paid per hour.
     """
-    job = JobRequest.from_json(request.job)
+    job = request.job
     rate_usd_h = _NOTHING if job.already_hours else cover[0]
-    return Spend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
+    return PlannedSpend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
 
 
-async def gate(
-    ctx: Context, tx: Tx, spend: Spend, now: datetime, decider: DeciderFacts | None = None, typed: str | None = None
+async def check_budgets(
+    ctx: Context,
+    tx: Tx,
+    spend: PlannedSpend,
+    now: datetime,
+    decider: DeciderFacts | None = None,
+    typed: str | None = None,
 ) -> Room:
     """Whether a spend fits into every budget that it counts against. They stay locked until the transaction ends.
 
-    An administrator of the budgets may approve above one, and types the amount for it: code `amount_needed` first, then
+    A budget administrator may approve above one and types the amount for it: code `amount_needed` first, then
     `overridden`.
     """
     limits = await budget_limits.in_force(ctx, tx)
     if not limits:
-        return Room(Verdict(True, "ok", ""))
+        return Room(Verdict(True, ReplyCode.OK, ""))
     await lock_budgets(tx)
     lines = tuple(await _lines(ctx, tx, limits, spend.owner, spend.label, now))
     verdict = fits(lines, spend.total_usd, spend.rate_usd_h)
@@ -83,38 +89,38 @@ async def gate(
         amount = confirmed(typed, spend.expected_usd)
         if amount is None:
             sentence = f"An administrator approves above a budget. {verdict.sentence}"
-            verdict = Verdict(True, "overridden", sentence)
+            verdict = Verdict(True, ReplyCode.OVERRIDDEN, sentence)
         else:
             verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
     return Room(verdict, lines)
 
 
-async def reserved(ctx: Context, tx: Tx, spend: Spend, room: Room, now: datetime) -> None:
-    """An approval took this much: tell the owners of the budgets which shares are reached, each once per time."""
-    await _tell(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
+async def reserved(ctx: Context, tx: Tx, spend: PlannedSpend, room: Room, now: datetime) -> None:
+    """Notify the budget owners of the shares that an approval has reached, each once per period."""
+    await _notify(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
 
 
 async def noticed(ctx: Context, owner: str, now: datetime) -> None:
-    """Something was spent that nobody approves here: tell the owners of the budgets that it counts against."""
+    """Notify the budget owners of spending that needs no approval here."""
     async with ctx.db.write() as tx:
         limits = await budget_limits.in_force(ctx, tx)
         if limits:
             await lock_budgets(tx)
-            await _tell(ctx, tx, await _lines(ctx, tx, limits, owner, "", now), _NOTHING, _NOTHING, now)
+            await _notify(ctx, tx, await _lines(ctx, tx, limits, owner, "", now), _NOTHING, _NOTHING, now)
     ctx.hints.outbox.set()
 
 
-async def _tell(
-    ctx: Context, tx: Tx, lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
+async def _notify(
+    ctx: Context, tx: Tx, lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
 ) -> None:
     kind = NotificationKind.BUDGET_THRESHOLD
     for line in lines:
         for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds):
-            # What is paid per hour falls again, so it is told of once a day.
+            # What is paid per hour falls again, so its owners are notified once a day.
             day = now if line.period is Period.HOURLY else line.since
             since = f"{day:%Y-%m-%d}" if day else "all"
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
-            added = line.asks(total_usd, rate_usd_h)
+            added = line.adds(total_usd, rate_usd_h)
             sentence = f"{share * 100:.0f} % of a budget is reached: {line.key} {said(line, added)}."
             new = False
             for destination in _owners(ctx.policy, line.scope):
@@ -122,16 +128,16 @@ async def _tell(
                     new, body = True, {"text": sentence}
                     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
             if new:
-                record(tx, at=now, actor=SYSTEM, subject=line.key, kind="budget.threshold", reason=sentence)
+                record(tx, at=now, actor=SYSTEM, subject=line.key, kind=EventKind.BUDGET_THRESHOLD, reason=sentence)
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
-    """Write down that an administrator approved above a budget."""
-    record(tx, at=now, actor=actor, subject=request.id, kind="budget.overridden", reason=room.verdict.sentence)
+    """Record that an administrator approved above a budget."""
+    record(tx, at=now, actor=actor, subject=request.id, kind=EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
 
 
-async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
-    """The budgets that one person's spending counts against; without one, all that are set by name."""
+async def overview(ctx: Context, actor: Actor | None = None) -> list[BudgetLine]:
+    """Return the budgets that one person's spending counts against; without a person, all that are set by name."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         if actor is None:
@@ -140,15 +146,15 @@ async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
         return await _lines(ctx, tx, limits, actor.ref, ctx.policy.project, now)
 
 
-async def named(ctx: Context, tx: Tx, now: datetime) -> list[Line]:
-    """The budgets that are set by name, in a transaction of the caller's."""
+async def named(ctx: Context, tx: Tx, now: datetime) -> list[BudgetLine]:
+    """Return the budgets that are set by name, in the caller's transaction."""
     limits = await budget_limits.in_force(ctx, tx)
     return await _measured(ctx, tx, limits, [(one, one) for one in limits if not one.endswith(":*")], now)
 
 
 async def _lines(
     ctx: Context, tx: Tx, limits: budget_limits.Limits, owner_ref: str, label: str, now: datetime
-) -> list[Line]:
+) -> list[BudgetLine]:
     owner = Actor.from_ref(owner_ref)
     behind = await consumer_of(tx, owner.ref) if owner.kind is ActorKind.CONSUMER else None
     person = Actor.from_ref(behind.owner) if behind else owner
@@ -161,7 +167,7 @@ async def _lines(
 
 async def _measured(
     ctx: Context, tx: Tx, limits: budget_limits.Limits, scopes: list[tuple[str, str]], now: datetime
-) -> list[Line]:
+) -> list[BudgetLine]:
     found = []
     for key, scope in scopes:
         purse = await _purse(ctx, tx, key)
@@ -170,14 +176,17 @@ async def _measured(
             period = Period(name)
             since = begins(period, now)
             if period is Period.HOURLY:
-                found.append(Line(key, scope, period, limit, _NOTHING, rate_usd_h))
+                found.append(BudgetLine(key, scope, period, limit, _NOTHING, rate_usd_h))
             else:
-                found.append(Line(key, scope, period, limit, await counted(tx, purse, since), open_usd, since))
+                found.append(BudgetLine(key, scope, period, limit, await counted(tx, purse, since), open_usd, since))
     return found
 
 
 async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
-    """Whose spending a budget counts: a person's with all their names and programs, a team's with all its members."""
+    """Return whose spending a budget counts.
+
+    A person's includes all their names and programs, a team's all its members.
+    """
     kind, _, name = key.partition(":")
     if kind == "label":
         return Purse(label=name)
@@ -196,7 +205,7 @@ def _actor(name: str) -> Actor:
 
 
 def _name(actor: Actor) -> str:
-    """A person as the policy writes them."""
+    """Return a person's name as the policy writes it."""
     return actor.id if actor.kind is ActorKind.SLACK else actor.ref
 
 

@@ -1,4 +1,4 @@
-"""Budgets that administrators set while the service runs: they can only tighten those of the policy file."""
+"""Set budgets while the service runs; they can only tighten those of the policy file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from bot.rules.budgets.budget import Period, problems, together
 from bot.rules.values.phrases import usd
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.notifications.paging import page_in
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
@@ -15,39 +16,45 @@ from ledger.core.events import record
 from ledger.core.locks import lock_budgets
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.queries.budget_limits import budgets_set, put_budget
 
 Limits = Mapping[str, Mapping[str, Decimal]]
 
 
 async def in_force(ctx: Context, tx: Tx) -> Limits:
-    """Every budget that holds now: the policy file's and those that were set, the lower one where both speak."""
+    """Return every budget in force: the policy file's and those set later, the lower one where both exist."""
     found = await budgets_set(tx)
     return together(ctx.policy.budgets, found) if found else MappingProxyType(dict(ctx.policy.budgets))
 
 
 async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd: Decimal | None, reason: str) -> Reply:
-    """Set a budget, or with no limit forget the one that was set; the operators are told. The policy file stays."""
+    """Set a budget, or without a limit delete the one that was set, and page the operators.
+
+    The budgets of the policy file stay.
+    """
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
-        return Reply(False, "bad_budget", f"{wrong.removeprefix('budgets: ')}.")
+        return Reply(False, ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await lock_budgets(tx)
         before = (await budgets_set(tx)).get(scope, {}).get(str(period))
         if before is None and limit_usd is None:
             return Reply(
-                False, "unknown_budget", f"No {period} budget of {scope} was set; the policy file has its own."
+                False, ReplyCode.UNKNOWN_BUDGET, f"No {period} budget of {scope} was set; the policy file has its own."
             )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
-        record(tx, at=now, actor=actor, subject=f"budget:{scope}", kind="budget.set", reason=f"{period}: {said}")
+        record(
+            tx, at=now, actor=actor, subject=f"budget:{scope}", kind=EventKind.BUDGET_SET, reason=f"{period}: {said}"
+        )
         sentence = f"{actor.ref} changed the {period} budget of {scope} from {said}"
         await page_in(ctx, tx, f"budget/{scope}/{period}", sentence, now)
     ctx.hints.outbox.set()
     held = ctx.policy.budgets.get(scope, {}).get(str(period))
     lower = f" The policy's {usd(held)} is lower and holds." if held is not None and held < (limit_usd or held) else ""
-    return Reply(True, "budget_set", f"The {period} budget of {scope} is {_amount(limit_usd)}.{lower}")
+    return Reply(True, ReplyCode.BUDGET_SET, f"The {period} budget of {scope} is {_amount(limit_usd)}.{lower}")
 
 
 def _amount(limit_usd: Decimal | None) -> str:

@@ -1,17 +1,19 @@
-"""What is held or kept at its end: the authority and the money for it, its messages, and what people answer to them."""
+"""Hold an instance, or retain its disk, at its end: authority, money, messages, and people's replies."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import assert_never
 
 from bot.rules.checkpoints import verification as rules
 from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
 from bot.services.grants import reopen
 from bot.services.notifications import end_of_session, interruption
-from bot.services.runtime.commands import AnswerHold, Reply
+from bot.services.runtime.commands import AnswerCheckpointHold, Reply
 from bot.services.runtime.context import Context
 from ledger.core.claims import wake
 from ledger.core.events import announce, record
@@ -19,6 +21,9 @@ from ledger.core.moves import move
 from ledger.core.outbox import notifications_of
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind
@@ -28,47 +33,59 @@ from ledger.queries.retained_disks import open_disks
 from ledger.queries.session_costs import booked, extension_cap
 from providers.capabilities import Capabilities
 
-#: Longest time that a disk is kept without anybody's word, whatever was approved and not spent would pay for.
+#: Longest time that a disk is retained without a reply, even where the unspent approved amount would pay for more.
 LONGEST = timedelta(days=7)
-#: How far it is: its agent saves, its stop is ordered and not seen yet, and it is kept (or held, where it must run).
-SAVING, STOPPING, HELD = "saving", "stopping", "held"
-#: The gate is behind it: verified, released by somebody, or given up as the policy or the money says.
-PASSED, RELEASED, DESTROYED = "passed", "released", "destroyed"
-WAITS, BEHIND = frozenset({SAVING, STOPPING, HELD}), frozenset({PASSED, RELEASED, DESTROYED})
-#: The end of a machine that is billed above what was approved.
-TOO_DEAR = "billed_above_cap"
 KIND = NotificationKind.SESSION_HELD
-#: The message to those who are asked when the owner does not answer.
+#: The message to the fallback contacts when the owner does not answer.
 ASKED = "asked"
-#: The message before the end of a disk that is kept alone.
+#: The message before a retained disk is deleted.
 DISK = "disk"
 
 
-async def note(tx: Tx, row: Instance, gate: str, said: str, now: datetime, until: datetime) -> None:
-    """Write down where the gate is with an end, and bring what was said about it up to date."""
+async def note(tx: Tx, row: Instance, gate: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
+    """Record the checkpoint step of a termination, and update the messages about it."""
     await amend(tx, Instance, row.id, gate=gate, gate_until=until, gate_note=said)
-    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=f"checkpoint.{gate}", reason=said)
+    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(gate), reason=said)
     if gate in BEHIND:
-        await _over(tx, row, said, now, SYSTEM)
+        await _close_extensions(tx, row, said, now, SYSTEM)
     await refresh(tx, row, now)
 
 
-async def _over(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -> None:
-    """Nothing is held any more, so more time for it is not decided about either."""
+def _event(step: CheckpointStep) -> EventKind:
+    """Return the event kind of a checkpoint step."""
+    match step:
+        case CheckpointStep.SAVING:
+            return EventKind.CHECKPOINT_SAVING
+        case CheckpointStep.STOPPING:
+            return EventKind.CHECKPOINT_STOPPING
+        case CheckpointStep.HELD:
+            return EventKind.CHECKPOINT_HELD
+        case CheckpointStep.PASSED:
+            return EventKind.CHECKPOINT_PASSED
+        case CheckpointStep.RELEASED:
+            return EventKind.CHECKPOINT_RELEASED
+        case CheckpointStep.DESTROYED:
+            return EventKind.CHECKPOINT_DESTROYED
+        case _:
+            assert_never(step)
+
+
+async def _close_extensions(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -> None:
+    """Close the extension requests of an instance that is not held any more."""
     session = await tx.get_one(Session, row.session_id)
     await reopen.close_extensions(tx, session.request_id, said, now, actor)
 
 
 def reserved(row: Instance) -> rules.Reserved:
-    """What was reserved for the end of a machine when it was approved."""
+    """Return what was reserved for the checkpoint hold when the instance was approved."""
     return rules.Reserved.of(row.hold_usd, row.hold_s)
 
 
 async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decimal:
-    """Dollars that were approved for this machine and are not spent.
+    """Return the dollars that were approved for this instance and are not spent.
 
-    What earlier machines cost is not taken off again: a replacement's grant holds what they had left over, and an
-    attempt that was asked for anew has an amount of its own.
+    What earlier instances cost is not subtracted again: a replacement's grant covers what they had left over, and an
+    attempt after a new approval has its own amount.
     """
     grant, before = await tx.get_one(GrantRow, row.grant_id), await booked(tx, row)
     disk = next(iter(await open_disks(tx, [row.session_id])), None)
@@ -76,40 +93,41 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
     return grant.total_cap_usd + await extension_cap(tx, row.session_id) - used
 
 
-async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
-    """Until when the machine itself may be held: the time that was reserved for it, counted from its ordered end.
+async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
+    """Return until when the instance may be held: the reserved time, counted from its ordered end.
 
-    Never longer than what was approved and not spent pays for.
+    Never longer than the approved amount that is not spent pays for.
     """
     most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
-    return min(ordered_at + most, rules.hold_ends(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
+    return min(ordered_at + most, rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
 
 
-async def too_dear(tx: Tx, row: Instance) -> bool:
-    """Whether the machine is billed above what was approved: holding it would go on with that."""
+async def costs_more_than_approved(tx: Tx, row: Instance) -> bool:
+    """Whether the instance is billed above what was approved: a hold would continue that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
-    return row.outcome_code == TOO_DEAR or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
+    ended_for_it = row.outcome_code == EndReason.BILLED_ABOVE_CAP
+    return ended_for_it or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
 
 
 def disk_rate(row: Instance) -> Decimal:
-    """Dollars per hour of a machine's disk while it is stopped."""
+    """Return the dollars per hour of an instance's disk while it is stopped."""
     # What a disk costs while stopped is known for few offers; the running disk's rate is never below it by much.
     return max(row.storage_usd_h, Decimal(str(row.offer.get("storage_stopped_usd_h") or 0)))
 
 
 async def disk_paid_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
-    """Until when what was approved and not spent pays for the disk alone, and at most so long."""
-    return rules.hold_ends(now, await left_usd(ctx, tx, row, now), disk_rate(row), most)
+    """Return until when the unspent approved amount pays for the disk alone, at most `most` from now."""
+    return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), disk_rate(row), most)
 
 
 async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
-    """The same for the whole machine, which costs its full rate until it is seen stopped."""
-    return rules.hold_ends(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)
+    """Return the same for the whole instance, which costs its full rate until it is listed as stopped."""
+    return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)
 
 
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
-    """A hold spends, so it takes a grant; its dollars were reserved with the approval's own, so it adds none."""
+    """Create a grant for a hold, because it spends; its dollars were reserved at the approval, so it adds none."""
     used = await tx.get_one(GrantRow, row.grant_id)
     seq, _ = await next_numbers(tx, row.request_id, GrantKind.HOLD)
     grant = GrantRow(
@@ -135,12 +153,12 @@ async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> No
 
 
 def subject_of(row: Instance, step: str) -> str:
-    """What a message about a hold is filed under: each step has its own, because nobody hears of an edit."""
+    """Return the subject of a message about a hold: each step has its own, because nobody is notified of an edit."""
     return f"{row.session_id}/{row.id}/{step}"
 
 
-async def tell(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) -> None:
-    """Tell the owner, or where nobody can be told directly the fallback contacts or the request's channel."""
+async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) -> None:
+    """Notify the owner, or the fallback contacts or the request's channel when the owner is not in Slack."""
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
     for to in [owner.id] if owner.kind is ActorKind.SLACK else end_of_session.others(ctx, session):
@@ -148,49 +166,51 @@ async def tell(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) ->
 
 
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
-    """Tell the fallback contacts when the owner was tried and is not reached."""
+    """Notify the fallback contacts when the delivery to the owner failed."""
     session = await tx.get_one(Session, row.session_id)
-    await end_of_session.reach(
-        ctx, tx, session, KIND, subject_of(row, HELD if row.gate in (HELD, STOPPING) else SAVING), now
-    )
+    held = row.gate in (CheckpointStep.HELD, CheckpointStep.STOPPING)
+    step = CheckpointStep.HELD if held else CheckpointStep.SAVING
+    await end_of_session.reach(ctx, tx, session, KIND, subject_of(row, step), now)
 
 
-async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
-    """Ask whoever may answer for the owner: the fallback contacts, and the administrators of the budgets."""
+async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+    """Ask those who may reply for the owner: the fallback contacts and the budget administrators."""
     admins = tuple(one for one in ctx.policy.budget_admins if ":" not in one)
     for to in dict.fromkeys((*ctx.policy.fallback_contacts, *admins)):
         await announce(tx, at=now, kind=KIND, subject=subject_of(row, ASKED), destination=to)
 
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
-    """What was said before is not right any more: show it anew, without its buttons."""
-    for step in (SAVING, HELD, ASKED, DISK):
-        for told in await notifications_of(tx, KIND, subject_of(row, step)):
-            await announce(tx, at=now, kind=KIND, subject=told.subject, destination=told.destination)
+    """Update the messages about a hold that has changed, and remove their buttons."""
+    for step in (CheckpointStep.SAVING, CheckpointStep.HELD, ASKED, DISK):
+        for notification in await notifications_of(tx, KIND, subject_of(row, step)):
+            await announce(tx, at=now, kind=KIND, subject=notification.subject, destination=notification.destination)
 
 
-# ── answers ──────────────────────────────────────────────────────────────────────────────────────
+# ── replies ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def waiting(rows: list[Instance]) -> list[Instance]:
-    """Those whose ordered end waits for a checkpoint."""
+    """Return the instances whose ordered end waits for a checkpoint."""
     return [row for row in rows if row.state is InstanceState.TERMINATING and row.gate in WAITS]
 
 
 async def release(
     ctx: Context, tx: Tx, rows: list[Instance], actor: Actor, now: datetime, *, saved: bool = False
 ) -> bool:
-    """Somebody ends what the gate holds, with its disk. False when it holds nothing of these."""
+    """Release what is held for a checkpoint, and end it with its disk, for a person. False when none is held."""
     found = waiting(rows)
     said = "Its data is saved elsewhere" if saved else "Ended on request without a verified checkpoint"
     for row in found:
-        await amend(tx, Instance, row.id, gate=RELEASED, gate_until=now, gate_note=f"{said}, says {actor.ref}.")
+        await amend(
+            tx, Instance, row.id, gate=CheckpointStep.RELEASED, gate_until=now, gate_note=f"{said}, says {actor.ref}."
+        )
         await wake(tx, Instance, row.id, now)
-        record(tx, at=now, actor=actor, subject=row.session_id, kind="checkpoint.released", reason=f"{said}.")
-        await _over(tx, row, f"{said}.", now, actor)
+        record(tx, at=now, actor=actor, subject=row.session_id, kind=_event(CheckpointStep.RELEASED), reason=f"{said}.")
+        await _close_extensions(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)
-        await interruption.tell_ended_by(tx, session, actor, f"{said}.", now, *end_of_session.others(ctx, session))
+        await interruption.notify_ended_by(tx, session, actor, f"{said}.", now, *end_of_session.others(ctx, session))
     return bool(found)
 
 
@@ -200,19 +220,21 @@ _REFUSED = (
 )
 
 
-async def answer(ctx: Context, command: AnswerHold) -> Reply:
-    """A click on *I saved it* or *Let it go*. Code of success: `released`; on what is over it changes nothing."""
+async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
+    """Act on a click on *I saved it* or *Let it go*. Code of success: `released`; a hold that ended is not changed."""
 
-    async def let_go(tx: Tx, session: Session, now: datetime) -> Reply:
+    async def release_hold(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         rows = waiting(await open_instances_of_session(tx, session.id))
         if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
-            return Reply(False, "stale", "That is not how it stands any more; nothing was changed.", data)
+            return Reply(False, ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "whose data is saved," if command.saved else "without a verified checkpoint,"
-        return Reply(True, "released", f"Session {short_id(session.id)}, {how} is ended now with its disk.", data)
+        return Reply(
+            True, ReplyCode.RELEASED, f"Session {short_id(session.id)}, {how} is ended now with its disk.", data
+        )
 
-    reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, let_go)
+    reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, release_hold)
     if reply.ok:
         ctx.hints.instances.set()
         ctx.hints.outbox.set()
@@ -220,7 +242,7 @@ async def answer(ctx: Context, command: AnswerHold) -> Reply:
 
 
 async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: datetime) -> datetime:
-    """More time for what is held was approved, and paid for by that. Returns until when it is held now."""
+    """Extend a hold for which more time was approved, and paid; return until when it is held now."""
     more = timedelta(seconds=int(hours * 3600))
     until = max(row.gate_until or now, now) + more
     provider = ctx.providers.get(row.cloud)
@@ -231,5 +253,5 @@ async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: dat
         tx, Instance, row.id, gate_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()
     )
     await refresh(tx, row, now)
-    await tell(ctx, tx, row, HELD, now)
+    await notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
     return until

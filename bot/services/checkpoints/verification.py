@@ -1,8 +1,8 @@
-"""The checkpoint gate: before a machine is ended by itself, its newest checkpoint is looked for where its job keeps it.
+"""Verify the newest checkpoint in its store before an instance is terminated automatically.
 
-What is not there is waited for, a bounded time, while the agent is asked to save and upload; then the policy decides.
-A machine is kept inside what its approval reserved for that: stopped with its disk, or held where that cannot be. An
-end that its owner ordered is the owner's answer, and is not held.
+A missing checkpoint is waited for, for a limited time, while the agent is asked to save and upload; then the policy
+decides. The instance is held within what its approval reserved for that: stopped with its disk, or running where a stop
+does not retain the disk. A termination that its owner ordered is not held.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from datetime import datetime, timedelta
 
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
-from bot.rules.checkpoints.verification import Newest, Place, Reported, Unverified
+from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation, Unverified
 from bot.rules.nodes.checkins import Work
-from bot.rules.values.end_reason import NO_HEARTBEAT
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
-from bot.services.checkpoints.hold import BEHIND, DESTROYED, HELD, PASSED, SAVING, STOPPING
-from bot.services.nodes.checkins import heard_of
+from bot.services.nodes.checkins import node_status
 from bot.services.notifications.paging import OPERATORS, page, page_in
 from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx, amend
+from ledger.kernel.checkpoint_step import BEHIND, CheckpointStep
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.nodes import node_of
@@ -33,30 +34,30 @@ from providers.capabilities import Capabilities
 from providers.contract import InstanceStatus, Provider
 from providers.errors import ProviderError
 
-#: Between two looks at the store while an end waits: with the machine running, and with nothing left but its disk.
+#: Between two checks of the store while an end waits: with the instance running, and with only its disk retained.
 LOOK, REST = timedelta(seconds=30), timedelta(minutes=10)
-#: Nobody's data goes before the operators had so long to answer, as far as a running machine is paid for.
+#: The operators get this long to answer before data is deleted, as far as a running instance is paid for.
 GRACE = timedelta(minutes=5)
-#: What is held ends earlier than was said when it differs by more than this, and is announced anew.
+#: A hold that ends earlier than announced, by more than this, is announced again.
 EARLIER = timedelta(minutes=1)
-#: An approved extension may keep a disk for longer than anybody's silence does.
+#: An approved extension may retain a disk for longer than a hold without a reply does.
 YEAR = timedelta(days=365)
-#: Ends that people order at once. Its owner orders one knowing that the disk goes; nobody else can know that.
-ANSWERED = frozenset({"asked"})
+#: Ends that people order at once. Only an owner who orders one knows whether the data on the disk may be deleted.
+ANSWERED = frozenset({EndReason.ASKED})
 
-#: Why a disk is kept without a look at any checkpoint.
-PRESERVED = Verdict(False, "preserved", "Its owner asked to keep its disk.")
+#: Why a disk is retained without a check of any checkpoint.
+PRESERVED = Verdict(False, ReplyCode.PRESERVED, "Its owner asked to keep its disk.")
 
 log = logging.getLogger(__name__)
 
 
-async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
-    """When to look again before an end that waits; None when nothing holds it."""
+async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
+    """Return when to check again before a termination that waits for a checkpoint; None when nothing delays it."""
     provider = ctx.providers.get(row.cloud)
     if row.gate in BEHIND:
         return None
     if provider is None or provider.account != row.account:
-        return None  # Nothing of it can be seen or stopped here, and the end itself waits for the account, and pages.
+        return None  # It cannot be listed or stopped here; the termination itself waits for the account, and pages.
     able = provider.capabilities
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, row.request_id)
@@ -64,13 +65,13 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         node = await node_of(tx, row.id)
         if row.outcome_code in ANSWERED and await _by_its_owner(ctx, tx, session):
             return None
-    where = rules.place(request.job.get("checkpoint"))
+    where = rules.place(request.job.checkpoint)
     used = row.reachable_at is not None or session.ready_at is not None
     preserved = bool(session.preserve) and able.keeps_disk
     where = None if ctx.checkpoints is None else where
     if (where is None and not preserved) or not able.terminate or not used:
-        return None  # What nobody ever reached has nothing to save.
-    verdict = PRESERVED if preserved or where is None else await _look(ctx, where, row, node, now)
+        return None  # An instance that nobody ever reached has nothing to save.
+    verdict = PRESERVED if preserved or where is None else await _verify(ctx, where, row, node, now)
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
@@ -79,11 +80,11 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         waits = await _decide(ctx, tx, fresh, verdict, now, able)
         after = await tx.get_one(Instance, row.id, populate_existing=True)
     ctx.hints.outbox.set()
-    if after.gate == STOPPING and row.ref is not None:
+    if after.gate == CheckpointStep.STOPPING and row.ref is not None:
         await _stop(ctx, provider, after, row.ref, now)
     if not waits:
         return None
-    pause = REST if after.gate == HELD and row.status == "stopped" else LOOK
+    pause = REST if after.gate == CheckpointStep.HELD and row.status == "stopped" else LOOK
     over = after.gate_until
     return min(now + pause, over) if over is not None and over > now else now + LOOK
 
@@ -94,7 +95,7 @@ async def _by_its_owner(ctx: Context, tx: Tx, session: Session) -> bool:
 
 
 async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: datetime) -> None:
-    """Ask for the stop, at each look until it is seen. Operators are told of one that does not happen."""
+    """Call stop at each check until it is seen, and page the operators when that does not happen."""
     problem = "the cloud took the order and does not show it"
     try:
         await provider.stop(ref)
@@ -106,100 +107,104 @@ async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: 
         await page(ctx, f"{row.id}/stop", said)
 
 
-async def _look(ctx: Context, where: Place, row: Instance, node: Node | None, now: datetime) -> Verdict:
+async def _verify(ctx: Context, where: StoreLocation, row: Instance, node: Node | None, now: datetime) -> Verdict:
     reported = Reported()
     if node is not None and node.at is not None:
-        heard = heard_of(node)
-        over = heard.work_over_at if heard.work is not Work.RUNNING else heard.idle_since
-        reported = Reported(over or _may_have_worked_until(row, node), heard.checkpoint_step, heard.checkpoint_at)
-    assert ctx.checkpoints is not None  # noqa: S101 # Its caller has asked.
+        status = node_status(node)
+        over = status.work_over_at if status.work is not Work.RUNNING else status.idle_since
+        reported = Reported(over or _may_have_worked_until(row, node), status.checkpoint_step, status.checkpoint_at)
+    assert ctx.checkpoints is not None  # noqa: S101 # Its caller has checked.
     try:
         found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
-        return Verdict(False, "unreachable", f"Its checkpoints cannot be looked at: {error}.")
+        return Verdict(False, ReplyCode.UNREACHABLE, f"Its checkpoints cannot be looked at: {error}.")
     newest = Newest(found.path, found.size, found.at) if found else None
     return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
 
 
 def _may_have_worked_until(row: Instance, node: Node) -> datetime | None:
-    """Until when a job that nobody called over may have gone on; None: until now.
+    """Return until when a job may have run that was never reported as done; None: until now.
 
-    An agent that fell silent tells nothing of the job beside it, unless that is what the machine is ended for.
+    An unresponsive agent says nothing about its job, unless the instance is ended for that.
     """
-    if row.outcome_code == NO_HEARTBEAT:
+    if row.outcome_code == EndReason.NO_HEARTBEAT:
         return node.at
     paused_at = row.billing_until or row.trouble_at
     return paused_at if paused_at is not None or row.status == InstanceStatus.RUNNING else node.at
 
 
 async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, able: Capabilities) -> bool:
-    """Write down what the gate does now. True when the end waits."""
+    """Record the checkpoint step that applies now. True when the termination waits."""
     if verdict.allowed:
-        await hold.note(tx, row, PASSED, verdict.sentence, now, now)
+        await hold.note(tx, row, CheckpointStep.PASSED, verdict.sentence, now, now)
         return False
-    dear = await hold.too_dear(tx, row)
+    above_approved_rate = await hold.costs_more_than_approved(tx, row)
     if row.gate is None:
-        # A machine that stands still saves nothing more.
-        most = now if dear or row.status == "stopped" else await hold.held_most(ctx, tx, row, now, able)
+        # A stopped instance saves nothing more.
+        most = (
+            now
+            if above_approved_rate or row.status == "stopped"
+            else await hold.latest_hold_end(ctx, tx, row, now, able)
+        )
         await hold.authorize(tx, row, most, now)
         until = min(now + timedelta(seconds=ctx.policy.checkpoint_save_s), most)
         if until > now:
             said = f"{verdict.sentence} Its end waits until {until:%H:%M} UTC for its agent to save and upload."
-            await hold.note(tx, row, SAVING, said, now, until)
-            await hold.tell(ctx, tx, row, SAVING, now)
+            await hold.note(tx, row, CheckpointStep.SAVING, said, now, until)
+            await hold.notify_owner(ctx, tx, row, CheckpointStep.SAVING, now)
             return True
     await hold.reach_somebody(ctx, tx, row, now)
-    if row.gate == SAVING and now < (row.gate_until or now) and not dear:
+    if row.gate == CheckpointStep.SAVING and now < (row.gate_until or now) and not above_approved_rate:
         return True
     if ctx.policy.checkpoint_unverified == Unverified.DESTROY and verdict is not PRESERVED:
         said = f"{verdict.sentence} It is ended without a verified checkpoint, as the policy allows."
         return await _give_up(ctx, tx, row, said, now)
-    if dear and not able.keeps_disk:
+    if above_approved_rate and not able.keeps_disk:
         said = f"{verdict.sentence} It is billed above what was approved, so it is ended without a verified checkpoint."
         return await _give_up(ctx, tx, row, said, now)
     if able.keeps_disk and row.status != "stopped":
         return await _stopping(ctx, tx, row, verdict, now)
     if able.keeps_disk:
-        longest = YEAR if row.gate == HELD else hold.LONGEST
+        longest = YEAR if row.gate == CheckpointStep.HELD else hold.LONGEST
         most = await hold.disk_paid_until(ctx, tx, row, now, longest)
     else:
-        most = await hold.held_most(ctx, tx, row, now, able)
-    earlier = row.gate == HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
-    if row.gate != HELD or earlier:
+        most = await hold.latest_hold_end(ctx, tx, row, now, able)
+    earlier = row.gate == CheckpointStep.HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
+    if row.gate != CheckpointStep.HELD or earlier:
         how = "is stopped and its disk kept" if able.keeps_disk else "runs on, because a stop cannot keep its disk,"
         said = f"{verdict.sentence} It {how} until {most:%Y-%m-%d %H:%M} UTC, which was approved for that."
-        await hold.note(tx, row, HELD, said, now, most)
-        await hold.tell(ctx, tx, row, HELD, now)
+        await hold.note(tx, row, CheckpointStep.HELD, said, now, most)
+        await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
     return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, most))
 
 
 async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime) -> bool:
-    """Until its stop is seen it costs the machine's rate, so it waits only as long as that is paid for."""
-    if row.gate != STOPPING:
+    """Wait for the stop; it costs the instance's full rate until it is seen, so only as long as that is paid for."""
+    if row.gate != CheckpointStep.STOPPING:
         until = await hold.runs_until(ctx, tx, row, now, timedelta(seconds=ctx.policy.checkpoint_hold_s))
         said = (
             f"{verdict.sentence} Its stop is ordered, so that its disk is kept. Until the cloud shows that, it costs "
             f"its full rate, and it waits until {until:%Y-%m-%d %H:%M} UTC."
         )
         await amend(tx, Instance, row.id, wanted_at=now)
-        await hold.note(tx, row, STOPPING, said, now, until)
-        await hold.tell(ctx, tx, row, HELD, now)
+        await hold.note(tx, row, CheckpointStep.STOPPING, said, now, until)
+        await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
     paid = await hold.runs_until(ctx, tx, row, now, YEAR)
     return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, paid))
 
 
 async def _grace_ends(ctx: Context, tx: Tx, row: Instance, now: datetime) -> datetime:
-    """Until when the operators may still answer, from when they were first asked, or from now on."""
+    """Return until when the operators may still answer, from when they were first paged, or from now."""
     asked = await notification_of(tx, NotificationKind.OPERATOR_PAGE, f"{row.id}/unverified", OPERATORS)
     ends = (asked.created_at if asked else now) + GRACE
-    # A disk alone costs next to nothing so long; a machine that runs is never held beyond what was approved.
+    # A disk alone costs almost nothing in that time; a running instance is never held beyond what was approved.
     return ends if row.status == "stopped" else min(ends, await hold.runs_until(ctx, tx, row, now, GRACE))
 
 
 async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, until: datetime) -> bool:
-    """What is held until then goes on, and before that those who may answer for its owner are asked."""
+    """Continue a hold until its end, and ask the fallback contacts before that."""
     last = until if now < until else await _grace_ends(ctx, tx, row, now)
     if now >= last:
         said = (
@@ -213,12 +218,12 @@ async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: date
             f"{last:%Y-%m-%d %H:%M} UTC, when what was approved for that is used up: extend it, or let it go."
         )
         if await page_in(ctx, tx, f"{row.id}/unverified", said, now):
-            await hold.ask_operators(ctx, tx, row, now)
+            await hold.notify_fallback_contacts(ctx, tx, row, now)
     return True
 
 
 async def _give_up(ctx: Context, tx: Tx, row: Instance, said: str, now: datetime) -> bool:
-    await hold.note(tx, row, DESTROYED, said, now, now)
-    await hold.tell(ctx, tx, row, DESTROYED, now)
+    await hold.note(tx, row, CheckpointStep.DESTROYED, said, now, now)
+    await hold.notify_owner(ctx, tx, row, CheckpointStep.DESTROYED, now)
     await page_in(ctx, tx, f"{row.id}/unverified", f"{row.name}: {said}", now)
     return False

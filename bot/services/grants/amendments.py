@@ -1,4 +1,4 @@
-"""What approvers change of a request: fewer hours, a lower limit, another offer; weighed, kept, and told."""
+"""Compute what approvers changed of a request (fewer hours, a lower limit, another offer) and notify its requester."""
 
 from __future__ import annotations
 
@@ -7,32 +7,30 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals import amendments
-from bot.rules.approvals.amendments import Standing
+from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.market.estimate import Estimate
-from bot.rules.sessions.extension import EXTEND
 from bot.rules.values.phrases import usd as said_usd
 from bot.services.market.codec import estimate_from_json
 from ledger.core.events import announce
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Approval, Option, Request
-from ledger.queries.overspend import Terms
+from ledger.queries.overspend import SpendTerms
 
-PROVISION = "provision"
-#: Kinds of requests that buy time: an approver may give less of it than was asked for.
-CHANGEABLE = frozenset({PROVISION, EXTEND})
+#: Kinds of requests that buy time: an approver may give less of it than was requested.
+CHANGEABLE = frozenset({RequestKind.PROVISION, RequestKind.EXTEND})
 
 
-def standing(request: Request, votes: Sequence[Approval]) -> Standing:
-    """What the approvals of a request's current offers have made of it; `votes` may hold others too."""
+def amended_terms(request: Request, votes: Sequence[Approval]) -> AmendedTerms:
+    """Return the terms after the approvals of a request's current offers; `votes` may contain others too."""
     mine = [one for one in votes if one.quote_version == request.quote_version and one.decision == "approve"]
-    asked = JobRequest.from_json(request.job).hours
+    asked = request.job.hours
     shorter = [Decimal(one.hours) for one in mine if one.hours is not None and Decimal(one.hours) < asked]
     limits = [one.limit_usd for one in mine if one.limit_usd is not None]
-    return Standing(
+    return AmendedTerms(
         request.id,
         request.quote_version,
         min(shorter, default=None),
@@ -41,57 +39,60 @@ def standing(request: Request, votes: Sequence[Approval]) -> Standing:
 
 
 def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
-    """The longest time that can be approved: what was asked for, or what an earlier approver left of it."""
-    return standing(request, votes).hours or JobRequest.from_json(request.job).hours
+    """Return the longest time that can be approved: the requested one, or what an earlier approver left of it."""
+    return amended_terms(request, votes).hours or request.job.hours
 
 
 def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
-    """The hours that an approval covers: the wanted ones where they are a shorter time."""
+    """Return the hours that an approval covers: the wanted ones where they are a shorter time."""
     most = most_hours(request, votes)
     return wanted if wanted is not None and wanted.is_finite() and 0 < wanted < most else most
 
 
 def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars of an option for so many hours."""
-    asked = JobRequest.from_json(request.job).hours
+    """Return `(expected, worst)` dollars of an option for so many hours."""
+    asked = request.job.hours
     if time_h >= asked:
         return option.expected_usd, option.worst_usd
     return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
 
 
-def told(request: Request, approval: Approval, other_offer: str = "") -> str:
-    """What an approval changed of a request; empty when it is what was asked for and offered first."""
-    asked = JobRequest.from_json(request.job).hours
-    return amendments.told(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
+def amendment_summary(request: Request, approval: Approval, other_offer: str = "") -> str:
+    """Say what an approval changed of a request; empty when it approved the requested terms and the first offer."""
+    asked = request.job.hours
+    return amendments.amendment_summary(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
 
 
-def hours_of(terms: Terms) -> Decimal:
-    """The hours that were approved."""
+def hours_of(terms: SpendTerms) -> Decimal:
+    """Return the approved hours."""
     return terms.asked_h if terms.hours is None else terms.hours
 
 
-def expected(kind: str, terms: Terms) -> Decimal:
-    """The dollars that an approval agreed to: the option's estimate, for the time and the limit that approvers left."""
+def expected(kind: RequestKind, terms: SpendTerms) -> Decimal:
+    """Return the dollars that an approval agreed to: the option's estimate for the amended hours and limit."""
     usd = terms.expected_usd
     if terms.hours is not None:
         usd, _ = shortened(kind, estimate_from_json(terms.estimate), terms.asked_h, terms.hours)
     return usd if terms.total_cap_usd is None else min(usd, terms.total_cap_usd)
 
 
-def shortened(kind: str, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars for fewer hours. What runs already has paid what its cloud bills at least."""
-    least_h = Decimal(0) if kind == EXTEND else amendments.LEAST_BILLED_H
+def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
+    """Return `(expected, worst)` dollars for fewer hours.
+
+    An instance that already runs has paid the least that its cloud bills.
+    """
+    least_h = Decimal(0) if kind is RequestKind.EXTEND else amendments.LEAST_BILLED_H
     return amendments.shortened(estimate, asked_h, time_h, least_h)
 
 
-async def tell(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
-    """Tell the requester what the approval changed; they may end it when that is of no use to them."""
-    said = told(request, approval, option.offer_id if option.rank > 1 else "")
+async def notify_requester(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
+    """Notify the requester of what the approval changed, so that they can end a session they cannot use."""
+    said = amendment_summary(request, approval, option.offer_id if option.rank > 1 else "")
     person = Actor.from_ref(request.requester)
     if not said or person.kind is not ActorKind.SLACK:
         return
     short = short_id(request.id)
-    if told(request, approval):
+    if amendment_summary(request, approval):
         approved = f"approved with changes: {said}"
     else:  # One of the listed options, as it was listed: a choice and no change.
         approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"

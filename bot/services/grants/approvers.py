@@ -1,4 +1,4 @@
-"""Who is asked about a request: its tier of the policy, and the groups that it has gone on to while nobody decided."""
+"""Return the approver group of a request: its policy tier, and the groups it was escalated to since."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ from typing import Any
 from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, Weighed
+from bot.rules.policy.tiers import ApproverGroup, Weighed
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.models import Option, Request
-from ledger.queries.decisions import OVERRIDE, opened_at, parents_of, people_behind, shown_options
+from ledger.queries.decisions import opened_at, parents_of, people_behind, shown_options
 
 #: The worst case in dollars and the offer of each option of a request.
 Shown = Sequence[tuple[Decimal, Mapping[str, Any]]]
 
 
-async def mandate(tx: Tx, policy: Policy, request: Request, now: datetime) -> Mandate:
-    """Who is asked about one request now."""
-    return (await mandates(tx, policy, [request], now))[request.id]
+async def approver_group(tx: Tx, policy: Policy, request: Request, now: datetime) -> ApproverGroup:
+    """Return the approver group of one request now."""
+    return (await approver_groups(tx, policy, [request], now))[request.id]
 
 
-async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime) -> Mapping[str, Mandate]:
-    """Who is asked about each request now, in a fixed number of queries; none where the policy knows one group only."""
+async def approver_groups(
+    tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime
+) -> Mapping[str, ApproverGroup]:
+    """Return the approver group of each request now, in a fixed number of queries.
+
+    There are no queries where the policy has one group only.
+    """
     if not requests or not (policy.approval_tiers or policy.escalate_to):
         return {one.id: ANYBODY for one in requests}
     since = await opened_at(tx, requests)
     parents = await parents_of(tx, requests)
-    # An override buys nothing of its own: it is weighed by what it is for.
-    about = {one.id: (one.parent_id or one.id) if one.kind == OVERRIDE else one.id for one in requests}
+    # An override buys nothing of its own, so the tier of its parent request counts.
+    about = {one.id: (one.parent_id or one.id) if one.kind is RequestKind.OVERRIDE_12H else one.id for one in requests}
     options = await shown_options(tx, set(about.values()))
     askers = {one.id: parents.get(one.parent_id or "", one).requester for one in requests}
     programs = {ref for ref in askers.values() if ref.startswith(f"{ActorKind.CONSUMER}:")}
@@ -41,13 +47,13 @@ async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: dat
     found = {}
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
-        fixed = _fixed(policy, JobRequest.from_json(one.job), shown(options.get(about[one.id], ())), asker)
+        fixed = _fixed(policy, one.job, shown(options.get(about[one.id], ())), asker)
         found[one.id] = with_steps(policy, fixed, since[one.id], now)
     return found
 
 
-async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Shown) -> Mandate:
-    """Who is asked about what is about to be shown: the worst case in dollars and the offer of each option."""
+async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Shown) -> ApproverGroup:
+    """Return the approver group of options that are about to be shown, given each one's worst case and offer."""
     if not policy.approval_tiers:
         return ANYBODY
     behind = await people_behind(tx, {asker})
@@ -55,12 +61,12 @@ async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Show
 
 
 def shown(options: Sequence[Option]) -> Shown:
-    """What counts of some options."""
+    """Return the worst case and the offer of each option."""
     return [(one.worst_usd, one.offer) for one in options]
 
 
-def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Mandate:
-    """The tier of a request: its dearest option counts, whichever is chosen in the end."""
+def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> ApproverGroup:
+    """Return the tier of a request: its most expensive option counts, whichever is chosen in the end."""
     spend = Weighed(
         max((worst_usd for worst_usd, _ in options), default=Decimal(0)),
         job.already_hours + job.hours,
@@ -69,11 +75,11 @@ def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Manda
         teams_of(policy, Actor.from_ref(asker)),
     )
     tier = tiers.tier_of(policy.approval_tiers, spend)
-    return Mandate(tier, tiers.because(tier, spend) if tier else "")
+    return ApproverGroup(tier, tiers.because(tier, spend) if tier else "")
 
 
 def teams_of(policy: Policy, person: Actor) -> frozenset[str]:
-    """The teams of the policy that a person is in, under any of their names."""
+    """Return the policy's teams that a person is in, under any of their names."""
     people = (person, *linked(policy, person))
     names = {one.ref for one in people} | {one.id for one in people if one.kind is ActorKind.SLACK}
     return frozenset(team for team, members in policy.teams.items() if names & set(members))

@@ -1,4 +1,4 @@
-"""When an undecided request is due again, and the message that asks its approvers anew."""
+"""Schedule the reminders and escalations of an undecided request, and remind its approvers of new offers."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from datetime import datetime
 
 from bot.rules.approvals.reminders import next_look
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, chain, next_step
+from bot.rules.policy.tiers import ApproverGroup, chain, next_step
 from ledger.core.events import announce
 from ledger.core.writes import Tx
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 
 
-def next_due(policy: Policy, mandate: Mandate, opened_at: datetime, expires_at: datetime, now: datetime) -> datetime:
-    """When an undecided request needs attention again: a reminder, its next group, or its expiry."""
+def next_due(
+    policy: Policy, mandate: ApproverGroup, opened_at: datetime, expires_at: datetime, now: datetime
+) -> datetime:
+    """Return when an undecided request is due again: a reminder, its next approver group, or its expiry."""
     further = len(chain(mandate.tier, policy.escalate_to))
     onwards = next_step(further, opened_at, now, policy.escalate_after_s)
     due_at = next_look(opened_at, expires_at, now, policy.remind_after_s)
     return due_at if onwards is None else min(due_at, onwards)
 
 
-async def ask_anew(tx: Tx, request: Request, now: datetime) -> None:
-    """Tell those who are asked again, in a message of its own: it is number 0 of the new quote's reminders.
+async def remind_again(tx: Tx, request: Request, now: datetime) -> None:
+    """Remind the approvers of a request whose offers changed, in a new message: reminder 0 of the new quote.
 
-    The request's own message is edited, which tells nobody, and those who decided believe that it is done.
+    Slack notifies nobody of an edited message, and the approvers believe that their decision is done.
     """
     subject = f"{request.id}/{request.quote_version}.0"
     kind = NotificationKind.REQUEST_REMINDER

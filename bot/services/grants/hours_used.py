@@ -1,4 +1,4 @@
-"""How long a session was billed and may be: what the cap on hours is measured by, through every approval of it."""
+"""Count the billed hours of a session under all its approvals, for the 12-hour cap."""
 
 from __future__ import annotations
 
@@ -8,41 +8,40 @@ from decimal import Decimal
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from ledger.core.writes import Tx
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.lookups import lives_of, session_of
 
 
 async def hours_before(tx: Tx, session_id: str, approval_id: str | None, now: datetime) -> Decimal:
-    """Hours that clouds may have billed for a session under other approvals than this one; without one, under all."""
+    """Count the hours that clouds may have billed for a session under other approvals; without one, under all."""
     lives = [(until or now) - sent_at for of, sent_at, until in await lives_of(tx, session_id) if of != approval_id]
     return sum((Decimal(str(one.total_seconds())) / 3600 for one in lives), Decimal(0))
 
 
 async def used(tx: Tx, request: Request, now: datetime) -> Decimal:
-    """The same of a request that is decided (again): what its session has had when its next approval comes."""
+    """Count the hours that the session of a requoted request has used before its next approval."""
     session = await session_of(tx, request.id) if request.quote_version > 0 else None
     return await hours_before(tx, session.id, None, now) if session else Decimal(0)
 
 
 def covered_by(override: Request | None) -> Decimal:
-    """The hours in all that an override has allowed; none before it is approved."""
+    """Return the total hours that an override allows; zero before it is approved."""
     if override is None or override.state is not RequestState.APPROVED:
         return Decimal(0)
-    job = JobRequest.from_json(override.job)
+    job = override.job
     return job.hours + job.already_hours
 
 
 def state_of(override: Request | None, total_h: Decimal) -> RequestState | None:
-    """The state of an override for so many hours in all; None where there is none, or it was approved for fewer."""
+    """Return the state of an override for so many hours in all; None if there is none or it allows fewer."""
     if override is None or (override.state is RequestState.APPROVED and total_h > covered_by(override)):
         return None
     return override.state
 
 
-def longest_hold(policy: Policy, override: Request | None, run_h: Decimal, approved_h: Decimal) -> Decimal:
-    """The longest hold at the end that needs nobody: the approved option's, or one inside the cap or the override.
+def longest_checkpoint_hold(policy: Policy, override: Request | None, run_h: Decimal, approved_h: Decimal) -> Decimal:
+    """Return the longest checkpoint hold that needs no approval: the approved one, or one within the cap or override.
 
     `run_h` are the hours of the session without any hold, `approved_h` those of the approved option's hold.
     """

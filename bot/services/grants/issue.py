@@ -1,4 +1,4 @@
-"""Spend authority: what the last approval creates, in its own transaction: a grant, a session and one intent."""
+"""Issue the spend authority of an approval in its own transaction: a grant, a session and one intent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import next_numbers, session_of
@@ -25,11 +25,11 @@ from providers.contract import GPU_MAX
 async def grant_create(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> None:
-    """Turn an approval into the authority for one create, reserve its cap, and write the intent that uses it."""
+    """Turn an approval into the authority for one create: reserve its cap and write the intent that uses it."""
     session = await _session(ctx, tx, request, approval, option, now)
     grant = await _grant(ctx, tx, request, approval, session.id, now)
     await reservations.reserve(tx, grant, now)
-    # Of a time that an approver has shortened less is paid for the run, and as much as ever kept for the hold.
+    # A shortened time costs less for the run, while the checkpoint hold keeps its full reservation.
     run_usd, _ = amendments.amounts(request, option, Decimal(grant.hours))
     await intend(ctx, tx, request, session.id, grant, option, now, run_usd)
 
@@ -37,8 +37,8 @@ async def grant_create(
 async def _session(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> Session:
-    """The session of this request: a new one, or the one that waited while the request was asked again."""
-    hours, waiting = approval.hours or request.job["hours"], await session_of(tx, request.id)
+    """Return the session of a request: a new one, or the one that waited while the request was quoted again."""
+    hours, waiting = approval.hours or str(request.job.hours), await session_of(tx, request.id)
     if waiting is not None:
         await amend(tx, Session, waiting.id, hours=hours)
         return waiting
@@ -51,7 +51,7 @@ async def _session(
         channel=request.channel,
         hours=hours,
         created_at=now,
-        label=JobRequest.from_json(request.job).label or ctx.policy.project,
+        label=request.job.label or ctx.policy.project,
         replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
@@ -77,7 +77,7 @@ async def _grant(
         state=GrantState.OPEN,
         price_cap_usd_h=approval.price_cap_usd_h,
         total_cap_usd=approval.total_cap_usd,
-        hours=approval.hours or request.job["hours"],
+        hours=approval.hours or str(request.job.hours),
         until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         created_at=now,
     )
@@ -96,7 +96,7 @@ async def intend(
     now: datetime,
     run_usd: Decimal | None = None,
 ) -> Instance:
-    """Write the intent of one create call: its label is fixed here, before anything is sent.
+    """Write the intent of one create call; its label is fixed before anything is sent.
 
     `run_usd` is what is still to be paid for the run, where it is less than the option's expected total.
     """
@@ -104,7 +104,7 @@ async def intend(
     run_usd = option.expected_usd if run_usd is None else min(option.expected_usd, run_usd)
     offer = offer_from_json(option.offer)
     provider = ctx.providers[option.cloud]
-    job = JobRequest.from_json(request.job)
+    job = request.job
     _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
     label = ctx.labels.mint(request.id, n)
     human = human_part(ctx.policy.name_template, job.label or ctx.policy.project, job.model, offer.gpu_count, offer.gpu)
@@ -137,7 +137,7 @@ async def intend(
         at=now,
         actor=Actor.from_ref(request.decided_by or request.requester),
         subject=instance.id,
-        kind="instance.intended",
+        kind=EventKind.INSTANCE_INTENDED,
         after=instance.state,
         reason=label,
     )

@@ -1,4 +1,4 @@
-"""Ask for the 12-hour override, and close the question when it is not needed any more."""
+"""Open the 12-hour override request, and close it when it is not needed any more."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from ledger.core.events import record
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
-from ledger.queries.decisions import OVERRIDE
 from ledger.queries.lookups import override_of
 
 
 async def ask_override(
     tx: Tx, parent: Request, total_h: Decimal, sentence: str, now: datetime, *, due_at: datetime
 ) -> Request:
-    """Open the request that a human must approve before anything above the 12-hour cap is bought.
+    """Open the override request that a person must approve before anything above the 12-hour cap is bought.
 
-    `total_h` are all hours that it allows: those that were billed before, and what may be held at the end, too.
+    `total_h` are all hours that it allows, including those billed before and a checkpoint hold at the end.
     """
-    job = JobRequest.from_json(parent.job)
+    job = parent.job
     job = replace(job, already_hours=max(hours_cap.rented(total_h) - job.hours, Decimal(0)))
     override = Request(
         id=new_id("req", now),
-        kind=OVERRIDE,
+        kind=RequestKind.OVERRIDE_12H,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=f"override/{parent.id}/{parent.quote_version}",
         parent_id=parent.id,
         requester=parent.requester,
-        job=job.to_json(),
+        job=job,
         reason=parent.reason,
         channel=parent.channel,
         rule=sentence,
@@ -51,15 +51,23 @@ async def ask_override(
     await tx.flush()
     for action in ("approve", "reject"):
         tx.add(Token(token=secrets.token_urlsafe(18), request_id=override.id, quote_version=1, action=action))
-    record(tx, at=now, actor=SYSTEM, subject=override.id, kind="request.made", after=override.state, reason=sentence)
+    record(
+        tx,
+        at=now,
+        actor=SYSTEM,
+        subject=override.id,
+        kind=EventKind.REQUEST_MADE,
+        after=override.state,
+        reason=sentence,
+    )
     await show_again(tx, override, now)
     return override
 
 
 async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
-    """What was decided needs no override: the question about more hours is over, and its message says so."""
+    """Cancel a pending override request that the decision made unnecessary; its message says so."""
     override = await override_of(tx, request_id)
     if override is not None and override.state is RequestState.PENDING:
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         to = RequestState.CANCELLED
         await move(tx, Request, override.id, to, at=now, actor=actor, reason=sentence, values=closed)

@@ -1,4 +1,4 @@
-"""Reopen a request whose approval no longer covers what can be bought, and close what belongs together."""
+"""Reopen a request whose approval no longer covers what can be bought, and close the requests related to it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ from bot.services.notifications import end_of_session
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Request, Session
-from ledger.queries.decisions import OVERRIDE
 from ledger.queries.lookups import grants_of_session, instances_of_session, override_of, session_of
 from ledger.queries.overspend import undecided
 
+#: The end reason of a session that waits for a launch, by the final state of its request.
+_UNDECIDED = {
+    RequestState.REJECTED: EndReason.REJECTED,
+    RequestState.CANCELLED: EndReason.CANCELLED,
+    RequestState.EXPIRED: EndReason.EXPIRED,
+}
 
-async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
-    """The approval no longer covers what can be bought: its authority ends and the request is quoted anew.
+
+async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
+    """Void the approval of a request that no longer covers what can be bought, and quote the request again.
 
     `sentence` says why and stays on the message until the next decision. The session waits in QUEUED. Every machine
-    that was rented for it, or may have been, is one that failed, and is never offered for this request again.
+    that was rented for it, or may have been, counts as failed and is never offered for this request again.
     """
     request, session = await tx.get_one(Request, request_id), await session_of(tx, request_id)
     rented = await instances_of_session(tx, session.id) if session else []
@@ -30,9 +38,9 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
     machines = list(dict.fromkeys([*request.failed_machines, *failed]))
     await void_grants(tx, request_id, sentence, now)
     for grant in await grants_of_session(tx, session.id) if session else ():
-        if grant.kind == GrantKind.EXTEND:  # It added to what was decided before, and a new decision takes its place.
+        if grant.kind == GrantKind.EXTEND:  # It extended the old decision, which the new one replaces.
             await release(tx, grant, now, spent_usd=Decimal(0))
-    # What was asked about the machine that is gone is over: a new decision has its own hours and its own figure.
+    # Open extension and cost requests were about the lost instance: the new decision has its own hours and cost.
     await close_extensions(tx, request_id, sentence, now, SYSTEM)
     await move(
         tx,
@@ -46,8 +54,6 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
         values={
             "outcome": sentence,
             "due_at": now,
-            "claim_token": None,
-            "claim_until": None,
             "decided_at": None,
             "decided_by": None,
             "failed_machines": machines,
@@ -62,10 +68,10 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
     await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
 
 
-async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str, now: datetime) -> None:
-    """A session whose request will not be approved again has failed; it holds nothing at any cloud.
+async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence: str, now: datetime) -> None:
+    """Fail a session whose request will not be approved again; it has nothing at any cloud.
 
-    When it had a machine, what took that away is why it is over.
+    When it had an instance, the reason why that ended comes first in the end reason.
     """
     session = await session_of(tx, request_id)
     if session is not None and session.state is SessionState.QUEUED:
@@ -80,24 +86,24 @@ async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str,
             actor=SYSTEM,
             reason=sentence,
             only_from=frozenset({SessionState.QUEUED}),
-            values={"end_code": code, "end_reason": sentence, "ended_at": now, "due_at": None},
+            values={"end_code": code, "end_reason": sentence, "ended_at": now},
         )
 
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
-    """A session that ends needs no more time and no other figure: withdraw what was asked and is not decided."""
-    for asked in await undecided(tx, request_id, ("extend", "drift_reconfirm")):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+    """Cancel the undecided extension and cost requests of a session that ends."""
+    for asked in await undecided(tx, request_id, ABOUT_SESSION):
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
 
 
 async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str, now: datetime, actor: Actor) -> None:
-    """When a request ends undecided or refused, so do its override request and its waiting session, and vice versa.
+    """Close the override request and the waiting session of a request that ends undecided or refused, and vice versa.
 
-    Nobody's word on more time, or on a figure, is a word on the request whose session that is.
+    Closing an extension or cost request does not close its parent request.
     """
     relatives = [await override_of(tx, request.id)]
-    if request.parent_id and request.kind == OVERRIDE:
+    if request.parent_id and request.kind is RequestKind.OVERRIDE_12H:
         relatives.append(await tx.get(Request, request.parent_id))
     for relative in relatives:
         if relative is not None and relative.state in (RequestState.QUOTING, RequestState.PENDING):
@@ -112,12 +118,9 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
                 reason=sentence,
                 values={
                     "outcome": sentence,
-                    "due_at": None,
-                    "claim_token": None,
-                    "claim_until": None,
                     "decided_at": now,
                     "decided_by": actor.ref,
                 },
             )
-            await end_waiting_session(tx, relative.id, str(to), sentence, now)
-    await end_waiting_session(tx, request.id, str(to), sentence, now)
+            await end_waiting_session(tx, relative.id, _UNDECIDED[to], sentence, now)
+    await end_waiting_session(tx, request.id, _UNDECIDED[to], sentence, now)

@@ -1,4 +1,4 @@
-"""The quote of a question about a machine that already runs: one option, which is that machine at what it costs now."""
+"""Quote a running instance at its current cost, as the one option of a request about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ledger.models import Instance, Option, Quote, Request, Token
 
 
 async def offer_again(tx: Tx, asked: Request, row: Instance, costs: Estimate, why: str, now: datetime) -> None:
-    """Quote `row` for the request `asked`, with its buttons: approve the one option, or reject."""
+    """Quote `row` as the only option of the request `asked`, with buttons to approve or reject."""
     offer = replace(offer_from_json(row.offer), price_usd_h=row.price_usd_h, fetched_at=now)
     quote = Quote(id=new_id("quo", now), request_id=asked.id, version=1, created_at=now, expires_at=asked.expires_at)
     tx.add(quote)

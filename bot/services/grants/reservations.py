@@ -1,4 +1,4 @@
-"""Reserve the cap of a grant, release it, and void what was never used."""
+"""Reserve the cap of a grant, release it, and void grants that were never used."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from decimal import Decimal
 from ledger.core.moves import move
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import GrantRow, Instance
 from ledger.queries.lookups import open_grants, open_instances_of_session
 
 
 async def reserve(tx: Tx, grant: GrantRow, now: datetime) -> None:
-    """Set the grant's whole cap aside, in the transaction that creates the grant."""
+    """Reserve the grant's whole cap, in the transaction that creates the grant."""
     await book(
         tx,
         key=f"reserve/{grant.id}",
-        kind="reserve",
+        kind=EntryKind.RESERVE,
         debit=f"reserved:{grant.id}",
         credit=f"authority:{grant.request_id}",
         amount_usd=grant.total_cap_usd,
@@ -28,11 +29,11 @@ async def reserve(tx: Tx, grant: GrantRow, now: datetime) -> None:
 
 
 async def release(tx: Tx, grant: GrantRow, now: datetime, *, spent_usd: Decimal) -> None:
-    """Give a reservation back in full; what was spent stands in the accruals. Booked once per grant."""
+    """Release a reservation in full, once per grant; what was spent is in the accruals."""
     await book(
         tx,
         key=f"release/{grant.id}",
-        kind="release",
+        kind=EntryKind.RELEASE,
         debit=f"authority:{grant.request_id}",
         credit=f"reserved:{grant.id}",
         amount_usd=grant.total_cap_usd,
@@ -43,14 +44,14 @@ async def release(tx: Tx, grant: GrantRow, now: datetime, *, spent_usd: Decimal)
 
 
 async def void_grants(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
-    """End every open authority of a request and give back what it reserved."""
+    """Void every open grant of a request and release what it reserved."""
     for grant in await open_grants(tx, request_id):
         await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM, reason=sentence)
         await release(tx, grant, now, spent_usd=Decimal(0))
 
 
 async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, actor: Actor) -> None:
-    """Take back intents that were never sent."""
+    """Withdraw the intents of a session that were never sent."""
     for instance in await open_instances_of_session(tx, session_id):
         if instance.state is InstanceState.READY:
             await move(
@@ -62,5 +63,5 @@ async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, 
                 actor=actor,
                 reason=sentence,
                 only_from=frozenset({InstanceState.READY}),
-                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+                values={"outcome": sentence},
             )

@@ -1,1 +1,1 @@
-"""The life of an instance: launch, readiness, health, failover, power, termination, orphans and reconciliation."""
+"""Run the life of an instance: launch, readiness, health, failover, power, termination, orphans, reconciliation."""

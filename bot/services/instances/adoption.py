@@ -1,7 +1,8 @@
-"""Adoption: an instance of ours that the ledger has lost becomes a session again, when an approver answers for it.
+"""Adopt an orphan: an instance that the ledger has lost becomes a session again when an approver approves it.
 
-It is a spend like every other one, so it takes a request, an approval with its amounts, and a grant. Nothing is sent:
-the row is born for an instance that is there, and its hours count from now. What it cost before is booked as a loss.
+Adoption is a spend like every other one, so it takes a request, an approval with its amounts, and a grant. Nothing is
+sent to the cloud: the row is created for an existing instance, and its hours count from now. Its earlier cost is booked
+as a loss.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from bot.rules.pricing import hours_cap
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.rules.values.phrases import hours as hours_said
 from bot.rules.values.phrases import read_amount, usd
-from bot.services.billing.metering import accrue_stray
+from bot.rules.values.reply_code import ReplyCode
+from bot.services.billing.metering import accrue_orphan
 from bot.services.grants import reservations
 from bot.services.instances import adoption_approval
 from bot.services.instances.adoption_approval import Adopt, Judged
@@ -24,95 +26,99 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
-from ledger.core.locks import lock_stray
+from ledger.core.locks import lock_orphan
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel import money
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
-from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
-from ledger.queries.orphans import stray_by_id
+from ledger.queries.orphans import orphan_by_id
 from providers.contract import GPU_MAX, InstanceStatus, NotSeen, ObservedInstance, Offer
 from providers.errors import ProviderError
 
-__all__ = ["Adopt", "adopt_stray"]
+__all__ = ["Adopt", "adopt_orphan"]
 
 MEMORY_UNKNOWN = Decimal(0)
 
 
-async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
-    """Keep an instance that waits for an operator's word. The cloud is asked for it first; its label is read again."""
+async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
+    """Adopt a quarantined orphan, after its cloud was asked for it and its label was read again."""
     refusal = _may(ctx, command)
     if refusal is not None:
         return refusal
     async with ctx.db.read() as tx:
-        stray = await _waiting(tx, command, ctx.clock.now())
-    if isinstance(stray, Reply):
-        return stray
-    found = await _look(ctx, stray)
+        orphan = await _waiting(tx, command, ctx.clock.now())
+    if isinstance(orphan, Reply):
+        return orphan
+    found = await _read_at_cloud(ctx, orphan)
     if isinstance(found, Reply):
         return found
     seen, label = found
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await lock_stray(tx, stray.id)
-        stray = await _waiting(tx, command, now)  # Somebody else may have spoken while the cloud was asked.
-        if isinstance(stray, Reply):
-            return stray
-        offer = _offer(stray, seen, now)
-        judged = await adoption_approval.judge(ctx, tx, command, stray, offer, now)
-        if judged.verdict.code != "approved":
+        await lock_orphan(tx, orphan.id)
+        orphan = await _waiting(tx, command, now)  # Somebody else may have adopted or condemned it meanwhile.
+        if isinstance(orphan, Reply):
+            return orphan
+        offer = _offer(orphan, seen, now)
+        judged = await adoption_approval.judge(ctx, tx, command, orphan, offer, now)
+        if judged.verdict.code != ReplyCode.APPROVED:
             if judged.verdict.allowed:
-                adoption_approval.back(tx, command, stray, judged, now)
+                adoption_approval.back(tx, command, orphan, judged, now)
             return Reply(judged.verdict.allowed, judged.verdict.code, judged.verdict.sentence)
-        reply = await _write(ctx, tx, command, stray, seen, label, offer, judged, now)
+        reply = await _write(ctx, tx, command, orphan, seen, label, offer, judged, now)
     for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.sessions):
         hint.set()
     return reply
 
 
-async def _look(ctx: Context, stray: Stray) -> tuple[ObservedInstance, LabelReading] | Reply:
-    """What its cloud shows of it now, and its label; or why it cannot be kept."""
-    provider = ctx.providers.get(stray.cloud)
-    if provider is None or provider.account != stray.account:
-        return Reply(False, "not_set_up", f"The account at {stray.cloud} where it runs is not set up here.")
+async def _read_at_cloud(ctx: Context, orphan: Orphan) -> tuple[ObservedInstance, LabelReading] | Reply:
+    """Return the instance and its label as its cloud shows them now, or the reply why it cannot be adopted."""
+    provider = ctx.providers.get(orphan.cloud)
+    if provider is None or provider.account != orphan.account:
+        return Reply(False, ReplyCode.NOT_SET_UP, f"The account at {orphan.cloud} where it runs is not set up here.")
     try:
-        seen = await provider.get(stray.ref)
+        seen = await provider.get(orphan.ref)
     except ProviderError as error:
-        return Reply(False, "cloud_failed", f"{stray.cloud} cannot say how it stands: {error.message}.")
+        return Reply(False, ReplyCode.CLOUD_FAILED, f"{orphan.cloud} cannot say how it stands: {error.message}.")
     if isinstance(seen, NotSeen) or seen.status is InstanceStatus.TERMINATED:
-        return Reply(False, "stale", f"{stray.cloud} does not show {stray.ref} any more.")
+        return Reply(False, ReplyCode.STALE, f"{orphan.cloud} does not show {orphan.ref} any more.")
     label = ctx.labels.read(seen.name)
-    if label.kind is not LabelKind.OURS or label.label != stray.label:
-        return Reply(False, "not_ours", f"{stray.ref} does not carry the label that it was found by.")
+    if label.kind is not LabelKind.OURS or label.label != orphan.label:
+        return Reply(False, ReplyCode.NOT_OURS, f"{orphan.ref} does not carry the label that it was found by.")
     return seen, label
 
 
-async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
-    """What is to be adopted. A reply when it cannot be, or when this very call has adopted it already."""
-    stray = await stray_by_id(tx, command.stray)
-    if stray is None:
+async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
+    """Return the orphan to adopt, or a reply when it cannot be adopted or this very call has adopted it already."""
+    orphan = await orphan_by_id(tx, command.stray)
+    if orphan is None:
         return Reply(
-            False, "unknown_id", f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
+            False, ReplyCode.UNKNOWN_ID, f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
         )
-    done = await noted_before(tx, [stray.id], command.key, now - KEPT)
-    if done is not None:  # The process ended before it could answer.
-        return Reply(True, "adopted", done.data["said"], {"session_id": done.data["session_id"]})
-    if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:
-        return Reply(False, "stale", f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why.")
-    return stray
+    done = await noted_before(tx, [orphan.id], command.key, now - KEPT)
+    if done is not None:  # The process ended before it could reply.
+        return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
+    if orphan.state is not OrphanState.QUARANTINED or orphan.instance_id is not None:
+        return Reply(
+            False, ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper strays list says why."
+        )
+    return orphan
 
 
 def _may(ctx: Context, command: Adopt) -> Reply | None:
     if not is_approver(ctx.policy, command.decider):
-        return Reply(False, "not_an_approver", "Keeping it spends money, so an approver of the policy says it.")
+        return Reply(False, ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
     if not command.reason.strip():
-        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'training of last night'.")
+        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
     if command.hours <= 0 or hours_cap.is_above(ctx.policy, command.hours):
         most = hours_said(ctx.policy.max_hours)
-        return Reply(False, "bad_word", f"Say for how long, at most {most}; extend it later: --hours 2.")
+        return Reply(False, ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
     return None
 
 
@@ -120,14 +126,14 @@ async def _write(
     ctx: Context,
     tx: Tx,
     command: Adopt,
-    stray: Stray,
+    orphan: Orphan,
     seen: ObservedInstance,
     label: LabelReading,
     offer: Offer,
     judged: Judged,
     now: datetime,
 ) -> Reply:
-    """Request, approvals, grant, session and instance in one transaction."""
+    """Write the request, approvals, grant, session and instance in one transaction."""
     actor = command.decider.actor
     request = await _request(tx, command, offer, judged, now)
     session = Session(
@@ -147,25 +153,27 @@ async def _write(
     await tx.flush()
     grant = await _grant(tx, command, request, session.id, judged, now)
     await adoption_approval.reserved(ctx, tx, request, judged, actor, now)
-    row = _row(stray, request.id, session.id, grant.id, seen, label.n, offer, now)
+    row = _row(orphan, request.id, session.id, grant.id, seen, label.n, offer, now)
     tx.add(row)
     await tx.flush()
-    record(tx, at=now, actor=actor, subject=row.id, kind="instance.adopted", after=row.state, reason=command.reason)
+    record(
+        tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason
+    )
     sent = {"sent_at": now, "due_at": None}
     await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
     await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
-    await accrue_stray(tx, stray, now, session.id)
-    await amend(tx, Stray, stray.id, instance_id=row.id, reason=command.reason)
-    reply = _adopted(command, stray, session.id, offer.price_usd_h or Decimal(0))
-    await _over(tx, command, stray, reply, now)
+    await accrue_orphan(tx, orphan, now, session.id)
+    await amend(tx, Orphan, orphan.id, instance_id=row.id, reason=command.reason)
+    reply = _adopted(command, orphan, session.id, offer.price_usd_h or Decimal(0))
+    await _close_orphan(tx, command, orphan, reply, now)
     live = await adopt(ctx, tx, row.id, seen, now)
     if live.billing_from is not None and live.billing_from < now:
-        await amend(tx, Instance, row.id, billing_from=now)  # Until now it is booked with the stray.
+        await amend(tx, Instance, row.id, billing_from=now)  # Its cost until now is booked with the orphan.
     return reply
 
 
 def _row(
-    stray: Stray,
+    orphan: Orphan,
     request_id: str,
     session_id: str,
     grant_id: str,
@@ -174,7 +182,7 @@ def _row(
     offer: Offer,
     now: datetime,
 ) -> Instance:
-    """The row that the ledger had lost, or one like it."""
+    """Return the row that the ledger had lost, or one like it."""
     return Instance(
         id=new_id("ins", now),
         session_id=session_id,
@@ -183,9 +191,9 @@ def _row(
         option_id="",
         n=n,
         state=InstanceState.READY,
-        cloud=stray.cloud,
-        account=stray.account,
-        label=stray.label,
+        cloud=orphan.cloud,
+        account=orphan.account,
+        label=orphan.label,
         name=seen.name or "",
         offer=offer_to_json(offer),
         created_at=now,
@@ -195,38 +203,38 @@ def _row(
     )
 
 
-async def _over(tx: Tx, command: Adopt, stray: Stray, reply: Reply, now: datetime) -> None:
-    """The stray is one no more, and the call that adopted it is noted with it."""
+async def _close_orphan(tx: Tx, command: Adopt, orphan: Orphan, reply: Reply, now: datetime) -> None:
+    """Close the orphan, and record the call that adopted it."""
     noted = {"key": command.key, "said": reply.sentence, **reply.data} if command.key else None
     await move(
         tx,
-        Stray,
-        stray.id,
-        StrayState.GONE,
+        Orphan,
+        orphan.id,
+        OrphanState.GONE,
         at=now,
         actor=command.decider.actor,
         reason="It is adopted.",
-        only_from=frozenset({StrayState.QUARANTINED}),
-        version=stray.version,
+        only_from=frozenset({OrphanState.QUARANTINED}),
+        version=orphan.version,
         values={"ended_at": now},
         noted=noted,
     )
 
 
-def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal) -> Reply:
+def _adopted(command: Adopt, orphan: Orphan, session_id: str, price_usd_h: Decimal) -> Reply:
     sentence = (
-        f"{stray.cloud} instance {stray.ref} is session {session_id} of {command.owner.ref} for "
+        f"{orphan.cloud} instance {orphan.ref} is session {session_id} of {command.owner.ref} for "
         f"{hours_said(command.hours)}, at {usd(price_usd_h)} an hour."
     )
-    return Reply(True, "adopted", sentence, {"session_id": session_id})
+    return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session_id})
 
 
-def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
-    """What runs, as if it had been bought: its own price, and nothing that nobody knows."""
-    price = max(seen.price_usd_h or stray.price_usd_h, Decimal(0))
+def _offer(orphan: Orphan, seen: ObservedInstance, now: datetime) -> Offer:
+    """Describe the running instance as an offer: its own price, and nothing that is not known."""
+    price = max(seen.price_usd_h or orphan.price_usd_h, Decimal(0))
     return Offer(
-        cloud=stray.cloud,
-        key=stray.ref,
+        cloud=orphan.cloud,
+        key=orphan.ref,
         gpu=(seen.gpu or "unknown")[:GPU_MAX],
         gpu_count=seen.gpu_count or 1,
         memory_gb=MEMORY_UNKNOWN,
@@ -242,11 +250,11 @@ def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
 async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: datetime) -> Request:
     request = Request(
         id=new_id("req", now),
-        kind="provision",
+        kind=RequestKind.PROVISION,
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.stray}",
         requester=command.owner.ref,
-        job=adoption_approval.job_of(command, offer).to_json(),
+        job=adoption_approval.job_of(command, offer),
         reason=command.reason,
         channel=command.channel,
         rule=f"An operator keeps an instance that the ledger had lost. {judged.plan.rule}",
@@ -256,12 +264,14 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
     )
     tx.add(request)
     await tx.flush()
-    record(tx, at=now, actor=command.decider.actor, subject=request.id, kind="request.made", after=request.state)
+    record(
+        tx, at=now, actor=command.decider.actor, subject=request.id, kind=EventKind.REQUEST_MADE, after=request.state
+    )
     return request
 
 
 async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judged: Judged, now: datetime) -> GrantRow:
-    """The approvers' decisions with their amounts, and the spend authority that they create; its cap is set aside."""
+    """Record the approvers' decisions with their amounts, and issue the grant that they authorize; reserve its cap."""
     votes = [
         Approval(
             id=new_id("apr", now),
@@ -282,7 +292,7 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     tx.add_all(votes)
     await tx.flush()
     approval = votes[-1]
-    decided = {"decided_at": now, "decided_by": command.decider.actor.ref, "due_at": None}
+    decided = {"decided_at": now, "decided_by": command.decider.actor.ref}
     by = command.decider.actor
     await move(tx, Request, request.id, RequestState.APPROVED, at=now, actor=by, reason=command.reason, values=decided)
     grant = GrantRow(

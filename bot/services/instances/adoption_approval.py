@@ -1,7 +1,7 @@
-"""Whether an instance that the ledger had lost may be kept: by the people, the plan and the budgets of every request.
+"""Judge whether an orphan may be adopted, by the approvers, plan and budgets that every request has.
 
-It runs already and costs, so a refusal says how it is ended instead. Where two decide, the first one's word is an entry
-in the journal of the stray: there is no request before anything is kept.
+The orphan runs already and costs, so a refusal says how to terminate it instead. Where two approvals are needed, the
+first one is an entry in the journal of the orphan: there is no request before it is adopted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bot.rules.approvals.decision import (
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.market.codec import offer_to_json
@@ -31,24 +32,24 @@ from ledger.core.events import record
 from ledger.core.writes import Tx
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
-from ledger.models import Request, Stray
+from ledger.models import Orphan, Request
 from ledger.queries.decisions import people_behind
 from ledger.queries.journal import latest_events
 from providers.contract import Offer
 
-BACKED = "stray.backed"
-#: More first words than a policy can ask for.
+#: More approvals than a policy can require.
 MOST = 20
 OWN = "It would be yours, so another approver says that it is kept."
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """An approver's word that a waiting instance is kept for `hours`; `owner` is whose session it becomes.
+    """An approver's command to adopt a quarantined orphan for `hours`; `owner` is whose session it becomes.
 
-    `typed_amount` is the expected total in dollars as they typed it, where the policy wants that.
+    `typed_amount` is the expected total in dollars as they typed it, where the policy requires that.
     """
 
     stray: str
@@ -57,32 +58,32 @@ class Adopt:
     owner: Actor
     reason: str
     channel: str
-    #: What names the call; the same call again adopts nothing. Empty where nobody repeats one.
+    #: Names the call; a repeated call adopts nothing. Empty where calls are never repeated.
     key: str = ""
     typed_amount: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the rules say of one approver's word. `voters` are all whose word counts, this one last."""
+    """The verdict on one approver's command. `voters` are all whose approvals count, this one last."""
 
     verdict: Verdict
     plan: ApprovalPlan
     voters: tuple[str, ...]
     price_cap_usd_h: Decimal
     total_cap_usd: Decimal
-    spend: enforcement.Spend
+    spend: enforcement.PlannedSpend
     room: enforcement.Room
 
 
 def job_of(command: Adopt, offer: Offer) -> JobRequest:
-    """What runs, as somebody would have asked for it."""
+    """Return the job of an adopted orphan, as somebody would have requested it."""
     gpu = GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
     return JobRequest(gpu, command.hours, candidates=(offer.cloud,), reason=command.reason)
 
 
-async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer, now: datetime) -> Judged:
-    """Judge one word in the transaction that acts on it; the budgets stay locked until it ends."""
+async def judge(ctx: Context, tx: Tx, command: Adopt, orphan: Orphan, offer: Offer, now: datetime) -> Judged:
+    """Judge one approval in the transaction that acts on it; the budgets stay locked until it ends."""
     policy = ctx.policy
     rate_usd_h = (offer.price_usd_h or Decimal(0)) + offer.storage_usd_h
     cap_usd_h = price_cap(rate_usd_h, policy)
@@ -104,37 +105,39 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     )
     said = DecisionInput(Decision.APPROVE, 0, typed_amount=command.typed_amount, reason=command.reason)
     judged = verdict(policy, needed, said, facts, command.decider, now)
-    spend = enforcement.Spend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
+    spend = enforcement.PlannedSpend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
     room = enforcement.Room(judged)
-    if judged.code == "approved":
-        room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount)
+    if judged.code == ReplyCode.APPROVED:
+        room = await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
         judged = judged if room.verdict.allowed else room.verdict
     if not judged.allowed:
-        judged = Verdict(False, judged.code, f"{OWN if judged.code == 'requester' else judged.sentence}{_end(stray)}")
+        judged = Verdict(
+            False, judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(orphan)}"
+        )
     return Judged(judged, needed, (*voters, command.decider.actor.ref), cap_usd_h, worst_usd, spend, room)
 
 
-def back(tx: Tx, command: Adopt, stray: Stray, judged: Judged, now: datetime) -> None:
-    """Write down the word of one of several who decide."""
+def back(tx: Tx, command: Adopt, orphan: Orphan, judged: Judged, now: datetime) -> None:
+    """Record one of several required approvals."""
     data = {"hours": str(command.hours), "owner": command.owner.ref, "worst_usd": str(judged.total_cap_usd)}
     actor = command.decider.actor
-    record(tx, at=now, actor=actor, subject=stray.id, kind=BACKED, reason=command.reason, data=data)
+    record(tx, at=now, actor=actor, subject=orphan.id, kind=EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
 
 
 async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor: Actor, now: datetime) -> None:
-    """It is kept: tell the owners of budgets what it took, and write down a budget that was passed on purpose."""
+    """Notify the budget owners of an adoption, and record a budget that was exceeded on purpose."""
     await enforcement.reserved(ctx, tx, judged.spend, judged.room, now)
-    if judged.room.verdict.code == "overridden":
+    if judged.room.verdict.code == ReplyCode.OVERRIDDEN:
         enforcement.overridden(tx, request, actor, judged.room, now)
 
 
-def _end(stray: Stray) -> str:
-    return f" Until then it costs; to end it: gpu-shopper strays condemn {stray.id}."
+def _end(orphan: Orphan) -> str:
+    return f" Until then it costs; to end it: gpu-shopper strays condemn {orphan.id}."
 
 
 async def _voters(tx: Tx, command: Adopt, worst_usd: Decimal, since: datetime) -> tuple[str, ...]:
-    """Who has said the same before, and for no less than it costs now."""
-    said = await latest_events(tx, command.stray, BACKED, MOST)
+    """Return who approved the same before, for no less than it costs now."""
+    said = await latest_events(tx, command.stray, EventKind.ORPHAN_BACKED, MOST)
     same = [
         one.actor
         for one in said
@@ -146,6 +149,6 @@ async def _voters(tx: Tx, command: Adopt, worst_usd: Decimal, since: datetime) -
 
 
 async def _other_names(tx: Tx, policy: Policy, owner: Actor) -> tuple[Actor, ...]:
-    """Whoever would own it under another name, or answers for the program that would, decides as little."""
+    """Return the owner's other names, and the people behind an owning program: none of them may approve it."""
     behind = [Actor.from_ref(ref) for ref in (await people_behind(tx, {owner.ref})).values()]
     return (*linked(policy, owner), *(name for one in behind for name in (one, *linked(policy, one))))

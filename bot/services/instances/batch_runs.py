@@ -1,6 +1,6 @@
-"""Runs of a batch cloud: nothing ends one from outside and no listing proves that it is gone.
+"""Close the runs of a batch cloud, which nothing can end from outside and whose absence no listing proves.
 
-Its own final status ends it, or the timeout that it was pushed with and a margin, whichever is seen first.
+A run ends by its own final status, or by the timeout that it was pushed with and a margin, whichever is seen first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from bot.services.runtime.context import Context
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Session
@@ -27,14 +28,14 @@ BY_TIMEOUT = (
 class RunVerdict(NamedTuple):
     """How a run ended: the code for programs and the sentence for people."""
 
-    code: str
+    code: EndReason
     sentence: str
 
 
 async def close_run(ctx: Context, row: Instance, listing: Listing) -> bool:
-    """Close the row of a run that is over. True when something changed; False while the run may go on.
+    """Close the row of a run that has ended. True when something changed; False while the run may continue.
 
-    An unclear push whose run is over already is adopted first, and closed by the next look.
+    A push with an unknown outcome whose run has ended is adopted first, and closed in the next reconcile pass.
     """
     item = next((i for i in listing.items if i.ref == row.ref or (row.ref is None and i.name == row.name)), None)
     ended = item is not None and item.status is InstanceStatus.TERMINATED
@@ -56,7 +57,10 @@ async def close_run(ctx: Context, row: Instance, listing: Listing) -> bool:
 
 
 async def _timed_out(tx: Tx, row: Instance, now: datetime) -> ProofOfEnd | None:
-    """A run is pushed with the hours of its grant at most, and its answer came after the push."""
+    """Return the proof of end of a run whose timeout has passed; None before that.
+
+    A run is pushed with the hours of its grant at most, and the reply came after the push.
+    """
     grant = await tx.get_one(GrantRow, row.grant_id)
     timeout = timedelta(hours=float(Decimal(grant.hours)))
     return ProofOfEnd.from_timeout(row.account, row.live_at or row.created_at, timeout, now)
@@ -65,25 +69,31 @@ async def _timed_out(tx: Tx, row: Instance, now: datetime) -> ProofOfEnd | None:
 async def _close(
     ctx: Context, tx: Tx, row: Instance, proof: ProofOfEnd, item: ObservedInstance | None, now: datetime
 ) -> None:
-    """End instance and session with what the run itself says. Nothing is pushed again: that takes a new approval."""
-    code, sentence = _verdict(row, item)
+    """End instance and session with what the run itself reports. Nothing is pushed again without a new approval."""
+    ended_by: str
+    ended_by, sentence = _verdict(row, item)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         sentence = f"{session.end_reason} {sentence}".strip()
-        code = session.end_code
+        ended_by = session.end_code
         await amend(tx, Session, session.id, end_reason=sentence)
     else:
-        values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+        values = {
+            "end_code": ended_by,
+            "end_reason": sentence,
+        }
         await move(
             tx, Session, session.id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=sentence, values=values
         )
     ended_at = (item.ended_at if item else None) or min(proof.at, now)
-    await gone(ctx, tx, row, proof, ended_at, now, outcome=(code, sentence))
+    await gone(ctx, tx, row, proof, ended_at, now, outcome=(ended_by, sentence))
 
 
 def _verdict(row: Instance, item: ObservedInstance | None) -> RunVerdict:
     if item is None:
-        return RunVerdict("run_timeout", BY_TIMEOUT)
+        return RunVerdict(EndReason.RUN_TIMEOUT, BY_TIMEOUT)
     if item.succeeded:
-        return RunVerdict("run_completed", f"The run at {row.cloud} completed.")
-    return RunVerdict("run_failed", f"The run at {row.cloud} did not complete ({item.status_text or item.status}).")
+        return RunVerdict(EndReason.RUN_COMPLETED, f"The run at {row.cloud} completed.")
+    return RunVerdict(
+        EndReason.RUN_FAILED, f"The run at {row.cloud} did not complete ({item.status_text or item.status})."
+    )

@@ -1,7 +1,7 @@
-"""What creates left at the clouds besides instances, such as SSH keys: removed when their instance is over.
+"""Remove what creates left at the clouds besides instances, such as SSH keys, when their instance has ended.
 
-The pass is woken by each proved end, and comes every hour for what that missed. Removing one takes nothing away from
-anybody, so nobody is warned; the journal of the instance says it, before the act.
+Each proved end wakes the pass, and it runs every hour for ends that were missed. Nobody loses anything by a removal, so
+nobody is notified; the journal of the instance records it first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from ledger.core.events import announce_once, record
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind
 from ledger.models import Instance
 from ledger.queries.journal import subjects_with
@@ -26,26 +27,25 @@ from providers.contract import Provider
 from providers.errors import ProviderError
 from providers.resource_cleanup import Leaves, Leftover
 
-#: How often it is looked without being called.
+#: Seconds between two passes that nothing woke.
 LOOK_S = 3600.0
-#: Removed in one look, so that the calls for it never keep launches waiting for long.
+#: The most that one pass removes, so that its calls never delay launches for long.
 BATCH = 20
-CONDEMNED = "leftover.condemned"
 
 log = logging.getLogger(__name__)
 
 
 async def leftovers_due(ctx: Context) -> int:
-    """One listing per account that has such things; ours whose instance is over are removed. Returns how many were."""
+    """List leftovers once per account, and remove ours whose instance has ended. Return how many were removed."""
     looks = (
-        alone(ctx, f"{cloud}/leftovers", "the look", _look(ctx, provider, provider), 0)
+        alone(ctx, f"{cloud}/leftovers", "the look", _clean_up(ctx, provider, provider), 0)
         for cloud, provider in ctx.providers.items()
         if isinstance(provider, Leaves)
     )
     return sum(await asyncio.gather(*looks))
 
 
-async def _look(ctx: Context, provider: Provider, leaves: Leaves) -> int:
+async def _clean_up(ctx: Context, provider: Provider, leaves: Leaves) -> int:
     try:
         found = await leaves.leftovers()
     except ProviderError as error:
@@ -74,19 +74,27 @@ def _owner(row: Instance | None) -> Owner | None:
 
 
 async def _noted(ctx: Context, doomed: list[tuple[Leftover, Instance]], now: datetime) -> bool:
-    """Say in the journal what is about to be removed, once per instance. False in a recovery: then nothing is.
+    """Record in the journal what is about to be removed, once per instance. False in recovery mode: then nothing is.
 
-    Said first, because what is removed is not listed again: a note that comes after it could be lost in a crash.
+    It is recorded first, because a removed item is not listed again: a record after it could be lost in a crash.
     """
     async with ctx.db.write() as tx:
         if await recovery_mode.is_on(tx):
             log.info("%d leftovers stay while the ledger is being recovered", len(doomed))
             return False
-        said = await subjects_with(tx, CONDEMNED, [row.id for _, row in doomed])
+        said = await subjects_with(tx, EventKind.LEFTOVER_CONDEMNED, [row.id for _, row in doomed])
         for item, row in doomed:
             if row.id not in said:
                 why = f"The {item.what} {item.name} is removed from {item.cloud}: its instance is over."
-                record(tx, at=now, actor=SYSTEM, subject=row.id, kind=CONDEMNED, reason=why, data={"ref": item.ref})
+                record(
+                    tx,
+                    at=now,
+                    actor=SYSTEM,
+                    subject=row.id,
+                    kind=EventKind.LEFTOVER_CONDEMNED,
+                    reason=why,
+                    data={"ref": item.ref},
+                )
     return True
 
 
@@ -100,7 +108,7 @@ async def _removed(leaves: Leaves, item: Leftover) -> int:
 
 
 async def _report(ctx: Context, cloud: str, what: str, counted: Counter[Fate], now: datetime) -> None:
-    """What is left alone, as a count: to the operators once a day when a label is odd, else to the log alone."""
+    """Count what is not removed: page the operators once a day when a label is odd, else only log it."""
     forged, unknown, foreign = counted[Fate.FORGED], counted[Fate.UNKNOWN], counted[Fate.FOREIGN]
     log.info("besides instances, %s has %d of ours and %d of others", cloud, counted.total() - foreign, foreign)
     if not forged + unknown:

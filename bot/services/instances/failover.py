@@ -1,4 +1,4 @@
-"""What is tried after an option failed: the next one that the approval covers, or the people again."""
+"""Fail over to the next offer that the approval covers, replace a lost instance, or reopen the request."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from bot.services.market.codec import estimate_from_json, hold_hours, offer_from
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
 from ledger.kernel import money
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import Approval, GrantRow, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, next_numbers, options_of, override_of
 from ledger.queries.session_costs import booked
 
-#: Codes of an ended instance after which the same machine may be fine but the price or the outcome is not.
-NEVER_REPLACED = frozenset({"billed_above_cap"})
+#: End codes after which no replacement is launched: the machine may be fine, but its price is not.
+NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
 
 
 async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: datetime) -> None:
-    """After a definite no: the next covered option under the same grant, or the request is asked again."""
+    """Fail over after a refusal: launch the next covered option under the same grant, or reopen the request."""
     grant = await tx.get_one(GrantRow, grant_id)
     request = await tx.get_one(Request, grant.request_id, populate_existing=True)
     option, why = await _choose(ctx, tx, grant, request)
     if option is None:
-        await reopen.ask_again(tx, request.id, f"{sentence} {why}", now)
+        await reopen.reopen_request(tx, request.id, f"{sentence} {why}", now)
         return
     if grant.session_id is None:
         raise ValueError(f"grant {grant.id} belongs to no session")
@@ -38,10 +38,10 @@ async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: date
 
 
 async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, now: datetime) -> bool:
-    """After the predecessor is gone: one more instance from what is left of its amounts. False: nothing is left.
+    """Launch a replacement for an ended instance with what is left of its amounts. False: nothing is left.
 
-    The new grant covers what the predecessor's grant, and the `longer_usd` that extensions had added to it, left over,
-    in dollars and in hours: the approved end stays where it was. Its create is one row like every other.
+    The new grant covers the dollars that the ended instance's grant, and its extensions (`longer_usd`), left over. It
+    covers the hours that are left, too: the approved end stays where it was. Its create is one row like every other.
     """
     rows = await instances_of_session(tx, session_id)
     last = rows[-1]
@@ -54,7 +54,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
     option, _ = await _choose(ctx, tx, used, request)
     if option is None:
         return False
-    # Of a run that was under way only the rest is to be paid.
+    # Only the rest of the run has to be paid.
     rest_usd = option.price_usd_h * Decimal(str((session.deadline - now) / timedelta(hours=1)))
     if min(option.expected_usd, rest_usd) > remaining:
         return False
@@ -82,7 +82,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
 
 
 def _hours_left(left: timedelta, approval: Approval) -> Decimal:
-    """What is left of the session, and at most what this approval gave: an extension has an approval of its own."""
+    """Return the hours left of the session, at most those of this approval: an extension has its own approval."""
     hours = money.down(Decimal(str(left / timedelta(hours=1))), 4)
     return min(hours, Decimal(approval.hours)) if approval.hours else hours
 
@@ -100,7 +100,7 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
         if instance.option_id in rows
     ]
     chosen = rows[approval.option_id].offer_id
-    clouds = JobRequest.from_json(request.job).candidates
+    clouds = request.job.candidates
     placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy, clouds)
     if placed.option is None:
         return None, placed.sentence
@@ -109,11 +109,14 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
 
 
 async def _longest_hold(ctx: Context, tx: Tx, session_id: str, approval: Approval, chosen: Option) -> Decimal:
-    """An option that may be held longer is more time than was approved, once all of it is above the cap."""
+    """Return the longest checkpoint hold that an option may have without a new approval.
+
+    A longer hold is more time than was approved, once the total is above the cap.
+    """
     session = await tx.get_one(Session, session_id, populate_existing=True)
     override = await override_of(tx, session.request_id)
     run_h = Decimal(session.hours) + await hours_used.hours_before(tx, session_id, approval.id, ctx.clock.now())
-    return hours_used.longest_hold(ctx.policy, override, run_h, hold_hours(chosen))
+    return hours_used.longest_checkpoint_hold(ctx.policy, override, run_h, hold_hours(chosen))
 
 
 def _ranked(row: Option) -> RankedOption:

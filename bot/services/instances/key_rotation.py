@@ -1,8 +1,8 @@
-"""Another key of the same account: what the old one was known by goes on under the new one, when that is proved.
+"""Move instances to a new API key of the same account, when the account is proved to be the same.
 
-A row keeps the fingerprint of the key that its instance was made with, because only listings of that account prove
-anything about it. A new key of the same account is known by what it lists: an instance with the id that a row holds and
-with that row's label, which nobody can forge and which is on one instance only.
+A row keeps the fingerprint of the key that its instance was created with, because only listings of that account prove
+anything about it. A new key belongs to the same account when it lists an instance with the id that a row has and with
+that row's label, which nobody can forge and which only one instance has.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import NotificationKind
-from ledger.models import Instance, Stray
-from ledger.queries.cloud_accounts import Held, move_account
+from ledger.models import Instance, Orphan
+from ledger.queries.cloud_accounts import AccountInUse, move_account
 from providers.contract import Listing, Provider
 
 
-def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Stray]) -> set[str]:
-    """The accounts of rows that this complete listing of another key shows to be its own."""
+def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Orphan]) -> set[str]:
+    """Return the accounts of rows that this complete listing of another key proves to be its own."""
     items = {item.ref: item for item in listing.items}
     others = [(row, items.get(row.ref or "")) for row in rows if row.account != listing.account]
     shown = [(row, labels.read(item.name)) for row, item in others if item is not None]
@@ -31,7 +31,7 @@ def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Stray])
 
 
 async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
-    """Move what belongs to these accounts to the one that was listed, in a step of its own, and say so."""
+    """Move the rows of these accounts to the listed account, in a transaction of its own, and page the operators."""
     now = ctx.clock.now()
     reason = f"The key of {listing.cloud} was changed, and the new one lists what the old one had made."
     async with ctx.db.write() as tx:
@@ -52,13 +52,13 @@ async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
     ctx.hints.outbox.set()
 
 
-def unreachable(held: Iterable[Held], providers: Mapping[str, Provider]) -> list[tuple[Held, str]]:
-    """Accounts with open instances that are not set up here, each with a sentence that says so."""
+def unreachable(held: Iterable[AccountInUse], providers: Mapping[str, Provider]) -> list[tuple[AccountInUse, str]]:
+    """Return the accounts with open instances that are not set up here, each with a sentence that says so."""
     found = [one for one in held if one.cloud not in providers or providers[one.cloud].account != one.account]
     return [(one, _sentence(one)) for one in found]
 
 
-def _sentence(one: Held) -> str:
+def _sentence(one: AccountInUse) -> str:
     return (
         f"{plural(one.count, 'open instance')} of ours at {one.cloud}, since {one.since:%Y-%m-%d %H:%M} UTC, "
         f"{'was' if one.count == 1 else 'were'} made with another key (account {one.account}) that is not set up here: "

@@ -1,7 +1,7 @@
-"""From an intent to a confirmed instance: one create call per row, and what follows from each kind of answer.
+"""Launch an instance from an intent: one create call per row, and what follows from each kind of reply.
 
-A lost reply cannot be told from a lost request, so after a call whose outcome is unclear nothing is sent again: the
-label is searched for, and what is never found becomes a tombstone that is watched for ever.
+A lost reply looks like a lost request. So after a create with an unknown outcome nothing is sent again: its
+label is searched for, and a create that is never found becomes a tombstone that is watched without end.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import public_key
 from providers.contract import InstanceSpec, Offer, Provider
-from providers.errors import OutcomeUnknown, ProviderError, RateLimited
+from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8
-#: For this long a rate limit before the send is waited out; after it, the next option is tried.
+#: A launch waits this long at most for a rate limit before the send; then the next option is tried.
 PATIENCE = timedelta(seconds=60)
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The rows that one create is about, as read before anything is sent."""
+    """The rows that one create needs, read before anything is sent."""
 
     instance: Instance
     request: Request
@@ -57,11 +57,11 @@ class _Work:
 
     @property
     def job(self) -> JobRequest:
-        return JobRequest.from_json(self.request.job)
+        return self.request.job
 
 
 async def send_due(ctx: Context) -> int:
-    """Send the creates that are due, and take over those whose sender died. Returns how many rows were worked on."""
+    """Send the creates that are due, and take over those whose sender died; return how many rows were processed."""
     states = {InstanceState.READY, InstanceState.SENDING}
     lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
@@ -77,7 +77,7 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
     provider = ctx.providers.get(work.instance.cloud)
     try:
         if work.instance.state is InstanceState.SENDING:
-            await _unclear(ctx, work, "The process that sent the create ended before it heard the answer.")
+            await _unknown_outcome(ctx, work, "The process that sent the create ended before it heard the answer.")
         elif work.session.state is SessionState.TERMINATING or work.grant.state is not GrantState.OPEN:
             async with ctx.db.write() as tx:
                 await reservations.withdraw_ready(
@@ -88,7 +88,7 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
             async with ctx.db.write() as tx:
                 await release(tx, Instance, held, due_at=ctx.clock.now() + recovery_mode.HOLD)
         elif provider is None or provider.account != work.instance.account:
-            # The row's account is where its instance is looked for, so nothing is sent to another one.
+            # The instance is searched for in the row's account, so nothing is sent to another account.
             sentence = f"The account at {work.instance.cloud} that was asked is not set up here any more."
             await _refused(ctx, work, "unsupported", sentence)
         else:
@@ -104,7 +104,7 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
         session = await tx.get_one(Session, instance.session_id)
         request = await tx.get_one(Request, instance.request_id)
         registered = await public_key(tx, session.owner)
-        key = request.job.get("public_key") or (registered.public_key if registered else None)
+        key = request.job.public_key or (registered.public_key if registered else None)
         return _Work(
             instance,
             request,
@@ -115,12 +115,12 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
 
 
 async def _place(ctx: Context, work: _Work, held: Claim) -> None:
-    """Quote afresh, then send once, then act on the answer."""
+    """Price the offer again, send the create once, then act on the reply."""
     offer = offer_from_json(work.instance.offer)
     provider = ctx.providers[work.instance.cloud]
     batch = provider.capabilities.batch
     try:
-        # Both at once, because somebody has clicked and waits. A program starts at its push: no older answer counts.
+        # Both at once, because a person waits. A batch run starts at its push, so no cached check counts.
         async with asyncio.TaskGroup() as asked:
             checking = asked.create_task(ctx.catalog.checks.check(offer.cloud, fresh=batch))
             pricing = asked.create_task(_reprice(ctx, offer, work.job.disk_gb))
@@ -134,12 +134,12 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         await _refused(ctx, work, error.code, f"{error.message}.")
         return
     if (lacks := ctx.catalog.checks.store(work.job.checkpoint)) is not None:
-        # Wherever it ran it would lose its checkpoints, so no other option is tried.
+        # It would lose its checkpoints at every cloud, so no other option is tried.
         await _ask_again(ctx, work, "store_missing", lacks)
         return
     if not checked.ok:
-        # Whatever it was, every other offer there would meet the same.
-        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else "not_sent", refusal(checked))
+        # Every other offer of this cloud would be refused for the same reason.
+        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else NotSent.code, refusal(checked))
         return
     free = provider.capabilities.free
     verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
@@ -154,7 +154,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
 
 
 async def _reprice(ctx: Context, offer: Offer, disk_gb: int) -> Offer | ProviderError | None:
-    """The offer as it is sold now; an error is returned, so that the check beside it is not cut short."""
+    """Return the offer at its price now; an error is returned, so that it does not cancel the check beside it."""
     try:
         return await ctx.catalog.reprice(offer, disk_gb)
     except ProviderError as error:
@@ -172,7 +172,7 @@ async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> N
 
 
 async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, minted: Minted) -> bool:
-    """READY → SENDING, committed before the call: this admits one sender, for ever."""
+    """Move the row from READY to SENDING before the call, so that only one sender can ever send it."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         if not await may_send(ctx, tx, held, work.grant.id, work.session.id, now):
@@ -202,9 +202,9 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
 
 
 async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fresh: Offer) -> None:
-    """Whatever may fail, wait or be repeated comes first; then the commitment, and at once the call.
+    """Prepare everything that may fail, wait or be repeated; then commit to send, and call at once.
 
-    So a row in SENDING waits for nobody's turn, and what stands in it may have reached the cloud.
+    So a row in SENDING waits for no rate limit, and every row in SENDING may have reached the cloud.
     """
     grant = authority(work.grant, work.instance.label)
     minted = mint(ctx, work.instance)
@@ -223,27 +223,27 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     if not await _commit_to_send(ctx, work, held, fresh, minted):
         return
     if sent_before:
-        await _unclear(ctx, work, sent_before)
+        await _unknown_outcome(ctx, work, sent_before)
         return
     await _create(ctx, work, provider, spec, grant)
 
 
 async def _create(ctx: Context, work: _Work, provider: Provider, spec: InstanceSpec, grant: Grant) -> None:
-    """The one call. Whatever it answers is applied, even if our claim ran out meanwhile: it is knowledge."""
+    """Call create once, and apply its reply even if our claim expired meanwhile, because the reply is a fact."""
     try:
         observed = await provider.create(spec, grant)
     except ProviderError as error:
         if error.definite_no and not isinstance(error, OutcomeUnknown):
             await _refused(ctx, work, error.code, f"{error.message}.")
         else:
-            await _unclear(ctx, work, UNCLEAR)
+            await _unknown_outcome(ctx, work, UNCLEAR)
         return
     async with ctx.db.write() as tx:
         await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
     ctx.hints.sweep.set()
 
 
-async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:
+async def _unknown_outcome(ctx: Context, work: _Work, sentence: str) -> None:
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await move(
@@ -254,13 +254,13 @@ async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:
             at=now,
             actor=SYSTEM,
             reason=sentence,
-            values={"outcome": sentence, "due_at": now, "claim_token": None, "claim_until": None},
+            values={"outcome": sentence, "due_at": now},
         )
     ctx.hints.instances.set()
 
 
 async def _refused(ctx: Context, work: _Work, code: str, sentence: str) -> None:
-    """A definite no: close the row, then the next option that the approval covers, or ask again."""
+    """Close the row after a refusal, then try the next option that the approval covers, or reopen the request."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await _reject(tx, work, code, sentence, now)
@@ -275,7 +275,7 @@ async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str) -> Non
     async with ctx.db.write() as tx:
         await _reject(tx, work, code, sentence, now)
         if not await _ended_meanwhile(ctx, tx, work, now):
-            await reopen.ask_again(tx, work.request.id, sentence, now)
+            await reopen.reopen_request(tx, work.request.id, sentence, now)
     ctx.hints.requests.set()
 
 
@@ -301,15 +301,12 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) 
             "outcome": sentence,
             "outcome_code": code,
             "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
 
 
 async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:
-    """Whether the create may go out in this transaction; where not, what follows is done here.
+    """Whether the create may be sent in this transaction; where not, what follows is done here.
 
     Raises `StaleMove` when the session's end was ordered meanwhile.
     """
@@ -318,17 +315,17 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
     if grant.state is not GrantState.OPEN or now >= grant.until:
         await reservations.withdraw_ready(tx, session_id, "Its approval ran out.", now, SYSTEM)
         if grant.state is GrantState.OPEN:
-            await reopen.ask_again(tx, grant.request_id, "The approval ran out before it was used.", now)
+            await reopen.reopen_request(tx, grant.request_id, "The approval ran out before it was used.", now)
             ctx.hints.requests.set()
         return False
-    if await recovery_mode.is_on(tx):  # It may have begun since this pass did; nothing is bought meanwhile.
+    if await recovery_mode.is_on(tx):  # Recovery mode may have begun during this pass; nothing is bought in it.
         await release(tx, Instance, held, due_at=now + recovery_mode.HOLD)
         return False
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
     if grant.kind == GrantKind.REPLACE and session.deadline is not None and now >= session.deadline:
-        # What takes another's place has that one's end; whoever enforces it ends the session.
+        # A replacement has the end of the instance it replaces; the expiration of the session enforces it.
         await reservations.withdraw_ready(tx, session_id, "Its approved end has come.", now, SYSTEM)
         await amend(tx, Session, session_id, due_at=now)
         ctx.hints.sessions.set()

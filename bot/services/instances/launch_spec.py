@@ -1,4 +1,4 @@
-"""What a create is made of: the order that is sent to a cloud, and the authority under which it is sent."""
+"""Build what a create needs: the spec that is sent to a cloud, and the grant under which it is sent."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def order(
     provider: Provider,
     env: Mapping[str, str],
 ) -> InstanceSpec:
-    """The instance to make of an offer that was just priced: with its cloud's variables and `env` set on it."""
+    """Build the spec of an instance from an offer that was just priced, with its cloud's variables and `env`."""
     able, places = provider.capabilities, model.load(offer.cloud).overrides
     bid = (offer.gpu_usd_h or offer.price_usd_h) if offer.spot else None
     if able.batch:
-        # Where a create hands over a program, the person's command is the whole of it.
+        # A batch cloud runs a program: the person's command is all of it.
         onstart = job.run or ""
     else:
         keeps_command = able.onstart_is_command and job.image is not None
@@ -45,7 +45,7 @@ def order(
 
 
 def authority(row: GrantRow, label: str) -> Grant:
-    """The committed grant, as an adapter takes it."""
+    """Return the committed grant in the form that an adapter takes."""
     return Grant(
         row.id,
         row.request_id,

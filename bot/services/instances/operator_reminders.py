@@ -1,4 +1,4 @@
-"""What no look at a cloud can tell of: that something waits for an operator, whether or not it is seen now."""
+"""Remind the operators of quarantined orphans and of accounts without a key, which no reconcile pass reports."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from bot.services.instances import key_rotation
 from bot.services.notifications.paging import OPERATORS, page_in
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.queries.cloud_accounts import held
+from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.orphans import quarantined
 
-#: How often it is looked what waits.
+#: Seconds between two passes.
 LOOK_S = 30.0
 
 
-async def overlooked_due(ctx: Context) -> int:
-    """Tell the operators again of what waits for them. Returns how many messages were written.
+async def operator_reminders_due(ctx: Context) -> int:
+    """Page the operators again about what waits for them. Return how many messages were written.
 
-    That is an instance that waits for their word, and an account with open instances whose key is not set up here.
+    What waits is a quarantined orphan, or an account with open instances whose key is not set up here.
     """
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         waiting = bool(await quarantined(tx))
-        lost = key_rotation.unreachable(await held(tx), ctx.providers)
+        lost = key_rotation.unreachable(await accounts_in_use(tx), ctx.providers)
     if not waiting and not lost:
         return 0
     async with ctx.db.write() as tx:

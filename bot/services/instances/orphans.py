@@ -1,4 +1,4 @@
-"""Instances that carry our label and have no open row: duplicates, and creates that landed after they were given up."""
+"""Track orphans: instances with our label and no open row, such as duplicates and creates that landed late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.labels import LabelKind, LabelReading
-from bot.services.billing.metering import accrue_stray
+from bot.services.billing.metering import accrue_orphan
 from bot.services.instances import key_rotation
 from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page, page_in
@@ -21,13 +21,14 @@ from ledger.core.events import announce, record
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.proof import Absence, ProofOfEnd
-from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, StrayState
-from ledger.models import Instance, Stray
-from ledger.queries.cloud_accounts import stray_at
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, OrphanState
+from ledger.models import Instance, Orphan
+from ledger.queries.cloud_accounts import orphan_at
 from ledger.queries.lookups import instances_by_label
-from ledger.queries.orphans import add_stray, open_strays
+from ledger.queries.orphans import add_orphan, open_orphans
 from ledger.queries.terminations import approved_ends
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
@@ -47,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Find:
-    """`returned` says that it is what a row holds as lost; `wanted`, that its approved time still runs."""
+    """A listed orphan. `returned`: its row counts it as lost; `wanted`: its approved time still runs."""
 
     item: ObservedInstance
     reading: LabelReading
@@ -57,12 +58,12 @@ class _Find:
 
     @property
     def waits(self) -> bool:
-        """Whether it is kept for an operator's word."""
+        """Whether it is quarantined for an operator."""
         return self.row is None or (self.returned and self.wanted)
 
     @property
     def reason(self) -> str:
-        """What people read about it."""
+        """Return the sentence that people read about it."""
         if self.row is None:
             return ROWLESS
         if self.row.state in OPEN_INSTANCE:
@@ -72,18 +73,18 @@ class _Find:
         return AGAIN if self.row.ref == self.item.ref else LATE
 
 
-async def note_strays(
+async def note_orphans(
     ctx: Context, provider: Provider, listing: Listing, running: int, held: Collection[str] = ()
 ) -> bool:
-    """Record what is ours without an open row, end it after two sightings, close what is gone. True while any is.
+    """Record orphans, terminate them after two sightings, and close those that are gone. True while there is any.
 
-    `held` are the ids at the cloud that an open row holds as of this look: they are no strays and cost no query.
+    `held` are the ids at the cloud that an open row has in this pass: they are no orphans and cost no query.
     """
     async with ctx.db.read() as tx:
         finds = await _finds(ctx, tx, listing, held, ctx.clock.now())
-        every = await open_strays(tx, listing.cloud)
-        known = {stray.ref: stray for stray in every if stray.account == listing.account}
-        others = [stray for stray in every if stray.account != listing.account]
+        every = await open_orphans(tx, listing.cloud)
+        known = {orphan.ref: orphan for orphan in every if orphan.account == listing.account}
+        others = [orphan for orphan in every if orphan.account != listing.account]
         twins = [one for one in others if one.ref in known and known[one.ref].label == one.label]
         rekeyed = key_rotation.proven(ctx.labels, listing, [one for one in others if one.ref not in known])
         if not finds and not known:
@@ -91,20 +92,20 @@ async def note_strays(
         recovering = await recovery_mode.is_on(tx)
     if rekeyed:
         await key_rotation.take_over(ctx, listing, rekeyed)
-        return True  # The next look goes on with them.
+        return True  # The next pass handles them.
     now = ctx.clock.now()
     for twin in twins:
         await alone(ctx, f"{listing.cloud}/strays", "the look", _followed(ctx, twin, now), None)
     condemned = [f for f in finds if _is_condemned(ctx, known.get(f.item.ref), f, now, recovering=recovering)]
-    decided = [find for find in condemned if known[find.item.ref].state is StrayState.CONDEMNED]
+    decided = [find for find in condemned if known[find.item.ref].state is OrphanState.CONDEMNED]
     problem = trips(running, len(condemned), 0) if len(condemned) > len(decided) else None
     if problem:
-        # What was decided goes on, and whatever is there is written down: only this pass condemns nothing.
+        # Orphans condemned before are still terminated, and all are recorded; only this pass condemns none.
         await page(ctx, f"breaker/{listing.cloud}", f"{listing.cloud}: {problem}{BY_HAND}")
         condemned = decided
     seen = {find.item.ref for find in finds}
     steps = [_sighted(ctx, f, known.get(f.item.ref), listing, now, condemn=f in condemned) for f in finds]
-    steps += [_missing(ctx, provider, stray, listing, now) for stray in known.values() if stray.ref not in seen]
+    steps += [_missing(ctx, provider, orphan, listing, now) for orphan in known.values() if orphan.ref not in seen]
     for step in steps:
         await alone(ctx, f"{listing.cloud}/strays", "the look", step, None)
     if provider.capabilities.terminate:
@@ -113,28 +114,28 @@ async def note_strays(
 
 
 async def _finds(ctx: Context, tx: Tx, listing: Listing, held: Collection[str], now: datetime) -> list[_Find]:
-    """Listed instances whose label is ours while no open row holds exactly this instance."""
+    """Return the listed instances with our label while no open row has exactly this instance."""
     read = [(item, ctx.labels.read(item.name)) for item in listing.items if item.ref not in held]
     ours = [(i, r) for i, r in read if r.kind is LabelKind.OURS and i.status is not InstanceStatus.TERMINATED]
     rows = await instances_by_label(tx, [reading.label for _, reading in ours])
     finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]
-    strays = [find for find in finds if _is_stray(find, listing)]
-    ends = await approved_ends(tx, [find.row.id for find in strays if find.row is not None])
-    return [_judged(find, ends, now) for find in strays]
+    orphans = [find for find in finds if _is_orphan(find, listing)]
+    ends = await approved_ends(tx, [find.row.id for find in orphans if find.row is not None])
+    return [_judged(find, ends, now) for find in orphans]
 
 
 def _judged(find: _Find, ends: Mapping[str, datetime], now: datetime) -> _Find:
-    """What was lost without anybody's order is still its people's, until what was approved for it is over."""
+    """Mark an instance that was lost without a termination as wanted, while its approved time still runs."""
     row = find.row
     if row is None or row.state is not InstanceState.GONE or row.ref != find.item.ref or row.terminate_asked_at:
         return find
     return replace(find, returned=True, wanted=row.id in ends and now < ends[row.id])
 
 
-def _is_stray(find: _Find, listing: Listing) -> bool:
-    """A row that waits for its instance, or holds this very one, makes it no stray.
+def _is_orphan(find: _Find, listing: Listing) -> bool:
+    """Whether no row waits for this instance or has exactly this one.
 
-    Where no listing proves an end, a run that counts as over by its timeout may be shown as running for ever.
+    Where no listing proves an end, a run that ended by its timeout may be listed as running without end.
     """
     if find.row is None:
         return True
@@ -143,43 +144,48 @@ def _is_stray(find: _Find, listing: Listing) -> bool:
     return find.row.ref is not None and find.row.ref != find.item.ref
 
 
-def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime, *, recovering: bool) -> bool:
-    """Two sightings far enough apart condemn what has a row.
+def _is_condemned(ctx: Context, orphan: Orphan | None, find: _Find, now: datetime, *, recovering: bool) -> bool:
+    """Whether an orphan is to be terminated: two sightings far enough apart condemn one that has a row.
 
-    What has none, and what its people may still be using, is ended on an operator's word alone.
+    One without a row, and one whose people may still use it, is condemned only by an operator.
     """
-    if stray is None or stray.state is StrayState.CONDEMNED or find.waits:
-        return stray is not None and stray.state is StrayState.CONDEMNED
-    return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
+    if orphan is None or orphan.state is OrphanState.CONDEMNED or find.waits:
+        return orphan is not None and orphan.state is OrphanState.CONDEMNED
+    return not recovering and now - orphan.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
 
 
-async def _followed(ctx: Context, twin: Stray, now: datetime) -> None:
-    """Sighted under two keys of one account: it is one instance, and the newer row goes on, with its whole cost."""
+async def _followed(ctx: Context, twin: Orphan, now: datetime) -> None:
+    """Close the older row of an orphan that was seen under two keys of one account.
+
+    It is one instance, and the newer row continues with its whole cost.
+    """
     async with ctx.db.write() as tx:
         over, version = {"ended_at": now}, twin.version
-        await move(tx, Stray, twin.id, StrayState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over)
+        await move(
+            tx, Orphan, twin.id, OrphanState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over
+        )
 
 
 async def _sighted(
-    ctx: Context, find: _Find, stray: Stray | None, listing: Listing, now: datetime, *, condemn: bool
+    ctx: Context, find: _Find, orphan: Orphan | None, listing: Listing, now: datetime, *, condemn: bool
 ) -> None:
     async with ctx.db.write() as tx:
-        if stray is None:
+        if orphan is None:
             await _first_sighting(ctx, tx, find, listing, now)
             return
-        await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
-        if condemn and stray.state is not StrayState.CONDEMNED:
-            await amend(tx, Stray, stray.id, reason=find.reason)
-            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
+        await amend(tx, Orphan, orphan.id, version=orphan.version, last_seen_at=now, absent_at=[])
+        if condemn and orphan.state is not OrphanState.CONDEMNED:
+            await amend(tx, Orphan, orphan.id, reason=find.reason)
+            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
 
 
 async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
     item, reason = find.item, find.reason
-    state = StrayState.QUARANTINED if find.waits else StrayState.SEEN
-    stray_id = new_id("str", now)
-    new = await add_stray(
+    state = OrphanState.QUARANTINED if find.waits else OrphanState.SEEN
+    orphan_id = new_id("str", now)
+    new = await add_orphan(
         tx,
-        id=stray_id,
+        id=orphan_id,
         cloud=listing.cloud,
         account=listing.account,
         ref=item.ref,
@@ -196,60 +202,63 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if not new:
         await _counted_gone(ctx, tx, listing, item, now)
         return
-    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
+    record(tx, at=now, actor=SYSTEM, subject=orphan_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
-        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
+        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=orphan_id, destination=OPERATORS)
     if find.row is not None:
-        # Before the act: what is not kept is ended at a later sighting.
-        await interruption.tell(tx, find.row, now, stray_id=stray_id)
+        # People are notified first: an orphan that is not kept is terminated at a later sighting.
+        await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)
 
 
 async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedInstance, now: datetime) -> None:
-    """What was over for good is listed again: its row stays closed, so people must end it, and they are told."""
-    stray = await stray_at(tx, listing.cloud, listing.account, item.ref)
-    if stray is not None and stray.state is StrayState.GONE:
-        sentence = f"{listing.cloud} lists {item.ref} again, which counted as gone ({stray.id}). End it at the cloud."
-        await page_in(ctx, tx, f"{stray.id}/again", sentence, now)
+    """Page the operators of an orphan that is listed again after it ended: its row stays closed."""
+    orphan = await orphan_at(tx, listing.cloud, listing.account, item.ref)
+    if orphan is not None and orphan.state is OrphanState.GONE:
+        sentence = f"{listing.cloud} lists {item.ref} again, which counted as gone ({orphan.id}). End it at the cloud."
+        await page_in(ctx, tx, f"{orphan.id}/again", sentence, now)
         ctx.hints.outbox.set()
 
 
 def _unbooked_from(find: _Find) -> datetime | None:
-    """From when its cost is in no other entry: an instance that was taken for gone is booked until then."""
+    """Return from when its cost is in no other entry.
+
+    An instance that counted as gone is booked until then.
+    """
     if find.row is not None and find.row.ref == find.item.ref and find.row.billing_until is not None:
         return find.row.billing_until
     return find.item.started_at or find.item.created_at
 
 
-async def _missing(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
+async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Listing, now: datetime) -> None:
     if not listing.proves_absence:
-        await _run_over(ctx, provider, stray, listing, now)
+        await _run_over(ctx, provider, orphan, listing, now)
         return
-    absence = listing.absence(stray.ref, "")
+    absence = listing.absence(orphan.ref, "")
     if absence is None:
         return
-    absences = [Absence(datetime.fromisoformat(at), stray.account) for at in stray.absent_at] + [absence]
+    absences = [Absence(datetime.fromisoformat(at), orphan.account) for at in orphan.absent_at] + [absence]
     proof = ProofOfEnd.from_absences(absences, ctx.timing.absence_rule, last_heartbeat_at=None)
     async with ctx.db.write() as tx:
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
-            await amend(tx, Stray, stray.id, version=stray.version, absent_at=kept)
+            await amend(tx, Orphan, orphan.id, version=orphan.version, absent_at=kept)
             return
-        await _gone(tx, stray, proof.evidence[0], now)
+        await _gone(tx, orphan, proof.evidence[0], now)
 
 
-async def _run_over(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
-    """A run of a batch cloud that has no open row: over by its final status, or when no run lasts longer."""
-    final = any(i.ref == stray.ref and i.status is InstanceStatus.TERMINATED for i in listing.items)
+async def _run_over(ctx: Context, provider: Provider, orphan: Orphan, listing: Listing, now: datetime) -> None:
+    """Close an orphaned run of a batch cloud that has a final status, or that is older than any run can be."""
+    final = any(i.ref == orphan.ref and i.status is InstanceStatus.TERMINATED for i in listing.items)
     longest = timedelta(seconds=provider.capabilities.run_max_s)
-    if final or ProofOfEnd.from_timeout(stray.account, stray.first_seen_at, longest, now) is not None:
+    if final or ProofOfEnd.from_timeout(orphan.account, orphan.first_seen_at, longest, now) is not None:
         async with ctx.db.write() as tx:
-            await _gone(tx, stray, now, now)
+            await _gone(tx, orphan, now, now)
 
 
-async def _gone(tx: Tx, stray: Stray, ended_at: datetime, now: datetime) -> None:
-    await accrue_stray(tx, stray, ended_at)
+async def _gone(tx: Tx, orphan: Orphan, ended_at: datetime, now: datetime) -> None:
+    await accrue_orphan(tx, orphan, ended_at)
     values = {"ended_at": ended_at}
-    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=SYSTEM, version=stray.version, values=values)
+    await move(tx, Orphan, orphan.id, OrphanState.GONE, at=now, actor=SYSTEM, version=orphan.version, values=values)
 
 
 async def _end(provider: Provider, ref: str) -> None:

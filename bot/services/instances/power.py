@@ -1,12 +1,14 @@
-"""Stop, start and restart: ordered by a person, carried out by the ticker, and believed when the cloud shows it."""
+"""Stop, start and restart instances: a person orders it, a job carries it out, and the cloud's listing confirms it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from datetime import datetime, timedelta
+from typing import assert_never
 
-from bot.rules.instances.power import Order, judge
+from bot.rules.instances.power import PowerAction, judge
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.nodes import node_api
@@ -23,41 +25,40 @@ from ledger.core.locks import lock_family
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, next_numbers, open_starts
-from ledger.queries.overspend import open_drift
+from ledger.queries.overspend import open_overspend_request
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
 from providers.errors import NoCapacity, ProviderError, Unsupported
 from providers.profiles import model
 
 BATCH = 16
-#: An order that the cloud took and does not show after this is given again.
+#: An order that the cloud accepted and does not show after this time is sent again.
 AGAIN = timedelta(seconds=60)
 SWITCHABLE = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 UP = frozenset({InstanceStatus.RUNNING, InstanceStatus.BOOTING, InstanceStatus.PENDING})
 
-#: The journal's word for an order that a cloud refused.
-NOT_SWITCHED = "instance.not_switched"
 
 log = logging.getLogger(__name__)
 
 
 async def switch(ctx: Context, command: Switch) -> Reply:
-    """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is asked next."""
+    """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is called next."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, "no_session", "That request has no session yet.")
-            reply = await recovery_mode.told(tx, await order(ctx, tx, session, command, now))
+                return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
+            reply = await recovery_mode.with_recovery_notice(tx, await order(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.instances.set()
         ctx.hints.outbox.set()
@@ -65,16 +66,18 @@ async def switch(ctx: Context, command: Switch) -> Reply:
 
 
 async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: datetime) -> Reply:
-    """The same inside a transaction that holds the family's lock."""
+    """Order a stop, start or restart inside a transaction that holds the family's lock."""
     data = {"session_id": session.id}
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
-    done = await done_before(tx, session.id, {f"instance.{command.order}"}, command.key, now - KEPT)
-    if done is not None:  # The process ended before it could answer; what was ordered since then stands.
-        return Reply(True, "ordered", f"Session {short_id(session.id)}: {done.reason}", data)
-    if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
+        return Reply(
+            False, ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data
+        )
+    done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
+    if done is not None:  # The process ended before it could reply; later orders stay in force.
+        return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
+    if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
-        return Reply(False, "drift_unconfirmed", sentence, data)
+        return Reply(False, ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
     actor, key = command.decider.actor, command.key
     return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
 
@@ -83,44 +86,61 @@ async def give(
     ctx: Context,
     tx: Tx,
     session: Session,
-    which: Order,
+    which: PowerAction,
     actor: Actor,
     now: datetime,
     *,
     keep: bool = False,
     key: str = "",
 ) -> Reply:
-    """Give an order in somebody's name; the caller has judged whether they may. `keep`: only if its data stay.
+    """Give an order in somebody's name; the caller has checked that they may. `keep`: only if the data survives.
 
-    `key` is kept with the order, so that the call which it names is found again.
+    `key` is stored with the order, so that a repeated call is recognised.
     """
     data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row else None
     if row is None or provider is None:
-        return Reply(False, "cloud_gone", "Its cloud is not set up here, so nothing can be ordered there.", data)
+        return Reply(
+            False, ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data
+        )
     facts = model.load(row.cloud)
-    survival = facts.restarted if which is Order.RESTART else facts.stopped
+    survival = facts.restarted if which is PowerAction.RESTART else facts.stopped
     able, stands, end = provider.capabilities, session.state, session.deadline
     disk_usd_h = hold.disk_rate(row)
     verdict = judge(which, row.cloud, able, stands, row.wanted, disk_usd_h, end, survival, outlives=keep)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence, data)
     if keep and not facts.stop_keeps_data:
-        return Reply(False, "stop_keeps_nothing", f"A stop at {row.cloud} keeps nothing that is on the machine.", data)
-    if which is Order.START:
+        return Reply(
+            False, ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
+        )
+    if which is PowerAction.START:
         await _authority(tx, row, session, now)
-    elif which is Order.STOP and row.wanted == Order.START:
+    elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
-    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{which}", reason=verdict.sentence, key=key)
+    record(tx, at=now, actor=actor, subject=row.id, kind=_event(which), reason=verdict.sentence, key=key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
 
 
+def _event(which: PowerAction) -> EventKind:
+    """Return the event kind of this order."""
+    match which:
+        case PowerAction.STOP:
+            return EventKind.INSTANCE_STOP
+        case PowerAction.START:
+            return EventKind.INSTANCE_START
+        case PowerAction.RESTART:
+            return EventKind.INSTANCE_RESTART
+        case _:
+            assert_never(which)
+
+
 async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
-    """A start spends again, so it takes a grant; it adds nothing to the amount that was approved for the session."""
+    """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
     used = await tx.get_one(GrantRow, row.grant_id)
     seq, _ = await next_numbers(tx, row.request_id, GrantKind.START)
     grant = GrantRow(
@@ -142,7 +162,10 @@ async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> 
 
 
 async def switch_due(ctx: Context) -> int:
-    """Ask the clouds for what was ordered. Returning is not done: only a look that shows it is."""
+    """Send the due orders to the clouds.
+
+    A call that returns is not done: only a listing that shows it is.
+    """
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=SWITCHABLE, limit=BATCH, lease=lease)
     await asyncio.gather(*(_switch(ctx, one) for one in held))
@@ -161,19 +184,23 @@ async def _switch(ctx: Context, held: Claim) -> None:
         await _give_back(ctx, held, None)
     elif provider is None or provider.account != row.account or row.ref is None:
         await _refused(ctx, held, row, "the account that it runs in is not set up here now")
-    elif recovering and row.wanted == Order.START:  # It spends; a stop saves, and is a person's own word.
+    elif recovering and row.wanted == PowerAction.START:  # A start spends; a stop saves, and a person ordered it.
         await _give_back(ctx, held, now + recovery_mode.HOLD)
     else:
-        call = {Order.STOP: provider.stop, Order.START: provider.start, Order.RESTART: provider.restart}
+        call = {
+            PowerAction.STOP: provider.stop,
+            PowerAction.START: provider.start,
+            PowerAction.RESTART: provider.restart,
+        }
         try:
-            await call[Order(row.wanted)](row.ref)
+            await call[PowerAction(row.wanted)](row.ref)
         except (NoCapacity, Unsupported) as error:
             await _refused(ctx, held, row, error.message)
         except ProviderError as error:
             log.warning("the %s of %s failed: %s", row.wanted, row.id, error.code)
             await _later(ctx, held, row, error.message)
         else:
-            if row.wanted == Order.RESTART:
+            if row.wanted == PowerAction.RESTART:
                 async with ctx.db.write() as tx:
                     await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None, **forgotten(row, now))
                     await node_api.forget(tx, row)
@@ -187,7 +214,7 @@ async def _give_back(ctx: Context, held: Claim, due_at: datetime | None) -> None
 
 
 async def _later(ctx: Context, held: Claim, row: Instance, problem: str) -> None:
-    """Look again; operators are told of what does not happen."""
+    """Schedule another attempt, and page the operators when an order is not carried out for long."""
     now = ctx.clock.now()
     await _give_back(ctx, held, now + AGAIN)
     if now - (row.wanted_at or now) > timedelta(seconds=ctx.timing.terminate_page_s):
@@ -197,7 +224,7 @@ async def _later(ctx: Context, held: Claim, row: Instance, problem: str) -> None
 
 
 async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
-    """It cannot be done: the order is over, its authority with it, and the owner reads why."""
+    """Drop an order that cannot be carried out, void its grant, and notify the owner of the reason."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
@@ -206,7 +233,7 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         await _void_starts(tx, row.session_id, SYSTEM, why, now)
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
-        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=NOT_SWITCHED, reason=sentence)
+        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
         owner = Actor.from_ref(session.owner)
         if owner.kind is ActorKind.SLACK:
             subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}
@@ -219,17 +246,19 @@ async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: dat
 
 
 async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
-    """Take over what a look at time `at` shows: a stop that was ordered is done, or a stopped machine runs again.
+    """Apply what a listing at time `at` shows: an ordered stop is done, or a stopped instance runs again.
 
-    A look that is older than what it would change says nothing: two may be under way at once. True: changed.
+    Two listings may be under way at once, so one that is older than what it would change is ignored. True: changed.
     """
     ordered_at = row.wanted_at or at
     ordered = row.wanted is not None and at >= ordered_at
-    # The look that showed the stop is the last one that showed its GPU unbilled.
+    # The listing that showed the stop is the last one that showed its GPU unbilled.
     later = row.unbilled_at is None or at > row.unbilled_at
-    stopped = item.status is InstanceStatus.STOPPED and row.wanted == Order.STOP and ordered and row.state in SWITCHABLE
+    stopped = (
+        item.status is InstanceStatus.STOPPED and row.wanted == PowerAction.STOP and ordered and row.state in SWITCHABLE
+    )
     started = item.status in UP and row.state is InstanceState.STOPPED
-    started = started and (later or (row.wanted == Order.START and ordered))
+    started = started and (later or (row.wanted == PowerAction.START and ordered))
     if not stopped and not started:
         return False
     now = ctx.clock.now()
@@ -241,33 +270,34 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: dateti
     return True
 
 
-_DONE = {"wanted": None, "wanted_at": None, "due_at": None, "claim_token": None, "claim_until": None}
+_DONE = {"wanted": None, "wanted_at": None, "due_at": None}
 
 
 async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
-    """It stands still, as was ordered: its session too, unless it never got ready since it stood still before.
+    """Record an ordered stop that is done, for the instance and its session.
 
-    Whoever confirmed the cost while its pause was under way was told that it goes on, so it starts again.
+    The session is still stopped when the instance was started and stopped again before it was ready. An overspend that
+    was confirmed while its pause was under way has no open request any more, so the instance starts again.
     """
     if row.state is InstanceState.STOPPED:
-        await amend(tx, Instance, row.id, version=row.version, **_DONE)
+        await amend(tx, Instance, row.id, version=row.version, claim_token=None, claim_until=None, **_DONE)
         return
     await move(tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is not SessionState.STOPPED:
         session = await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
-    (ordered,) = await latest_events(tx, row.id, f"instance.{Order.STOP}", 1) or (None,)
+    (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
     paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
-    if paused and await open_drift(tx, session.request_id) is None:
-        await give(ctx, tx, session, Order.START, SYSTEM, now)
+    if paused and await open_overspend_request(tx, session.request_id) is None:
+        await give(ctx, tx, session, PowerAction.START, SYSTEM, now)
 
 
 async def _started(tx: Tx, row: Instance, now: datetime) -> None:
-    """It is billed again from here on, whoever started it; it is ready when it can be reached again.
+    """Record a start, whoever ordered it: the instance is billed from now, and ready when it can be reached again.
 
     A stop that has replaced the start meanwhile stays ordered.
     """
-    done = {} if row.wanted == Order.STOP else _DONE
+    done = {} if row.wanted == PowerAction.STOP else _DONE
     again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
     await move(tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again)
     await node_api.forget(tx, row)

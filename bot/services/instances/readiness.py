@@ -1,11 +1,11 @@
-"""From LIVE to ready: a real connection to the SSH port, or an end to what never gets there."""
+"""Make a live instance ready when its SSH port answers, or end one that never gets there."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
 from bot.services.nodes.host_keys import note_key
@@ -13,6 +13,7 @@ from bot.services.runtime.context import Context
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.lookups import open_starts
@@ -25,9 +26,9 @@ BROKEN = {
 
 
 async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
-    """One step of a boot: ready, broken, too late, or still on its way. True when something changed.
+    """Advance a boot by one step: ready, broken, too late, or not yet. True when something changed.
 
-    A cloud without SSH is believed when it says that the program runs: nothing else can be tried there.
+    A cloud without SSH is trusted when it says that the program runs, because nothing else can be checked there.
     """
     reached = item.status is InstanceStatus.RUNNING
     if reached and ctx.providers[item.cloud].capabilities.ssh:
@@ -42,7 +43,7 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
             await note_key(ctx, tx, row, key, now)
             await _ready(ctx, tx, row, now)
             return True
-        # One that was ready before was started again: its disk is worth more than the wait, so people decide.
+        # An instance that was ready before was started again: its disk is worth more than the wait, so people decide.
         again = (await tx.get_one(Session, row.session_id)).ready_at is not None
         problem = None if again else _problem(ctx, row, item, now)
         if problem is None:
@@ -51,24 +52,24 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         return True
 
 
-def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[str, str] | None:
-    """`(code, sentence)` when the boot must end."""
+def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[EndReason, str] | None:
+    """Return `(code, sentence)` when the boot must end."""
     broken = BROKEN.get(item.status)
     if broken is not None:
-        return "broken", broken
+        return EndReason.BROKEN, broken
     capabilities = ctx.providers[row.cloud].capabilities
     if not capabilities.terminate:
-        return None  # Ordering its end ends nothing: it waits in its queue until it runs or its timeout is over.
+        return None  # A termination would end nothing: it stays in the cloud's queue until it runs or times out.
     patience_s = capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
     if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
         spent = say_hours(Decimal(int(patience_s)) / 3600)
-        return "boot_timeout", f"The instance was not reachable within {spent}, so it is ended."
+        return EndReason.BOOT_TIMEOUT, f"The instance was not reachable within {spent}, so it is ended."
     return None
 
 
 async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
-    if row.wanted == Order.START:  # It runs, however that came: nothing is left to order.
+    if row.wanted == PowerAction.START:  # It runs, so nothing is left to order.
         await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
         for grant in await open_starts(tx, row.session_id):
             await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)

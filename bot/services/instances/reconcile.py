@@ -1,8 +1,9 @@
-"""One look at a cloud: what it lists is held against what the ledger says, and each difference is one small step.
+"""Reconcile one cloud: compare its listing with the ledger, and correct each difference in one small step.
 
-The order is law: list the cloud completely, then read the ledger, decide, read the row again in a transaction, act. The
-reverse order kills healthy instances that were made between the two. Booting, running, ending and unclear instances are
-all followed by this one listing per account, so the number of calls does not grow with the number of instances.
+The order matters: list the cloud completely, then read the ledger, decide, read the row again in a transaction, act.
+The reverse order would terminate healthy instances that were created in between. Booting, running and ending instances,
+and creates with an unknown outcome, are all followed by this one listing per account, so the number of calls does not
+grow with the number of instances.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from typing import Any
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
 from bot.services.billing.metering import billed_time, change_rate
-from bot.services.checkpoints.hold import WAITS
 from bot.services.instances import key_rotation
 from bot.services.instances.batch_runs import close_run
-from bot.services.instances.health import instead, last_heard_at, still_there, watch
-from bot.services.instances.orphans import note_strays
+from bot.services.instances.health import instead, last_heartbeat_at, still_there, watch
+from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
 from bot.services.instances.readiness import boot
 from bot.services.instances.transitions import adopt, check_rate, gone
@@ -30,6 +30,7 @@ from bot.services.runtime.context import Context
 from ledger.core.moves import StaleMove
 from ledger.core.writes import amend
 from ledger.kernel import money
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
@@ -46,7 +47,7 @@ RUNNING_STATES = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one look found; `urgent` asks for the next look soon, because something is booting or ending."""
+    """The result of one reconcile pass; `urgent` requests the next one soon: an instance is booting or ending."""
 
     listed: int
     urgent: bool
@@ -54,7 +55,7 @@ class Pass:
 
 
 async def observe(ctx: Context, cloud: str) -> Pass:
-    """Look at one cloud once. A listing that fails proves nothing and changes nothing."""
+    """Run one reconcile pass over a cloud. A failed listing proves nothing and changes nothing."""
     provider = ctx.providers[cloud]
     try:
         listing = await provider.list()
@@ -71,28 +72,28 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     rows = [row for row in every if row.account == provider.account]
     seen = _match(rows, listing)
     running = [row for row in rows if row.state in RUNNING_STATES]
-    vanished = [row for row in running if row.id not in seen and _should_be_listed(row, listing, provider)]
+    lost = [row for row in running if row.id not in seen and _should_be_listed(row, listing, provider)]
     if not listing.proves_absence:
-        vanished = []  # Runs that are over leave the listing, all of them.
-    problem = trips(len(running), 0, len(vanished))
+        lost = []  # Every run that has ended leaves the listing.
+    problem = trips(len(running), 0, len(lost))
     if problem:
         await page(ctx, f"breaker/{cloud}", f"{cloud}: {problem}")
-        rows = [row for row in rows if row not in vanished]
+        rows = [row for row in rows if row not in lost]
     followed = (_step(ctx, provider, row, seen.get(row.id), listing) for row in rows)
     steps = await asyncio.gather(
         *(alone(ctx, row.id, "the look", step, False) for row, step in zip(rows, followed, strict=True))
     )
     held = {item.ref for item in seen.values()}
-    strays = await note_strays(ctx, provider, listing, len(running), held)
-    if any(steps) or strays:
+    found_orphans = await note_orphans(ctx, provider, listing, len(running), held)
+    if any(steps) or found_orphans:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
         ctx.hints.requests.set()
-    return Pass(len(listing.items), urgent=strays or any(_is_urgent(row) for row in rows), problem=problem or "")
+    return Pass(len(listing.items), urgent=found_orphans or any(_is_urgent(row) for row in rows), problem=problem or "")
 
 
 def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance]:
-    """Rows to what the listing shows for them: by the cloud's id, or by the full name while there is no id."""
+    """Match rows with listed instances: by the cloud's id, or by the full name while there is no id."""
     by_ref = {item.ref: item for item in listing.items}
     by_name = {item.name: item for item in reversed(listing.items) if item.name}
     found = {row.id: by_ref.get(row.ref) if row.ref else by_name.get(row.name) for row in rows}
@@ -104,7 +105,10 @@ def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance
 
 
 def _should_be_listed(row: Instance, listing: Listing, provider: Provider) -> bool:
-    """A row that came to life within the cloud's visibility lag may be missing for that reason alone."""
+    """Whether the listing must show this row.
+
+    A row that became live within the cloud's visibility lag may be missing for that reason alone.
+    """
     lag = timedelta(seconds=provider.capabilities.visibility_lag_s)
     return listing.at - (row.live_at or row.created_at) > lag
 
@@ -118,10 +122,10 @@ def _is_urgent(row: Instance) -> bool:
 async def _step(
     ctx: Context, provider: Provider, row: Instance, item: ObservedInstance | None, listing: Listing
 ) -> bool:
-    """Move one row one step. True when something changed."""
+    """Advance one row by one step. True when something changed."""
     try:
         if row.state is InstanceState.SENDING:
-            return False  # Its sender is at work; a dead sender's row becomes unclear by its own deadline.
+            return False  # Its sender is at work; the row of a dead sender gets an unknown outcome at its own deadline.
         if not listing.proves_absence and await close_run(ctx, row, listing):
             return True
         if item is None:
@@ -136,36 +140,36 @@ async def _step(
 
 
 async def _absent(ctx: Context, provider: Provider, row: Instance, listing: Listing) -> bool:
-    """Count a complete listing without it; enough of them prove its end, unless its own heartbeat says otherwise."""
+    """Count a complete listing without this row; enough of them prove its end, unless a heartbeat contradicts."""
     absence = listing.absence(row.ref, row.name)
     waiting = row.state in RUNNING_STATES and not _should_be_listed(row, listing, provider)
     if absence is None or waiting or row.state is InstanceState.UNKNOWN or listing.account != row.account:
         return False
     absences = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at] + [absence]
-    # What was lacking before its end was ordered tells when it ended; that it did is proved by looks after the order.
+    # Absences before the termination was ordered show when it ended; only absences after the order prove that it did.
     ordered_at = row.terminate_asked_at if row.state is InstanceState.TERMINATING else None
     counted = [one for one in absences if ordered_at is None or one.at >= ordered_at]
-    rule, heard_at = ctx.timing.absence_rule, None
+    rule, heartbeat_at = ctx.timing.absence_rule, None
     proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=None)
     if proof is not None:
-        heard_at = await last_heard_at(ctx, row)
-        proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=heard_at)
+        heartbeat_at = await last_heartbeat_at(ctx, row)
+        proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=heartbeat_at)
     if proof is not None and (row.state in RUNNING_STATES or row.gate in WAITS):
         doubt = await still_there(ctx, provider, row)
         if doubt is not None:
             said = f"{row.cloud} does not list {row.name} ({row.ref}), but {doubt.sentence}."
             await page(ctx, f"{row.id}/missing", said)
             if not doubt.was_seen:
-                return False  # The looks that lacked it still stand, and the next one asks again.
+                return False  # Its absences still count, and the next pass checks again.
             async with ctx.db.write() as tx:
                 return await amend(tx, Instance, row.id, version=row.version, absent_at=[])
     async with ctx.db.write() as tx:
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
             return await amend(tx, Instance, row.id, version=row.version, absent_at=kept)
-        # The cloud stopped billing when it took the order; an instance that vanished did so by its first absence.
-        vanished_at = min(one.at for one in absences if heard_at is None or one.at > heard_at)
-        ended_at = min(row.terminate_acked_at or vanished_at, vanished_at)
+        # The cloud stopped billing when it accepted the termination; a lost instance had ended by its first absence.
+        lost_at = min(one.at for one in absences if heartbeat_at is None or one.at > heartbeat_at)
+        ended_at = min(row.terminate_acked_at or lost_at, lost_at)
         await gone(ctx, tx, row, proof, ended_at, ctx.clock.now())
     if isinstance(provider, Leaves):
         ctx.hints.leftovers.set()
@@ -173,15 +177,15 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
 
 
 async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
-    """Write down what changed, watch the rate, and go on with the boot."""
+    """Record what changed on a listed instance, check its rate, and continue its boot or its health check."""
     now = ctx.clock.now()
     if row.unbilled_at is not None and at < row.unbilled_at:
-        return False  # A later look has been taken over already, and this one answered late.
+        return False  # A later listing was applied already, and this one arrived late.
     capabilities = ctx.providers[row.cloud].capabilities
     changes = _changes(row, item, capabilities.billing, at)
     lag = timedelta(seconds=capabilities.visibility_lag_s)
     if row.terminate_acked_at is not None and now - row.terminate_acked_at > lag:
-        # The cloud took the order and did not do it, so it bills on: the next order that it takes counts.
+        # The cloud accepted the termination and did not do it, so it still bills: the next accepted one counts.
         changes["terminate_acked_at"] = None
     if changes:
         async with ctx.db.write() as tx:
@@ -207,7 +211,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
 
 
 def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, Any]:
-    """Only what differs, so that a fleet that runs unchanged costs no write. `at` is when the cloud was asked."""
+    """Return only what differs, so that an unchanged fleet costs no write. `at` is when the cloud was listed."""
     seen: dict[str, Any] = {
         "status": str(item.status),
         "status_text": item.status_text,
@@ -217,16 +221,18 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     if item.ssh is not None:
         seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
         if (item.ssh.host, item.ssh.port) != (row.ssh_host, row.ssh_port):
-            seen["host_key_at"] = None  # The key at an address that moved is looked at now.
+            seen["host_key_at"] = None  # The host key at a new address is read now.
     used = row.state is InstanceState.LIVE and row.reachable_at is not None and row.wanted is None
     other = instead(row, item)
     wrong = used and trouble(item.status, spot=bool(row.offer.get("spot")), other=other)
     if wrong:
         seen["other_gpus"] = other
-    if row.state is not InstanceState.TERMINATING:  # What was wrong before its end was ordered says what it cost.
+    if (
+        row.state is not InstanceState.TERMINATING
+    ):  # Trouble before the termination was ordered decides what the instance cost.
         seen["trouble_at"] = (row.trouble_at or at) if wrong else None
     seen |= billed_time(row, item, rule, at)
-    # What stands still may be shown at the rate of its disk, so only what runs tells what the whole costs.
+    # A stopped instance may be listed at the rate of its disk, so only a running one shows the full rate.
     if item.price_usd_h is not None and item.price_usd_h > 0 and item.status is InstanceStatus.RUNNING:
         seen["price_usd_h"] = money.rate(item.price_usd_h)
     return {name: value for name, value in seen.items() if getattr(row, name) != value}

@@ -1,4 +1,4 @@
-"""Ending: ordered once, repeated until it is proved, never given up."""
+"""Terminate an instance and keep retrying until its absence is proved."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.services.checkpoints import hold, verification
+from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
-from bot.services.instances.health import last_heard_at
+from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
 from bot.services.notifications import end_of_session, request_message
 from bot.services.notifications.paging import alone, page_in
@@ -21,6 +21,8 @@ from ledger.core.events import announce
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.checkpoint_step import BEHIND
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request, Session
@@ -33,13 +35,13 @@ log = logging.getLogger(__name__)
 
 
 async def end_session(
-    ctx: Context, tx: Tx, session_id: str, code: str, sentence: str, actor: Actor, now: datetime
+    ctx: Context, tx: Tx, session_id: str, code: EndReason, sentence: str, actor: Actor, now: datetime
 ) -> None:
-    """Order the end of a session and of everything it holds. Raises `StaleMove` when it is ending already.
+    """Order the end of a session and of all its instances. Raises `StaleMove` when it is ending already.
 
-    What was never sent is withdrawn; what is live is ordered to end; what is unclear is ended when it is found.
+    Unsent creates are withdrawn, live instances are terminated, and an unknown outcome is terminated when it is found.
     """
-    values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+    values = {"end_code": code, "end_reason": sentence}
     session = await move(
         tx,
         Session,
@@ -59,13 +61,16 @@ async def end_session(
             await end_instance(tx, instance, code, sentence, now, actor)
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
     await settle(ctx, tx, session_id, now)
 
 
 async def terminate_due(ctx: Context) -> int:
-    """Call terminate for what must end. Returning is not done: only complete listings without it prove the end."""
+    """Call terminate for the instances that must end.
+
+    A call that returns is not done: only complete listings without the instance prove the end.
+    """
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(
         ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
@@ -78,20 +83,25 @@ async def terminate_due(ctx: Context) -> int:
 
 
 async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> None:
-    """One end. `began_at` is since when the ledger is being recovered, None when it is not."""
+    """Terminate one instance, or postpone it while something delays it.
+
+    `began_at` is when recovery mode began, None when it is off.
+    """
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
         now = ctx.clock.now()
         pause_s = ctx.timing.recovery_page_s
-        held_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
-    held_until = held_until or await verification.held_until(ctx, row, now)
-    if held_until is None:
-        async with ctx.db.read() as tx:  # After the gate: what it gave up a moment ago is told before the act, too.
+        waits_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
+    waits_until = waits_until or await verification.waits_until(ctx, row, now)
+    if waits_until is None:
+        async with (
+            ctx.db.read() as tx
+        ):  # After the checkpoint check, because its last decision must be announced before the termination, too.
             row = await tx.get_one(Instance, held.row_id)
-            held_until = await barrier.told_by(tx, row, now)
-    if held_until is not None:
+            waits_until = await barrier.waits_until(tx, row, now)
+    if waits_until is not None:
         async with ctx.db.write() as tx:
-            await release(tx, Instance, held, due_at=held_until)
+            await release(tx, Instance, held, due_at=waits_until)
         ctx.hints.outbox.set()
         return
     taken: dict[str, Any] = {}
@@ -118,32 +128,35 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), **taken)
-        # Of an account that is not set up here the operators hear once for all of its instances (see `overlooked`).
+        # `operator_reminders` pages once for all instances of an account that is not set up here.
         if waiting_s > ctx.timing.terminate_page_s and not unreachable:
             await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
 
 
 async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, Any]:
-    """The columns of a cloud's first answer to the order. It bills no further, whichever answer it was.
+    """Return the columns to store after a cloud's first reply to a termination: billing stops with either reply.
 
-    What it took the order for was there until now, whatever its listings lacked. What it does not know any more ended
-    before: certainly after its agent was heard, or after it was reached, and by the first listing without it.
+    An instance that the cloud accepted to terminate existed until now, whatever the listings lacked. One that the cloud
+    does not know ended before: after its last heartbeat, or after it was reached, and by the first listing without it.
     """
     now = ctx.clock.now()
     if was_there:
         return {"terminate_acked_at": now, "absent_at": []}
-    alive_at = await last_heard_at(ctx, row) or row.reachable_at or now
+    alive_at = await last_heartbeat_at(ctx, row) or row.reachable_at or now
     return {"terminate_acked_at": now, "trouble_at": row.trouble_at or min(alive_at, now)}
 
 
 def _sent_since(row: Instance) -> datetime:
-    """Since when the cloud is asked to end it: from the order on, or from when the checkpoint gate let it go."""
+    """Return since when the cloud is called to end it: from the order, or from its release by the checkpoint check."""
     ordered_at = row.terminate_asked_at or row.created_at
-    return max(ordered_at, row.gate_until or ordered_at) if row.gate in hold.BEHIND else ordered_at
+    return max(ordered_at, row.gate_until or ordered_at) if row.gate in BEHIND else ordered_at
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:
-    """Nothing ends it from outside: its owner is told once, and the sweep closes it when it is over by itself."""
+    """Wait for an instance that nothing can end from outside, and notify its owner once.
+
+    A reconcile pass closes it when it has ended by itself.
+    """
     now = ctx.clock.now()
     sentence = f"Session {short_id(row.session_id)} goes on although its end is ordered: {why}."
     log.info("%s cannot be ended from outside: %s", row.id, why)

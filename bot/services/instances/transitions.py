@@ -1,4 +1,4 @@
-"""What follows when an instance becomes real, or stops being: deadlines, last accruals, the session's next state."""
+"""Carry out what follows when an instance becomes live or ends: deadlines, last accruals, the session's next state."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from decimal import Decimal
 from bot.rules.billing.billed_time import bills_gpu
 from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
-from bot.rules.values import end_reason
 from bot.services.billing.metering import accrue_rest, before_now, change_rate
-from bot.services.checkpoints import hold
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.notifications import end_of_session, interruption
@@ -20,6 +18,8 @@ from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel import money
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
@@ -38,7 +38,7 @@ NOT_KEPT = "What was kept of it is no longer at the cloud, and nobody here delet
 
 
 async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, now: datetime) -> Instance:
-    """The cloud confirmed our instance: it is LIVE, its grant is used, and the approved hours start to run.
+    """Record that the cloud confirmed our instance: it is LIVE, its grant is used, and the approved hours start.
 
     Hours count from the first moment that the cloud may bill, which is when the create was sent.
     """
@@ -64,8 +64,6 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "unbilled_at": None if bills_gpu(seen.status, capabilities.billing) else now,
             "outcome": "",
             "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, at=now, actor=SYSTEM)
@@ -82,9 +80,9 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
 
 
 def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabilities, now: datetime) -> datetime | None:
-    """Since when an instance runs that is seen for the first time; None while it does not.
+    """Return since when an instance runs that is listed for the first time; None while it does not.
 
-    Where the cloud does not say, one that is found running is taken to have booted as long as boots there take.
+    Where the cloud does not say, a running instance is assumed to have booted as long as boots there take.
     """
     if seen.started_at is not None or seen.status is not InstanceStatus.RUNNING:
         return seen.started_at
@@ -94,11 +92,11 @@ def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabiliti
 async def check_rate(
     ctx: Context, tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime
 ) -> bool:
-    """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
+    """Check what the cloud bills. Above the grant's cap the instance is ended, and the request is reopened."""
     verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
     if not verdict.allowed:
-        await end_announced(tx, row, verdict.code, verdict.sentence, now)
-    # What stands still may be shown with the rate of its disk; the time before was billed at the rate of its GPU.
+        await end_announced(tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
+    # A stopped instance may be listed at the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
         if money.rate(seen.price_usd_h) != row.price_usd_h:
@@ -111,9 +109,9 @@ async def check_rate(
 
 
 async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
-    """`end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
+    """Return `end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
 
-    What is reserved for a hold at the end is not spent on the time before it; time at another rate cost that rate.
+    What is reserved for a checkpoint hold is not spent on the time before it; time at another rate cost that rate.
     """
     if price_usd_h <= 0:
         return end
@@ -131,7 +129,7 @@ async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> Non
 
 
 async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:
-    """Order the end of one instance. It is *gone* only when that is proved."""
+    """Order the termination of one instance. It is *gone* only when that is proved."""
     await move(
         tx,
         Instance,
@@ -145,16 +143,14 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
             "outcome": sentence,
             "terminate_asked_at": now,
             "due_at": now,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
 
 
-async def end_announced(tx: Tx, row: Instance, code: str, sentence: str, now: datetime) -> None:
-    """Order the end of an instance that nobody asked to end. Its people are told before the cloud is."""
+async def end_announced(tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
+    """Order a termination that no person ordered. Its people are notified before the cloud is called."""
     await end_instance(tx, row, code, sentence, now, SYSTEM)
-    await interruption.tell(tx, row, now)
+    await interruption.notify_interruption(tx, row, now)
 
 
 async def gone(
@@ -168,20 +164,20 @@ async def gone(
     outcome: tuple[str, str] | None = None,
     actor: Actor = SYSTEM,
 ) -> None:
-    """It is proved that the instance is gone: book the rest, close the row, and let the session go on.
+    """Close an instance whose end is proved: book the rest of its cost, and settle its session.
 
-    `outcome` is code and sentence of an end of its own; without one, an end that nobody ordered is a loss. `actor` is
-    whoever says that it is gone.
+    `outcome` is the code and sentence of a specific end; without one, an end that nobody ordered is a loss. `actor` is
+    who states that it is gone.
     """
-    await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment come before the rest.
+    await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment are booked before the rest.
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
-    code, sentence = outcome or ((end_reason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
-    if row.gate in hold.WAITS:  # Its people were told until when it is kept.
+    code, sentence = outcome or ((EndReason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
+    if row.gate in WAITS:  # Its people were notified of how long it would be kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
         await amend(tx, Session, row.session_id, end_reason=sentence)
-    # What was lost ended some time before the first look that lacked it: so much of its cost is not known.
-    since = {"trouble_at": row.trouble_at or ended_at} if code == end_reason.LOST else {}
+    # A lost instance ended some time before the first listing without it, so that much of its cost is not known.
+    since = {"trouble_at": row.trouble_at or ended_at} if code == EndReason.LOST else {}
     await move(
         tx,
         Instance,
@@ -198,18 +194,15 @@ async def gone(
             **since,
             "outcome_code": code,
             "outcome": sentence,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
-    if code == end_reason.LOST:
-        await interruption.tell(tx, row, now)
+    if code == EndReason.LOST:
+        await interruption.notify_interruption(tx, row, now)
     await settle(ctx, tx, row.session_id, now)
 
 
 async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
-    """When nothing of a session is open any more: end it, replace what failed, or ask again."""
+    """Settle a session without open instances: end it, replace what failed, or reopen the request."""
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if await open_instances_of_session(tx, session_id):
         return
@@ -236,12 +229,12 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
 
 
 async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
-    values = {"ended_at": now, "end_code": code, "end_reason": sentence, "due_at": None}
+    values = {"ended_at": now, "end_code": code, "end_reason": sentence}
     await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
 
 
 async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: Decimal, now: datetime) -> None:
-    """The instance failed within the approved time and is gone: the approval's next one, or the people again.
+    """Launch a replacement for an instance that failed within the approved time, or reopen the request.
 
     `longer_usd` is what extensions had added to its grant.
     """
@@ -254,5 +247,5 @@ async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: De
         return
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state is RequestState.APPROVED:
-        await reopen.ask_again(tx, request.id, last.outcome, now)
+        await reopen.reopen_request(tx, request.id, last.outcome, now)
         ctx.hints.requests.set()

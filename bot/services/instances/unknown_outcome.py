@@ -1,4 +1,4 @@
-"""An unclear create: its label is searched for; what is found is adopted, and after the quarantine W it is given up."""
+"""Search for creates with an unknown outcome: adopt what is found, and give up after the quarantine W."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
 from providers.capabilities import Capabilities
 from providers.contract import NotSeen, Provider
-from providers.errors import ProviderError
+from providers.errors import OutcomeUnknown, ProviderError
 
 BATCH = 8
 UNCLEAR = "The cloud's answer to the create was lost, so it is unknown whether an instance exists."
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 async def resolve_due(ctx: Context) -> int:
-    """Search for the labels of unclear creates: adopt what is found, and after the quarantine W give up."""
+    """Search for the labels of creates with an unknown outcome; return how many were processed."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.UNKNOWN}, limit=BATCH, lease=lease)
     await asyncio.gather(*(alone(ctx, one.row_id, "the search", _resolve(ctx, one), None) for one in held))
@@ -40,7 +40,7 @@ async def _resolve(ctx: Context, held: Claim) -> None:
     again = timedelta(seconds=ctx.timing.label_search_s)
     provider = ctx.providers.get(instance.cloud)
     if provider is None or provider.account != instance.account:
-        # Only the account that got the create can tell what became of it.
+        # Only the account that received the create can show its outcome.
         await page(ctx, instance.id, f"{UNCLEAR} {instance.cloud} was used with an account that is not set up now.")
         later = ctx.clock.now() + timedelta(seconds=ctx.timing.terminate_retry_max_s)
         async with ctx.db.write() as tx:
@@ -62,7 +62,7 @@ async def _resolve(ctx: Context, held: Claim) -> None:
     try:
         async with ctx.db.write() as tx:
             if not isinstance(found, NotSeen) and found:
-                # Further finds are duplicates; the sweep sees them by the same label and ends them.
+                # Further finds are duplicates; the reconcile pass finds them by the same label and ends them.
                 await adopt(ctx, tx, instance.id, found[0], now)
             elif _patience_over(ctx, provider, instance, now):
                 await give_up(ctx, tx, instance, now)
@@ -76,14 +76,17 @@ async def _resolve(ctx: Context, held: Claim) -> None:
 
 
 def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: datetime) -> bool:
-    """Whether an unclear create has been searched for as long as its cloud's W says."""
+    """Whether a create with an unknown outcome was searched for as long as its cloud's W says."""
     again = timedelta(seconds=ctx.timing.label_search_s)
     patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
     return now - (instance.sent_at or instance.created_at) >= patience
 
 
 async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:
-    """Not found for W: a tombstone. The approval is spent; a human decides whether to try again."""
+    """Close a create that was not found for W as a tombstone, and reopen the request.
+
+    The approval is used up; a person decides whether to try again.
+    """
     sentence = (
         f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
         "One that shows up later is ended. Approve again?"
@@ -98,20 +101,20 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
         reason=sentence,
         values={
             "outcome": sentence,
-            "outcome_code": "outcome_unknown",
+            "outcome_code": OutcomeUnknown.code,
             "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     session = await tx.get_one(Session, instance.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         await settle(ctx, tx, session.id, now)
     else:
-        await reopen.ask_again(tx, instance.request_id, sentence, now)
+        await reopen.reopen_request(tx, instance.request_id, sentence, now)
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:
-    """W: how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE: max(floor, 10 × visibility lag)."""
+    """Return W, how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE.
+
+    W is max(floor, 10 × visibility lag).
+    """
     return timedelta(seconds=max(floor_s, 10.0 * capabilities.visibility_lag_s))

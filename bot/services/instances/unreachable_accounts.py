@@ -1,8 +1,8 @@
-"""What runs, or ran, in an account that no key here opens: nothing can look at it, so an operator's word closes it.
+"""Write off instances in accounts that no configured key can read, at an operator's request.
 
-A key that was rotated is known by what the new one lists (`rekeying`). Where it lists nothing of ours, because all of
-it is gone or the account is closed, no listing will ever prove an end. The word is taken only where nothing contradicts
-it, with a reason, and whatever a cloud shows again later is ended like everything that counted as gone.
+A rotated key is recognised by what the new one lists (`key_rotation`). Where it lists nothing of ours, because all of
+it is gone or the account is closed, no listing will ever prove an end. A write-off is accepted only where nothing
+contradicts it, with a reason. An instance that a cloud lists later is terminated like every one that counted as gone.
 """
 
 from __future__ import annotations
@@ -12,29 +12,30 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.values import end_reason
 from bot.rules.values.phrases import plural
-from bot.services.billing.metering import accrue_stray
+from bot.rules.values.reply_code import ReplyCode
+from bot.services.billing.metering import accrue_orphan
 from bot.services.instances import key_rotation
 from bot.services.instances.termination import end_session
 from bot.services.instances.transitions import end_instance, gone, settle
-from bot.services.notifications.interruption import tell_ended_by
+from bot.services.notifications.interruption import notify_ended_by
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_families, lock_stray
+from ledger.core.locks import lock_families, lock_orphan
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
-from ledger.kernel.states import ENDABLE_SESSION, InstanceState, StrayState
-from ledger.models import Instance, Session, Stray
-from ledger.queries.cloud_accounts import held, open_there, rows_named
+from ledger.kernel.states import ENDABLE_SESSION, InstanceState, OrphanState
+from ledger.models import Instance, Orphan, Session
+from ledger.queries.cloud_accounts import accounts_in_use, open_there, rows_named
 from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.nodes import nodes_of
 from providers.contract import InstanceStatus
 from providers.errors import ProviderError
 
-#: A machine that spoke so recently is not gone, whatever anybody says.
+#: An instance with a heartbeat this recent is not gone, whatever an operator says.
 SILENT = timedelta(minutes=10)
 #: What the operator reads.
 CLOSED = (
@@ -43,15 +44,15 @@ CLOSED = (
 )
 #: What an owner reads, followed by the operator's reason.
 WRITTEN_OFF = "An operator says that its machine is gone; no key that is set up here can look."
-#: Closed by one word at most.
+#: The most that one write-off closes.
 MOST = 200
 _I = InstanceState
 CLOSABLE = frozenset({_I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
 
 
 @dataclass(frozen=True, slots=True)
-class Unreachable:
-    """An open instance, or a stray, of an account whose key is not set up here. `owner` is "" for a stray."""
+class UnreachableInstance:
+    """An open instance, or an orphan, of an account whose key is not set up here. An orphan's `owner` is ""."""
 
     id: str
     cloud: str
@@ -64,27 +65,29 @@ class Unreachable:
     owner: str
 
 
-async def unreachable(ctx: Context) -> list[Unreachable]:
-    """Everything that is open where no key of this installation can look, instances first, the oldest first."""
+async def unreachable(ctx: Context) -> list[UnreachableInstance]:
+    """List everything that is open in accounts without a configured key, instances first, the oldest first."""
     async with ctx.db.read() as tx:
-        lost = key_rotation.unreachable(await held(tx), ctx.providers)
+        lost = key_rotation.unreachable(await accounts_in_use(tx), ctx.providers)
         rows = await open_there(tx, [(one.cloud, one.account) for one, _ in lost])
     return [_shown(row, owner) for row, owner in rows]
 
 
-def _shown(row: Instance | Stray, owner: str) -> Unreachable:
-    stray = isinstance(row, Stray)
-    since = row.first_seen_at if isinstance(row, Stray) else row.created_at
-    session_id = None if isinstance(row, Stray) else row.session_id
-    state = f"stray, {row.state}" if stray else str(row.state)
-    return Unreachable(row.id, row.cloud, row.account, row.ref, state, row.price_usd_h, since, session_id, owner)
+def _shown(row: Instance | Orphan, owner: str) -> UnreachableInstance:
+    orphan = isinstance(row, Orphan)
+    since = row.first_seen_at if isinstance(row, Orphan) else row.created_at
+    session_id = None if isinstance(row, Orphan) else row.session_id
+    state = f"stray, {row.state}" if orphan else str(row.state)
+    return UnreachableInstance(
+        row.id, row.cloud, row.account, row.ref, state, row.price_usd_h, since, session_id, owner
+    )
 
 
 async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: str) -> Reply:
-    """Close these instances and strays as gone, all of them or none. Every key that is set up is asked first."""
+    """Close these instances and orphans as gone, all of them or none, after every configured key was asked."""
     wanted = sorted(set(ids))
     if not reason.strip():
-        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'the account is closed'.")
+        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'the account is closed'.")
     async with ctx.db.read() as tx:
         rows = await rows_named(tx, wanted)
         refusal = await _open(ctx, tx, wanted, rows)
@@ -95,96 +98,99 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     try:
         async with ctx.db.write() as tx:
             await lock_families(tx, wanted)
-            for stray_id in [row.id for row in rows if isinstance(row, Stray)]:
-                await lock_stray(tx, stray_id)
+            for orphan_id in [row.id for row in rows if isinstance(row, Orphan)]:
+                await lock_orphan(tx, orphan_id)
             fresh = await rows_named(tx, wanted)
-            refusal = await _open(ctx, tx, wanted, fresh)  # Somebody may have acted while the clouds were asked.
+            refusal = await _open(ctx, tx, wanted, fresh)  # Somebody may have acted while the clouds were queried.
             if refusal is not None:
                 return refusal
             for row in fresh:
                 await _close(ctx, tx, row, actor, reason, now)
     except StaleMove as error:
-        return Reply(False, "stale", f"{error.row_id} was moved by somebody else; gpu-shopper unreachable list.")
+        return Reply(
+            False, ReplyCode.STALE, f"{error.row_id} was moved by somebody else; gpu-shopper unreachable list."
+        )
     for hint in (ctx.hints.outbox, ctx.hints.sessions, ctx.hints.requests):
         hint.set()
-    return Reply(True, "written_off", f"{plural(len(fresh), 'instance')} on your word: {CLOSED}")
+    return Reply(True, ReplyCode.WRITTEN_OFF, f"{plural(len(fresh), 'instance')} on your word: {CLOSED}")
 
 
-async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Instance | Stray]) -> Reply | None:
-    """A refusal when one of them is no row, is over or unsettled, can be looked at, or has just been heard."""
+async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Instance | Orphan]) -> Reply | None:
+    """Return a refusal when one has no row, has ended, is unsettled, can be listed, or sent a heartbeat just now."""
     missing = set(wanted) - {row.id for row in rows}
     if missing or not rows:
         named = min(missing, default="")[:40]
         return Reply(
             False,
-            "unknown_id",
+            ReplyCode.UNKNOWN_ID,
             f"There is no instance or stray {named}; gpu-shopper unreachable list shows them.",
         )
     nodes = await nodes_of(tx, wanted)
     for row in rows:
         provider = ctx.providers.get(row.cloud)
-        if row.state is StrayState.GONE if isinstance(row, Stray) else row.state not in CLOSABLE:
-            return Reply(False, "stale", f"{row.id} is {row.state}, so there is nothing to close.")
+        if row.state is OrphanState.GONE if isinstance(row, Orphan) else row.state not in CLOSABLE:
+            return Reply(False, ReplyCode.STALE, f"{row.id} is {row.state}, so there is nothing to close.")
         if provider is not None and provider.account == row.account:
-            how = f"strays condemn {row.id}" if isinstance(row, Stray) else f"shutdown {row.id}"
+            how = f"strays condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}"
             return Reply(
                 False,
-                "reachable",
+                ReplyCode.REACHABLE,
                 f"The key of {row.cloud} that is set up opens the account of {row.id}, so its listings say when it is "
                 f"gone. To end it: gpu-shopper {how}.",
             )
         node = nodes.get(row.id)
         said = [at for at in (getattr(row, "heartbeat_at", None), node.at if node else None) if at is not None]
         if said and ctx.clock.now() - max(said) < SILENT:
-            return Reply(False, "still_heard", f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it runs.")
+            return Reply(
+                False, ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it runs."
+            )
     return None
 
 
-async def _still_shown(ctx: Context, rows: Sequence[Instance | Stray]) -> Reply | None:
-    """A refusal when a key that is set up for one of the clouds lists one of them, or cannot be asked."""
+async def _still_shown(ctx: Context, rows: Sequence[Instance | Orphan]) -> Reply | None:
+    """Return a refusal when a configured key of one of the clouds lists one of them, or cannot list."""
     for cloud in sorted({row.cloud for row in rows} & ctx.providers.keys()):
         try:
             listing = await ctx.providers[cloud].list()
         except ProviderError as error:
-            return Reply(False, "cloud_failed", f"{cloud} cannot say whether it shows them: {error.message}.")
+            return Reply(False, ReplyCode.CLOUD_FAILED, f"{cloud} cannot say whether it shows them: {error.message}.")
         there = [item for item in listing.items if item.status is not InstanceStatus.TERMINATED]
         refs, labels = {item.ref for item in there}, {ctx.labels.read(item.name).label for item in there if item.name}
         for row in rows:
             if row.cloud == cloud and (row.ref in refs or row.label in labels):
                 return Reply(
                     False,
-                    "still_shown",
+                    ReplyCode.STILL_SHOWN,
                     f"{cloud} shows {row.id} ({row.ref or row.label}) with the key that is set up, so it is not gone.",
                 )
     return None
 
 
-async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reason: str, now: datetime) -> None:
-    """Close one row: what it cost is booked until now, and its session ends where nothing else of it is open."""
-    if isinstance(row, Stray):
-        await accrue_stray(tx, row, now)
+async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, reason: str, now: datetime) -> None:
+    """Close one row: book its cost until now, and end its session where nothing else of it is open."""
+    if isinstance(row, Orphan):
+        await accrue_orphan(tx, row, now)
         values = {"ended_at": now}
         await move(
-            tx, Stray, row.id, StrayState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
+            tx, Orphan, row.id, OrphanState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
         )
         return
-    code, sentence = end_reason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
+    code, sentence = EndReason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     alone = [one.id for one in await open_instances_of_session(tx, session.id)] == [row.id]
     if alone and session.state in ENDABLE_SESSION:
         await end_session(ctx, tx, session.id, code, sentence, actor, now)
-        await tell_ended_by(tx, session, actor, sentence, now)
+        await notify_ended_by(tx, session, actor, sentence, now)
     row = await tx.get_one(Instance, row.id, populate_existing=True)
     if row.state is InstanceState.UNKNOWN:
-        over = {"outcome": sentence, "outcome_code": code, "ended_at": now, "due_at": None}
-        free = {"claim_token": None, "claim_until": None}
+        over = {"outcome": sentence, "outcome_code": code, "ended_at": now}
         to = InstanceState.TOMBSTONE
-        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values={**over, **free})
+        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values=over)
         await settle(ctx, tx, session.id, now)
         return
-    if row.state is not InstanceState.TERMINATING:  # Another machine of the session goes on.
+    if row.state is not InstanceState.TERMINATING:  # Another instance of the session continues.
         await end_instance(tx, row, code, sentence, now, actor)
         row = await tx.get_one(Instance, row.id, populate_existing=True)
-    proof = ProofOfEnd.from_word(row.account, now)
+    proof = ProofOfEnd.from_write_off(row.account, now)
     ended_at = min(row.terminate_acked_at or now, now)
     await gone(ctx, tx, row, proof, ended_at, now, outcome=(code, sentence), actor=actor)

@@ -1,1 +1,1 @@
-"""Offers of all clouds: fetched, cached, checked and shown."""
+"""Fetch, cache, check and show the offers of all clouds."""

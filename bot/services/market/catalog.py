@@ -1,4 +1,4 @@
-"""One market out of all clouds: asked at once, each with its own deadline, and honest about who did not answer."""
+"""Query all clouds for offers at once, each with its own deadline, and say which of them did not answer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from providers.contract import Balance, Offer, Provider
 from providers.errors import ProviderError, QuotaExceeded, RateLimited
 
 FRESH_S = 60.0
-#: For this long the last good answer of a cloud that asked to slow down is used instead of asking it again.
+#: For this long the last good answer of a rate-limited cloud is used instead of a new query.
 STRETCHED_S = 300.0
-#: A first page that holds this many offers may not be everything; deeper pages are fetched behind the answer.
+#: A first page with this many offers may not be everything; further pages are fetched in the background.
 FULL_PAGE = 60
 DEEPER_PAGES = 4
-#: Of so many different questions the order of the market is remembered.
+#: For this many different queries the ranked market is cached.
 ORDERS = 64
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CloudAnswer:
-    """How one cloud answered: `sentence` says what people read when it did not, `at` is when its prices were read."""
+    """How one cloud answered: `sentence` is for people when it did not, `at` is when its prices were read."""
 
     cloud: str
     ok: bool
@@ -43,20 +43,20 @@ class CloudAnswer:
     sentence: str = ""
 
     def age(self, now: datetime) -> str:
-        """How many offers it gave and how old their prices are, for people; what it said when it did not answer."""
+        """Return, for people, how many offers it gave and how old its prices are; its error when it did not answer."""
         seconds = max(int((now - self.at).total_seconds()), 0)
         old = f"{seconds} s old" if seconds < 120 else f"{seconds // 60} min old"
         return f"{self.cloud}: {plural(self.count, 'offer')}, {old}" if self.ok else self.sentence
 
 
 def absent(answers: Iterable[CloudAnswer]) -> tuple[str, ...]:
-    """What is said about the clouds that did not answer, each thing once."""
+    """Return the sentences about the clouds that did not answer, each one once."""
     return tuple(one.sentence for one in answers if not one.ok and one.sentence)
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
-    """Offers of all clouds that answered, and how each of them answered. `balances` is what was told of accounts."""
+class MarketAnswer:
+    """The offers of all clouds that answered, and how each answered. `balances` are the known account balances."""
 
     offers: tuple[Offer, ...]
     answers: tuple[CloudAnswer, ...]
@@ -65,19 +65,19 @@ class Market:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """A ranked market, for people who look around. `ages` says per cloud that answered how old its prices are."""
+    """A ranked market for people who browse. `ages` says, per cloud that answered, how old its prices are."""
 
     ranked: Ranked
     answers: tuple[CloudAnswer, ...]
     ages: tuple[str, ...] = ()
 
 
-#: Reads what the runs of this installation made.
+#: Reads the measured runs of this installation.
 ReadRuns = Callable[[], Awaitable[tuple[FinishedRun, ...]]]
 
 
 async def no_runs() -> tuple[FinishedRun, ...]:
-    """Nothing was recorded."""
+    """Return no runs, for a market without a ledger."""
     return ()
 
 
@@ -86,16 +86,16 @@ _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
 
 def _in_micros(offer: Offer) -> Offer:
-    """The offer at the price that the ledger can keep, so that what is shown, approved and bought are the same."""
+    """Return the offer at a price that the ledger can store: what is shown, approved and bought are the same."""
     price = money.rate(offer.price_usd_h) if offer.price_usd_h is not None else None
     return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
 
 
 class Catalog:
-    """Asks clouds for offers and remembers each answer for a minute. What is about to be bought is asked afresh.
+    """Query clouds for offers and cache each answer for a minute. What is about to be bought is queried again.
 
-    A cloud that says it was asked too often is asked less: its last good answer is used for five minutes, and again
-    for one minute after its next good answer.
+    A cloud that reports a rate limit is queried less: its last good answer is used for five minutes, and again for one
+    minute after its next good answer.
     """
 
     def __init__(
@@ -107,16 +107,16 @@ class Catalog:
         read_runs: ReadRuns = no_runs,
         stores: Collection[str] = (),
     ) -> None:
-        """`unused` are the clouds that this program knows and that are not set up here; `stores` as in `Checks`."""
+        """`unused` are the known clouds that are not set up here; `stores` as in `Checks`."""
         self.checks = Checks(providers, clock, deadline_s, stores)
         self._unused = tuple(unused)
         self._providers = providers
-        #: What the installation's own runs made, which corrects what every offer is expected to make.
+        #: The measured speed of the installation's own runs, which corrects the expected speed of every offer.
         self.finished_runs = read_runs
         self._clock = clock
         self._deadline_s = deadline_s
         self._known: dict[_Key, _Answered] = {}
-        #: Clouds that asked to slow down, and until when not to ask them again at all.
+        #: Rate-limited clouds, and until when not to query them at all.
         self._slow: dict[str, datetime] = {}
         self._asking: dict[_Key, asyncio.Task[_Answered]] = {}
         self._deeper: set[asyncio.Task[None]] = set()
@@ -124,13 +124,13 @@ class Catalog:
 
     @property
     def capabilities(self) -> dict[str, Capabilities]:
-        """What each cloud of this market can do."""
+        """Return what each cloud of this market can do."""
         return {name: provider.capabilities for name, provider in self._providers.items()}
 
-    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> Market:
-        """Every wanted cloud's offers for `job`, asked at the same time; slow or failing ones only lose themselves.
+    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> MarketAnswer:
+        """Query every wanted cloud's offers for `job` concurrently; a slow or failing cloud affects only itself.
 
-        With `to_buy` each account is checked meanwhile, and a cloud that fails has no offers.
+        With `to_buy` each account is checked meanwhile, and a cloud that fails the check has no offers.
         """
         wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
@@ -150,25 +150,28 @@ class Catalog:
             for answer, offers in results
         ]
         answers = [*(answer for answer, _ in results), *self._not_set_up(job.candidates)]
-        return Market(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
+        return MarketAnswer(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
 
     def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
-        """One answer for each wanted cloud without credentials; the first one speaks for all of them."""
+        """Return one answer for each wanted cloud without credentials.
+
+        The first one has the sentence for all of them.
+        """
         names = [name for name in candidates if name not in self._providers] if candidates else list(self._unused)
         verb = "is not set up here, so it was" if len(names) == 1 else "are not set up here, so they were"
-        told = f"{' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))} {verb} not asked."
+        sentence_of_all = f"{' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))} {verb} not asked."
         now = self._clock.now()
-        return [CloudAnswer(name, False, 0, now, "" if place else told) for place, name in enumerate(names)]
+        return [CloudAnswer(name, False, 0, now, "" if place else sentence_of_all) for place, name in enumerate(names)]
 
     async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
-        """The ranked market for somebody who looks around."""
+        """Return the ranked market for somebody who browses."""
         found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb))
         now = self._clock.now()
         ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
         return Inventory(self._ranked(found, job, policy), found.answers, ages)
 
-    def _ranked(self, found: Market, job: JobRequest, policy: Policy) -> Ranked:
-        """The market in order: put in order again when a cloud has answered anew, not each time that it is seen."""
+    def _ranked(self, found: MarketAnswer, job: JobRequest, policy: Policy) -> Ranked:
+        """Rank the market again only when a cloud has answered anew, not each time that it is shown."""
         version = (policy, tuple((one.cloud, one.count, one.at) for one in found.answers if one.ok))
         known = self._orders.get(job)
         if known is not None and known[0] == version:
@@ -181,12 +184,12 @@ class Catalog:
         return ranked
 
     async def reprice(self, offer: Offer, disk_gb: int) -> Offer | None:
-        """The same offer as it is sold now, or None when it is gone. Raises `ProviderError` when nobody knows."""
+        """Return the same offer at its price now, or None when it is gone. `ProviderError`: no cloud could say."""
         fresh = await self._providers[offer.cloud].requote(offer, disk_gb=disk_gb)
         return None if fresh is None else _in_micros(fresh)
 
     async def close(self) -> None:
-        """Stop the look-ups that nobody waits for."""
+        """Cancel the queries that nobody waits for."""
         await self.checks.close()
         for task in (*self._deeper, *self._asking.values()):
             task.cancel()
@@ -205,7 +208,7 @@ class Catalog:
             self._asking[key] = task
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         result = await asyncio.shield(task)
-        # The cloud may have asked to slow down just now: its last answer is better than none.
+        # The cloud may have reported a rate limit just now: its last answer is better than none.
         if not result[0].ok and known and (now - known[0].at).total_seconds() < self._keep_s(key[0]):
             return known
         return result
@@ -236,7 +239,7 @@ class Catalog:
         return result
 
     async def _fetch_deeper(self, key: _Key, at: datetime) -> None:
-        """Read on behind the answer, so that the next question within the minute sees the whole market."""
+        """Fetch further pages in the background, so that the next query within the minute sees the whole market."""
         name, constraint, disk_gb, spot = key
         try:
             found = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot, pages=DEEPER_PAGES)
@@ -250,7 +253,7 @@ class Catalog:
             self._known[key] = replace(answer[0], count=len(offers)), offers
 
     def _slow_down(self, cloud: str, error: ProviderError) -> None:
-        """Ask less after a refusal for asking too much, and not before the time that the cloud names."""
+        """Query a cloud less after a rate limit, and not before the time that it names."""
         if isinstance(error, RateLimited | QuotaExceeded):
             pause_s = min(getattr(error, "retry_after_s", None) or 0.0, STRETCHED_S)
             self._slow[cloud] = self._clock.now() + timedelta(seconds=pause_s)

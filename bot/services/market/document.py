@@ -1,4 +1,4 @@
-"""The market as a document: the same figures and sentences for REST, for `--json` and behind the table for people."""
+"""Build the market document: the same figures and sentences for REST, for `--json` and for the table."""
 
 from __future__ import annotations
 
@@ -87,16 +87,16 @@ class MarketDocument(_Strict):
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same prices read at the same time; that they have grown older changes nothing.
+        """Return a hash that is the same for the same prices read at the same time, however old they have become.
 
-        When a cloud that gave nothing was asked is no part of it: one that is not set up here is asked each time.
+        The time of each cloud's answer is no part of it: a cloud that is not set up has a new one each time.
         """
-        told = self.model_dump_json(exclude={"ages": True, "clouds": {"__all__": {"read_at"}}})
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        content = self.model_dump_json(exclude={"ages": True, "clouds": {"__all__": {"read_at"}}})
+        return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def market_document(market: Inventory, job: JobRequest) -> MarketDocument:
-    """The document of an inventory answer."""
+    """Return the document of an inventory answer."""
     return MarketDocument(
         hours=job.hours,
         options=tuple(_option(option) for option in market.ranked.options),

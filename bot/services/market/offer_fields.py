@@ -1,4 +1,4 @@
-"""The fields that describe an offer, and those that every document has (code, sentence, id), each described here."""
+"""Define the fields that describe an offer, and those of every document (code, sentence, id)."""
 
 from __future__ import annotations
 

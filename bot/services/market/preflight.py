@@ -1,4 +1,4 @@
-"""Preflight checks of clouds: run before offers are posted and again before each create, and remembered briefly."""
+"""Check that a cloud can be bought from, before offers are posted and before each create, and cache the result."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import logging
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from bot.rules.checkpoints.stores import lacking
+from bot.rules.checkpoints.stores import missing_variables
 from ledger.kernel.clock import Clock
 from providers.contract import Preflight, Provider
 from providers.errors import RateLimited
 
-#: For this long a good answer stands for the account; a bad one is asked again sooner, because somebody may be at it.
+#: For this long a good result is used; a bad one is checked again sooner, because somebody may be fixing the account.
 GOOD_S = 60.0
 BAD_S = 10.0
 
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 
 
 class Checks:
-    """One check per cloud at a time, shared by all who ask; an answer is used again while it is fresh."""
+    """Run one check per cloud at a time, shared by all callers; a result is used again while it is fresh."""
 
     def __init__(
         self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float, stores: Collection[str] = ()
     ) -> None:
-        """`stores` are the variables of stores outside of the clouds that are set here."""
+        """`stores` are the variables of external checkpoint stores that are set here."""
         self._stores = frozenset(stores)
         self._providers = providers
         self._clock = clock
@@ -34,7 +34,7 @@ class Checks:
         self._asking: dict[str, asyncio.Task[Preflight]] = {}
 
     async def check(self, cloud: str, *, fresh: bool = False) -> Preflight:
-        """Whether this cloud can be bought from now. Its trouble is an answer too; `fresh` asks in any case."""
+        """Whether this cloud can be bought from now. Its failure is a result too; `fresh` checks in any case."""
         known = self._known.get(cloud)
         if known is not None and not fresh:
             age_s = (self._clock.now() - known[0]).total_seconds()
@@ -48,11 +48,11 @@ class Checks:
         return await asyncio.shield(task)
 
     def store(self, location: str | None) -> str | None:
-        """Why checkpoints cannot be kept at `location` with the credentials that are set here, or None."""
-        return lacking(location, self._stores)
+        """Return why checkpoints cannot be stored at `location` with the credentials that are set here, or None."""
+        return missing_variables(location, self._stores)
 
     async def close(self) -> None:
-        """Stop the checks that nobody waits for."""
+        """Cancel the checks that nobody waits for."""
         asking = list(self._asking.values())
         for task in asking:
             task.cancel()
@@ -67,7 +67,7 @@ class Checks:
             problem = f"it did not answer within {self._deadline_s:g} s whether the account can be used"
             found = Preflight(cloud, ok=False, problem=problem, code="unavailable")
         if not found.ok and found.code == RateLimited.code:
-            # Being asked too often says nothing against the account, and the last good answer is no worse for it.
+            # A rate limit says nothing against the account, and does not make the last good result worse.
             return Preflight(cloud, ok=True, account=found.account)
         if not found.ok:
             log.warning("%s failed its check: %s", cloud, found.code or "not usable")
@@ -76,7 +76,7 @@ class Checks:
 
 
 def refusal(checked: Preflight) -> str:
-    """What people read about a cloud that failed its check: why, what is missing, and where that is set."""
+    """Return what people read about a cloud that failed its check: why, what is missing, and where that is set."""
     missing = f" ({', '.join(checked.missing)})" if checked.missing else ""
     where = f" See {checked.where}." if checked.where else ""
     return f"{checked.cloud} is not bought from: {checked.problem.rstrip('.')}{missing}.{where}"

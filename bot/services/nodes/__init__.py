@@ -1,1 +1,1 @@
-"""The agent on a node: enrollment, check-ins, host keys and its API."""
+"""Serve the agent on an instance: enrollment, check-ins, host keys and its API."""

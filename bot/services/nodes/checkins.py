@@ -1,6 +1,6 @@
-"""Check-ins of nodes: read and written in groups, because ten thousand machines report every minute.
+"""Store the check-ins of agents in groups, because ten thousand instances report every minute.
 
-Those that arrive within a few milliseconds share one transaction: one query, one statement, no event. A check-in is
+Check-ins that arrive within a few milliseconds share one transaction: one query, one statement, no event. A check-in is
 answered when it is stored.
 """
 
@@ -14,43 +14,44 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.nodes import checkins as rules
-from bot.rules.nodes.checkins import Heard, Report, Work
-from bot.rules.nodes.node_api import Claim, Declared, declared
+from bot.rules.nodes.checkins import NodeStatus, Report, Work
+from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import enrollment, node_api
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.models import Node
-from ledger.queries.nodes import Standing, standing, write_checkins
+from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
 
 #: The least time between the starts of two groups, and the most check-ins of one.
 GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
 
 STRANGE = Reply(
-    False, "unauthenticated", "This needs the token of an instance that runs: Authorization: Bearer gpun_…."
+    False, ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpun_…."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a node is told: what to do, and the approved end, signed. `ends_at` may be before it."""
+class CheckinReply:
+    """The reply to an agent: what to do, and the approved end, signed. `ends_at` may be before it."""
 
     seq: int
     ends_at: datetime | None
     message: str
     signature: str
     asks: tuple[str, ...]
-    #: Why its word about its own API was not taken; "" when it was, or when it said nothing of it.
+    #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
     next_in_s: int = rules.INTERVAL_S
 
 
-Taken = Answer | Reply
-_Waiting = tuple[str, Report, Claim | None, "asyncio.Future[Taken]"]
+Taken = CheckinReply | Reply
+_Waiting = tuple[str, Report, NodeApiReport | None, "asyncio.Future[Taken]"]
 
 
 class Checkins:
-    """One per process that serves the API."""
+    """Collect and store check-ins. One per process that serves the API."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -58,8 +59,8 @@ class Checkins:
         self._flusher: asyncio.Task[None] | None = None
         self._next_group_at = 0.0
 
-    async def take(self, token: str, report: Report, claim: Claim | None = None) -> Taken:
-        """Store one check-in. `claim` is what it says of an API of its own.
+    async def take(self, token: str, report: Report, claim: NodeApiReport | None = None) -> Taken:
+        """Store one check-in. `claim` is what it reports about its own API.
 
         A `Reply` is a refusal: `unauthenticated`, or `replayed` for a number seen before.
         """
@@ -80,7 +81,7 @@ class Checkins:
             group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
             try:
                 answers = await self._store(group)
-            except Exception as error:  # noqa: BLE001 # Whoever waits must hear of it, and the next group must go on.
+            except Exception as error:  # noqa: BLE001 # Every waiting caller gets the error, and the next group continues.
                 for *_, answer in group:
                     if not answer.done():
                         answer.set_exception(error)
@@ -93,26 +94,26 @@ class Checkins:
         ctx, now = self._ctx, self._ctx.clock.now()
         shapes = [enrollment.SHAPE.fullmatch(token) for token, *_ in group]
         named = [(f"ins_{shape[1]}", shape[2]) for shape in shapes if shape]
-        changed: dict[str, Heard] = {}
+        changed: dict[str, NodeStatus] = {}
         apis: dict[str, Declared] = {}
         answers: list[Taken] = []
         async with ctx.db.write() as tx:
-            found = await standing(tx, {instance_id for instance_id, _ in named})
+            found = await node_contexts(tx, {instance_id for instance_id, _ in named})
             for (instance_id, secret), (_, report, claim, _) in zip(named, group, strict=True):
                 stands = found.get(instance_id)
                 kept = stands.node.token_hash if stands else "0" * 64
                 if not hmac.compare_digest(kept, enrollment.hashed(ctx.labels, secret)) or stands is None:
                     answers.append(STRANGE)
                     continue
-                before = changed.get(instance_id) or heard_of(stands.node)
+                before = changed.get(instance_id) or node_status(stands.node)
                 if rules.is_replay(before.seq, report.seq):
                     answers.append(_replayed(before.seq))
                     continue
-                changed[instance_id] = rules.heard(before, report, ctx.policy.idle_below_percent, now)
-                known = apis[instance_id].api if instance_id in apis else node_api.kept(stands.node)
+                changed[instance_id] = rules.after_checkin(before, report, ctx.policy.idle_below_percent, now)
+                known = apis[instance_id].api if instance_id in apis else node_api.stored_node_api(stands.node)
                 api = apis[instance_id] = declared(known, claim, stands.host, now) if claim else Declared(known)
                 if api.is_told:
-                    await node_api.tell(tx, instance_id, known, api.api, now)
+                    await node_api.notify_changed_certificate(tx, instance_id, known, api.api, now)
                 answers.append(self._answer(stands, report.seq, api.problem, now))
             rows = sorted(changed.items())
             each = ({"of_instance": key, **columns(one), **node_api.columns(apis[key].api)} for key, one in rows)
@@ -121,28 +122,28 @@ class Checkins:
             ctx.hints.outbox.set()
         return answers
 
-    def _answer(self, stands: Standing, seq: int, problem: str, now: datetime) -> Answer:
+    def _answer(self, stands: NodeContext, seq: int, problem: str, now: datetime) -> CheckinReply:
         node = stands.node
         message, signature = enrollment.signed(
             self._ctx.labels, node.instance_id, seq, stands.deadline, node.api_token_hash
         )
         ends_at = min((one for one in (stands.deadline, stands.cut_at) if one), default=None)
-        asked = rules.asks(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
-        return Answer(seq, ends_at, message, signature, tuple(str(one) for one in asked), problem)
+        asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
+        return CheckinReply(seq, ends_at, message, signature, tuple(str(one) for one in asked), problem)
 
 
 def _replayed(seen: int) -> Reply:
-    return Reply(False, "replayed", f"Check-in {seen} was heard already; the next one needs a greater number.")
+    return Reply(False, ReplyCode.REPLAYED, f"Check-in {seen} was heard already; the next one needs a greater number.")
 
 
-def heard_of(node: Node) -> Heard:
-    """What is kept of a node, as the rules read it."""
+def node_status(node: Node) -> NodeStatus:
+    """Return the status of an agent as the rules read it, from its row."""
     said: dict[str, Any] = node.report
 
     def at(name: str) -> datetime | None:
         return datetime.fromisoformat(said[name]) if said.get(name) else None
 
-    return Heard(
+    return NodeStatus(
         seq=node.seq,
         at=node.at,
         idle_since=node.idle_since,
@@ -159,8 +160,8 @@ def heard_of(node: Node) -> Heard:
     )
 
 
-def columns(found: Heard) -> dict[str, Any]:
-    """The inverse: the columns of a node's row."""
+def columns(found: NodeStatus) -> dict[str, Any]:
+    """Return the columns of an agent's row: the inverse of `node_status`."""
     report = {
         "utilisation": [str(one) for one in found.utilisation],
         "step": found.step,

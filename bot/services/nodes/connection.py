@@ -1,4 +1,4 @@
-"""The line that connects to a machine, the same at every door."""
+"""Build the commands and addresses that connect to an instance, the same for every client."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ SSH_PORT = 22
 
 
 def ssh_command(row: Instance) -> str:
-    """The line to type. A host or user that could be read as an option or a shell word is not put into it."""
+    """Return the SSH command to type, without a host or user that could be read as an option or shell word."""
     host, user = row.ssh_host or "", row.ssh_user or "root"
     port = f"-p {row.ssh_port} " if row.ssh_port else ""
     return f"ssh {port}{user}@{host}" if _is_plain(host) and _is_plain(user) else f"ssh {port}(see host and user below)"
 
 
 def fingerprint(key: str) -> str:
-    """What `ssh` shows of a host key when it connects for the first time: `SHA256:…`."""
+    """Return what `ssh` shows of a host key when it connects for the first time: `SHA256:…`."""
     digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
     return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def known_hosts(row: Instance) -> str | None:
-    """The line for `~/.ssh/known_hosts`, with which `ssh` asks nothing; None while there is no key or plain address."""
+    """Return the line for `~/.ssh/known_hosts`, so that `ssh` asks nothing; None without a key or a plain address."""
     host, port = row.ssh_host or "", row.ssh_port or SSH_PORT
     if not row.host_key or not _is_plain(host):
         return None
@@ -32,7 +32,7 @@ def known_hosts(row: Instance) -> str | None:
 
 
 def api_url(row: Instance, node: Node | None) -> str | None:
-    """Where the machine's own API is: the address that its cloud shows, and the port that its agent named."""
+    """Return the URL of the instance's own API: the address that its cloud shows, and the port that its agent named."""
     host = row.ssh_host or ""
     if node is None or node.api_port is None or not _is_plain(host):
         return None

@@ -1,7 +1,7 @@
-"""The agent's way in: a token per instance, handed over in its environment when it is made and stored as a hash only.
+"""Enroll the agent of an instance with a token that is passed in its environment and stored as a hash only.
 
-A token is worth its own check-ins and nothing else, and it dies with its instance. The deadline that a node is told is
-signed, so that nobody between can prolong a session; the key pair follows from the deployment's label key.
+A token is good for its own check-ins and nothing else, and it ends with its instance. The deadline that an agent
+receives is signed, so that nobody between can prolong a session; the key pair follows from the deployment's label key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ledger.core.writes import Tx
 from ledger.kernel.ids import bare_id
 from ledger.models import Instance, Node
 
-#: What the environment of an instance says; docs/node.md tells what an agent does with it.
+#: The variables in the environment of an instance; docs/node.md says what an agent does with them.
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
 PATH = "/agent/v1/checkin"
 SHAPE = re.compile(r"gpun_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
@@ -36,17 +36,17 @@ _SEED = b"gpu-shopper deadlines of nodes, version 1"
 
 
 def hashed(labels: LabelKey, secret: str) -> str:
-    """The secret of a token as it is stored."""
+    """Return the hash of a token's secret, as it is stored."""
     return hmac.new(pepper(labels), b"node " + secret.encode(), hashlib.sha256).hexdigest()
 
 
 def signing_key(labels: LabelKey) -> Ed25519PrivateKey:
-    """The deployment's key for deadlines; every replica derives the same."""
+    """Derive the deployment's key for signing deadlines; every replica derives the same."""
     return Ed25519PrivateKey.from_private_bytes(hmac.digest(labels.key, _SEED, "sha256"))
 
 
 def public_key(labels: LabelKey) -> str:
-    """Its public half in base64, as nodes are given it."""
+    """Return its public half in base64, as agents receive it."""
     raw = signing_key(labels).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     return base64.b64encode(raw).decode()
 
@@ -54,9 +54,9 @@ def public_key(labels: LabelKey) -> str:
 def signed(
     labels: LabelKey, instance_id: str, seq: int, deadline: datetime | None, token_hash: str | None = None
 ) -> tuple[str, str]:
-    """`(message, signature in base64)`: the approved end, bound to one instance and to the number of its check-in.
+    """Return `(message, signature in base64)` of the approved end, bound to one instance and check-in number.
 
-    `token_hash` is what opens the node's own API, where there is such a token.
+    `token_hash` is the hash of the token for the instance's own API, where there is such a token.
     """
     end_s = int(deadline.timestamp()) if deadline else None
     what = {"deadline_s": end_s, "instance": instance_id, "n": seq}
@@ -66,16 +66,16 @@ def signed(
 
 @dataclass(frozen=True, slots=True)
 class Minted:
-    """A token that exists nowhere but here: what goes into the environment, and the hash that is kept."""
+    """A new token that is stored nowhere else: the environment variables with it, and the hash to store."""
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     token_hash: str = ""
 
 
 def mint(ctx: Context, row: Instance) -> Minted:
-    """Make the token of an instance that is about to be created.
+    """Create the token of an instance that is about to be created.
 
-    Empty where nodes cannot reach this service, and at batch clouds, whose environment is part of a stored program.
+    Empty where instances cannot reach this service, and at batch clouds, whose environment is part of a stored program.
     """
     if not ctx.node_url or ctx.providers[row.cloud].capabilities.batch:
         return Minted()
@@ -89,6 +89,6 @@ def mint(ctx: Context, row: Instance) -> Minted:
 
 
 def store(tx: Tx, row: Instance, minted: Minted, now: datetime) -> None:
-    """Keep the hash, in the transaction that commits the create to be sent."""
+    """Store the hash, in the transaction that commits the create to be sent."""
     if minted.token_hash:
         tx.add(Node(instance_id=row.id, session_id=row.session_id, token_hash=minted.token_hash, made_at=now))

@@ -1,7 +1,7 @@
-"""The SSH host key of a machine: kept from its first look, shown to its people, and told of when another one answers.
+"""Pin the SSH host key of an instance when it is first read, and notify its people when another one appears.
 
-Nothing is ended for it. The key that was seen first stays the one that is shown: whoever stands in between for a while
-does not become the one to trust.
+Nothing is ended for it. The first key stays the one that is shown, so that a man in the middle who appears later never
+becomes the trusted one.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ from ledger.core.events import announce, record
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Session
 from ledger.queries.nodes import due_for_key
 from providers.profiles import model
 
-#: How often the key of a machine that runs is looked at, and seconds between two passes.
+#: How often the key of a running instance is read, and seconds between two passes.
 LOOK_EVERY = timedelta(minutes=10)
 LOOK_S = 15.0
-#: Machines of one pass. They are tried side by side, so that one which hangs costs one time-out and no listing.
+#: Instances of one pass. They are probed concurrently, so that one which hangs costs one time-out and no listing.
 AT_ONCE = 64
 
 
 async def keys_due(ctx: Context) -> int:
-    """Look at the keys of machines that have been ready, those that waited longest first. How many people were told of.
+    """Read the host keys of instances that have been ready, longest wait first. Return how many changes were announced.
 
-    It is a pass of its own: a host that does not answer must not hold up the look at its cloud.
+    It is a pass of its own: a host that does not answer must not delay the reconcile pass of its cloud.
     """
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         rows = await due_for_key(tx, now - LOOK_EVERY, AT_ONCE)
-    steps = [alone(ctx, row.id, "the look at its host key", _look(ctx, row, now), False) for row in rows]
+    steps = [alone(ctx, row.id, "the look at its host key", _check(ctx, row, now), False) for row in rows]
     return sum(await asyncio.gather(*steps))
 
 
-async def _look(ctx: Context, row: Instance, now: datetime) -> bool:
+async def _check(ctx: Context, row: Instance, now: datetime) -> bool:
     if row.ssh_host is None or row.ssh_port is None:
         return False
     key = await ctx.reach.host_key(row.ssh_host, row.ssh_port)
     async with ctx.db.write() as tx:
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
-        # A restart in the meantime may have made a new key, which the next look takes.
+        # A restart in the meantime may have made a new key, which the next pass reads.
         if fresh.state is not InstanceState.LIVE or (fresh.wanted, fresh.host_key_at) != (None, row.host_key_at):
             return False
         return await note_key(ctx, tx, fresh, key, now)
 
 
 async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: datetime) -> bool:
-    """Keep the first key, and tell of another one in its place. True when people were told."""
+    """Store the first key, and notify people of another one in its place. True when people were notified."""
     pinned = row.host_key
     await amend(tx, Instance, row.id, host_key_at=now, host_key=pinned or key)
     if key is None or pinned is None or key == pinned:
@@ -68,15 +69,15 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
         "you changed the key yourself. Nothing was ended."
     )
     subject, body = f"{row.id}/host_key", {"text": sentence}
-    told = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)
-    if told is not None and told.body == body:
+    known = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)
+    if known is not None and known.body == body:
         return False
     record(
         tx,
         at=now,
         actor=SYSTEM,
         subject=row.id,
-        kind="instance.host_key_changed",
+        kind=EventKind.INSTANCE_HOST_KEY_CHANGED,
         reason=sentence,
         data={"before": before, "after": after},
     )
@@ -91,5 +92,8 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
 
 
 def forgotten(row: Instance, at: datetime) -> dict[str, Any]:
-    """What an order changes of the key: a machine whose disk is wiped makes a new one, and nobody is told of that."""
+    """Return the columns that clear the host key of an instance whose disk a restart wipes.
+
+    It makes a new key, and nobody is notified of that.
+    """
     return {"host_key": None, "host_key_at": at} if model.load(row.cloud).restarted else {}

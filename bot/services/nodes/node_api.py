@@ -1,7 +1,7 @@
-"""A machine's own API: who may open it, and who is told when another certificate stands in front of it.
+"""Issue tokens for an instance's own API, and notify people when its certificate changes.
 
-Its token is made for whoever owns the session, shown once, and known to the machine by its hash only, in the signed
-part of a check-in's answer. Nothing is ended for a certificate that changed.
+A token is made for the owner of the session, shown once, and known to the instance by its hash only, in the signed part
+of the reply to a check-in. Nothing is ended for a certificate that changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.rules.nodes.node_api import NodeApi
+from bot.rules.nodes.node_api import StoredNodeApi
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.nodes.connection import api_url
 from bot.services.notifications.paging import OPERATORS
@@ -20,6 +21,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce, record
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import bare_id, short_id
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Session
@@ -30,20 +32,20 @@ from providers.profiles import model
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A new token, which exists nowhere but here, and what it opens."""
+    """A new token, which is stored nowhere else, with the URL and the certificate of its API."""
 
     token: str
     url: str
     certificate: str
 
 
-def kept(node: Node) -> NodeApi:
-    """What is kept of a node's API, as the rules read it."""
-    return NodeApi(node.api_port, node.api_certificate, node.api_other, node.api_other_at)
+def stored_node_api(node: Node) -> StoredNodeApi:
+    """Return what is stored about an agent's API, as the rules read it."""
+    return StoredNodeApi(node.api_port, node.api_certificate, node.api_other, node.api_other_at)
 
 
-def columns(found: NodeApi) -> dict[str, object]:
-    """The inverse: the columns of a node's row."""
+def columns(found: StoredNodeApi) -> dict[str, object]:
+    """Return the columns of an agent's row: the inverse of `stored_node_api`."""
     return {
         "api_port": found.port,
         "api_certificate": found.certificate,
@@ -53,9 +55,9 @@ def columns(found: NodeApi) -> dict[str, object]:
 
 
 async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
-    """Make the token of the API of a session's machine, in the place of the one before. For its owner only.
+    """Make a new token for the API of a session's instance, in place of the one before. For its owner only.
 
-    Success (`token_made`) has the `Opened` in its data. The machine takes it from its next check-in on.
+    Success (`token_made`) has the `Opened` in its data. The instance accepts it from its next check-in on.
     """
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
@@ -63,27 +65,29 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
         session, row, node, short = view.session, view.instance, view.node, short_id(session_id)
         if session.owner not in await authorization.mine(tx, ctx.policy, actor):
             sentence = f"Only the owner of session {short} takes the token of its machine's API."
-            return Reply(False, "not_yours", sentence, {"session_id": session.id})
+            return Reply(False, ReplyCode.NOT_YOURS, sentence, {"session_id": session.id})
         url = api_url(row, node) if row is not None and row.state is InstanceState.LIVE else None
         if row is None or node is None or url is None:
             none = (
                 f"The machine of session {short} has named no API of its own; look again once its agent has reported."
             )
-            return Reply(False, "no_node_api", none, {"session_id": session.id})
+            return Reply(False, ReplyCode.NO_NODE_API, none, {"session_id": session.id})
         token = f"gpua_{bare_id(row.id)}_{secrets.token_urlsafe(32)}"
         await amend_node(tx, row.id, api_token_hash=hashlib.sha256(token.encode()).hexdigest(), api_token_at=now)
         said = "A new token for the API of its machine; the one before opens nothing any more."
-        record(tx, at=now, actor=actor, subject=row.id, kind="instance.api_token_made", reason=said)
+        record(tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_API_TOKEN_MADE, reason=said)
         opened = Opened(token, url, node.api_certificate or "")
     sentence = (
         f"This opens the API of session {short} from its machine's next report on, within a minute; it is shown this "
         "once, and the one before opens nothing any more. Trust only the certificate with this SHA-256."
     )
-    return Reply(True, "token_made", sentence, {"session_id": session.id, "opened": opened})
+    return Reply(True, ReplyCode.TOKEN_MADE, sentence, {"session_id": session.id, "opened": opened})
 
 
-async def tell(tx: Tx, instance_id: str, before: NodeApi, after: NodeApi, now: datetime) -> None:
-    """Note that a node named another certificate, and tell the owner of its session and the operators."""
+async def notify_changed_certificate(
+    tx: Tx, instance_id: str, before: StoredNodeApi, after: StoredNodeApi, now: datetime
+) -> None:
+    """Record that an agent named another certificate, and notify the session's owner and the operators."""
     row = await tx.get_one(Instance, instance_id)
     session = await tx.get_one(Session, row.session_id)
     sentence = (
@@ -92,7 +96,7 @@ async def tell(tx: Tx, instance_id: str, before: NodeApi, after: NodeApi, now: d
         "you changed the certificate yourself. Nothing was ended."
     )
     data = {"before": before.certificate, "after": after.other}
-    kind = "instance.api_certificate_changed"
+    kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
     record(tx, at=now, actor=SYSTEM, subject=row.id, kind=kind, reason=sentence, data=data)
     places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
     owner = Actor.from_ref(session.owner)
@@ -104,6 +108,9 @@ async def tell(tx: Tx, instance_id: str, before: NodeApi, after: NodeApi, now: d
 
 
 async def forget(tx: Tx, row: Instance) -> None:
-    """A machine whose disk is wiped makes another certificate, and nobody is told of that."""
+    """Clear the stored API of an instance whose disk a restart wipes.
+
+    It makes another certificate, and nobody is notified of that.
+    """
     if model.load(row.cloud).restarted:
-        await amend_node(tx, row.id, **columns(NodeApi()))
+        await amend_node(tx, row.id, **columns(StoredNodeApi()))

@@ -1,4 +1,4 @@
-"""What people are shown of a machine's agent: its age, how far its job is, and what it costs until it is done."""
+"""Show what the agent of an instance reports: its age, the progress of its job, and the cost until it is done."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.nodes.checkins import Heard, node_line, progress
+from bot.rules.nodes.checkins import NodeStatus, node_line, progress
 from bot.rules.values.phrases import usd
-from bot.services.nodes.checkins import heard_of
+from bot.services.nodes.checkins import node_status
 from ledger.queries.views import SessionView
 
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """`line` is what every status says. `heard` is None for an instance without an agent."""
+    """What people see of an agent. `line` is in every status; `heard` is None for an instance without an agent."""
 
     line: str
-    heard: Heard | None = None
+    heard: NodeStatus | None = None
     age_s: int | None = None
     eta: datetime | None = None
     cost_to_finish_usd: Decimal | None = None
 
 
 def agent_view(view: SessionView, now: datetime) -> AgentView:
-    """What the newest instance's agent says, as of now."""
-    found = heard_of(view.node) if view.node is not None else None
+    """Return what the newest instance's agent reports, as of now."""
+    found = node_status(view.node) if view.node is not None else None
     line = node_line(found, now)
     if found is None or found.at is None:
         return AgentView(line)

@@ -1,1 +1,1 @@
-"""Notifications that services put into the outbox."""
+"""Put the notifications of services into the outbox."""

@@ -1,4 +1,7 @@
-"""The message before the end of a session: one per end, updated at each warning, and told where somebody reads it."""
+"""Warn of the end of a session: one message per end, updated at each warning.
+
+It goes to the owner, or to the fallback contacts when the owner cannot be reached.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +21,49 @@ UNATTENDED = NotificationKind.SESSION_UNATTENDED
 
 
 def subject_of(session: Session) -> str:
-    """What a message about the end that stands now is filed under: another end is another message."""
+    """Return the subject of a message about the current end of a session.
+
+    Another end is another subject, and so another message.
+    """
     if session.deadline is None:
         raise ValueError(f"{session.id} has no end to speak of")
     return f"{session.id}/{int(session.deadline.timestamp())}"
 
 
 def same_end(session: Session, seen_end_s: int | None) -> bool:
-    """Whether a message that spoke of the end at `seen_end_s` (seconds since 1970; None: of no end) is still right."""
+    """Whether a message about the end at `seen_end_s` (seconds since 1970; None: no end) is still right."""
     ends = [int(at.timestamp()) for at in (session.deadline, session.cut_at) if at is not None]
     return seen_end_s is None or seen_end_s in ends
 
 
 async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: bool) -> None:
-    """Show the warning, or bring it up to date. An edit notifies nobody, so the last is a message of its own too."""
+    """Send the warning of the end, or update it.
+
+    An edit notifies nobody, so the final warning is also a new message.
+    """
     subject = subject_of(session)
     owner = Actor.from_ref(session.owner)
-    told = {row.destination for row in await notifications_of(tx, ENDING, subject)}
-    told |= {owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))
-    for destination in sorted(told):
+    destinations = {row.destination for row in await notifications_of(tx, ENDING, subject)}
+    destinations |= {owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))
+    for destination in sorted(destinations):
         await announce(tx, at=now, kind=ENDING, subject=subject, destination=destination)
         if last:
             await announce(tx, at=now, kind=LAST_CALL, subject=subject, destination=destination)
 
 
 async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
-    """Tell the fallback contacts when the owner was tried and is not reached. Each is told once per end."""
+    """Notify the fallback contacts, once per end, when the delivery to the owner failed."""
     await reach(ctx, tx, session, ENDING, subject_of(session), now)
 
 
-async def announce_cut(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
-    """Tell the owner of an end before the approved one, or whoever can be told; once it was told, of what became of it.
+async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
+    """Notify the owner of an early end, or the fallback contacts when the owner is not in Slack.
 
-    Called again it tells the fallback contacts, when the owner was tried and is not reached.
+    Called again it notifies the fallback contacts, when the delivery to the owner failed.
     """
     if session.cut_at is None:
         return
-    owner, subject = Actor.from_ref(session.owner), cut_subject(session.id, session.cut_at)
+    owner, subject = Actor.from_ref(session.owner), early_end_subject(session.id, session.cut_at)
     if await notifications_of(tx, UNATTENDED, subject):
         await reach(ctx, tx, session, UNATTENDED, subject, now)
         return
@@ -62,35 +71,35 @@ async def announce_cut(ctx: Context, tx: Tx, session: Session, now: datetime) ->
         await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=destination)
 
 
-def cut_subject(session_id: str, cut_at: datetime) -> str:
-    """What a message about an end before the approved one is filed under."""
+def early_end_subject(session_id: str, cut_at: datetime) -> str:
+    """Return the subject of a message about an early end."""
     return f"{session_id}/{int(cut_at.timestamp())}"
 
 
 async def reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, subject: str, now: datetime) -> None:
-    """Tell the fallback contacts what the owner was to be told and is not reached with. Each is told once."""
+    """Notify the fallback contacts, once each, of what could not be delivered to the owner."""
     owner = Actor.from_ref(session.owner)
     row = await notification_of(tx, kind, subject, owner.id)
     if row is None or row.sent_version > 0 or (row.state is not NotificationState.DEAD and row.tries == 0):
         return
-    told = {one.destination for one in await notifications_of(tx, kind, subject)}
+    notified = {one.destination for one in await notifications_of(tx, kind, subject)}
     for destination in others(ctx, session):
-        if destination not in told:
+        if destination not in notified:
             await announce(tx, at=now, kind=kind, subject=subject, destination=destination)
 
 
 async def refresh(tx: Tx, session: Session, now: datetime) -> None:
-    """What was said about the end that stands is not right any more: show it anew, without its buttons."""
+    """Update the messages about an end that has changed, and remove their buttons."""
     if session.deadline is not None and session.warned_at is not None:
         subject = subject_of(session)
         for row in await notifications_of(tx, ENDING, subject):
             await announce(tx, at=now, kind=ENDING, subject=subject, destination=row.destination)
     if session.cut_at is not None:
-        subject = cut_subject(session.id, session.cut_at)
+        subject = early_end_subject(session.id, session.cut_at)
         for row in await notifications_of(tx, UNATTENDED, subject):
             await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=row.destination)
 
 
 def others(ctx: Context, session: Session) -> tuple[str, ...]:
-    """Whoever is told when the owner cannot be."""
+    """Return who is notified when the owner cannot be reached."""
     return ctx.policy.fallback_contacts or (session.channel,)

@@ -1,6 +1,6 @@
-"""An instance that fails while somebody counts on it: its people are told first, then its end is ordered.
+"""Notify people of an instance that fails while a session needs it, before its termination.
 
-`hearing` sees to it that one attempt to tell them was made before the act.
+`outbox.barrier` makes the termination wait for one delivery attempt.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance, Notification, Request, Session
 
-#: How the subject of the message ends that says who ended a session.
+#: The subject of the message that says who ended a session ends with this.
 ENDED_BY = "/ended-by"
-#: Messages before an end that stay one message, which is edited.
+#: Messages about a coming end that are edited in place.
 _EDITED = frozenset(
     {NotificationKind.SESSION_ENDING, NotificationKind.SESSION_UNATTENDED, NotificationKind.SESSION_HELD}
 )
 
 
-def subject_of(row: Instance, stray_id: str = "") -> str:
-    """What the messages about one instance's failure are filed under, or those about a stray with its label."""
-    return f"{row.session_id}/{row.id}/{stray_id}".rstrip("/")
+def subject_of(row: Instance, orphan_id: str = "") -> str:
+    """Return the subject of the messages about one instance's failure, or about an orphan with its label."""
+    return f"{row.session_id}/{row.id}/{orphan_id}".rstrip("/")
 
 
-async def tell(
-    tx: Tx, row: Instance, now: datetime, *, stray_id: str = "", at_most_every: timedelta | None = None
+async def notify_interruption(
+    tx: Tx, row: Instance, now: datetime, *, orphan_id: str = "", at_most_every: timedelta | None = None
 ) -> None:
-    """Tell the owner and the request's channel what became of this instance; the text is rendered from its state."""
+    """Notify the owner and the request's channel of what happened to this instance.
+
+    The text is rendered from its state.
+    """
     request = await tx.get_one(Request, row.request_id)
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
     places = [request.channel, *([owner.id] if owner.kind is ActorKind.SLACK else [])]
-    kind, subject = NotificationKind.SESSION_INTERRUPTED, subject_of(row, stray_id)
+    kind, subject = NotificationKind.SESSION_INTERRUPTED, subject_of(row, orphan_id)
     for place in dict.fromkeys(places):
         there = await notification_of(tx, kind, subject, place) if at_most_every else None
         if there is None or at_most_every is None or now - (there.sent_at or there.created_at) >= at_most_every:
@@ -46,10 +49,10 @@ async def tell(
     await show_again(tx, request, now)
 
 
-async def tell_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
-    """Whose machine is ended by somebody else hears of it before the act, and by whom.
+async def notify_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
+    """Notify the owner, before the termination, that somebody else ends the session.
 
-    `elsewhere` are told for an owner whom nobody can write to.
+    `elsewhere` are the destinations for an owner who is not in Slack.
     """
     owner = Actor.from_ref(session.owner)
     if owner == by:
@@ -62,20 +65,20 @@ async def tell_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now:
 
 
 def ended_by_subject(session: Session) -> str:
-    """What the message is filed under that says who ended a session."""
+    """Return the subject of the message that says who ended a session."""
     return f"{session.id}{ENDED_BY}"
 
 
 async def instead(tx: Tx, notification: Notification, contacts: Sequence[str], now: datetime) -> None:
-    """Nobody reads this where it was to be read: what is about an end goes to the fallback contacts."""
+    """Send an undeliverable message about an end to the fallback contacts."""
     kind, subject = notification.kind, notification.subject
     about_an_end = kind is NotificationKind.SESSION_INTERRUPTED or kind in _EDITED
     if kind is NotificationKind.REPLY:
         about_an_end = subject.startswith("drift/") or "/gate-" in subject or subject.endswith(ENDED_BY)
-    # Who was turned to already is nobody's fallback.
+    # A fallback contact or a channel has no fallback of its own.
     if not about_an_end or notification.destination in contacts or notification.destination.startswith("C"):
         return
     for contact in contacts:
         if kind in _EDITED and await notification_of(tx, kind, subject, contact) is not None:
-            continue  # It has been told, and whoever brings that up to date edits what it reads.
+            continue  # It has the message already, which the next update edits.
         await announce(tx, at=now, kind=kind, subject=subject, destination=contact, body=notification.body)

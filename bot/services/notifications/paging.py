@@ -1,4 +1,4 @@
-"""Telling the operators, and keeping one row's trouble from the others: nothing pages twice for one thing."""
+"""Page the operators, once per problem, and keep one row's failure from stopping other rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 async def page(ctx: Context, subject: str, sentence: str) -> None:
-    """Tell the operators. One message per subject, updated; the same sentence is said again after a pause only."""
+    """Page the operators: one message per subject, updated; the same sentence is repeated only after a pause."""
     async with ctx.db.write() as tx:
         said = await page_in(ctx, tx, subject, sentence, ctx.clock.now())
     if said:
@@ -30,7 +30,7 @@ async def page(ctx: Context, subject: str, sentence: str) -> None:
 
 
 async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: datetime) -> bool:
-    """The same in a transaction of the caller's. False when the operators have it before them already."""
+    """Page the operators in the caller's transaction. False when they have the same sentence already."""
     kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
     there = await notification_of(tx, kind, subject, OPERATORS)
     pause = timedelta(seconds=ctx.timing.recovery_page_s)
@@ -41,8 +41,10 @@ async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: dateti
 
 
 async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], otherwise: Result) -> Result:
-    """Await one row's step so that its failure stops no other row: it is logged, the operators are told, and it is
-    tried again when the row is due again. Returns `otherwise` after a failure. `StaleMove` is nobody's failure.
+    """Await one row's step so that its failure stops no other row.
+
+    A failure is logged, the operators are paged, `otherwise` is returned, and the step is tried again when the row is
+    due again. `StaleMove` is no failure.
     """
     try:
         return await step
@@ -50,7 +52,7 @@ async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], 
         log.info("%s was moved by somebody else", subject)
     except Exception:
         log.exception("%s of %s failed", what, subject)
-        # The same words whatever fails, so that a row that fails in several ways is one message and not many.
+        # The same sentence whatever fails, so that a row that fails in several ways is one message and not many.
         sentence = f"A step of {subject} fails and is tried again. The log says which, and why."
         try:
             await page(ctx, f"{subject}/failed", sentence)

@@ -1,4 +1,4 @@
-"""Show a request's message again: its next rendering is put into the outbox."""
+"""Render a request's message again."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from ledger.models import Request
 
 
 async def show_again(tx: Tx, request: Request, now: datetime) -> None:
-    """Make the request's message due for another rendering."""
+    """Put the request's message into the outbox for another rendering."""
     await announce(tx, at=now, kind=NotificationKind.REQUEST_MESSAGE, subject=request.id, destination=request.channel)

@@ -1,1 +1,1 @@
-"""Deliver the outbox, and wait for notifications before a termination."""
+"""Deliver the outbox, and delay a termination until its notifications were attempted."""

@@ -1,7 +1,7 @@
-"""Nothing is taken away before its people were told: an end waits for one attempt on every channel, and not for long.
+"""Delay a termination, at most 10 s, until its notification was attempted once on every channel.
 
-*Announced* means: the outbox row is committed and one attempt was made on every channel, before the act. What is down
-delays an end by a few seconds at most, so that it never keeps a GPU alive.
+The outbox row is committed and one attempt was made on every channel before the termination. A channel that is down
+delays a termination by a few seconds at most, so it never keeps a GPU alive.
 """
 
 from __future__ import annotations
@@ -12,69 +12,63 @@ from bot.services.checkpoints import hold
 from bot.services.notifications import end_of_session, interruption
 from ledger.core.claims import wake
 from ledger.core.writes import Tx
+from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Notification, Session
 from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.terminations import Said, unheard
 
-#: An end waits this long at most for the first attempt to tell its people, from the last word about it on.
+#: A termination waits this long at most for the first delivery attempt, counted from the last notification about it.
 HEARD_WITHIN = timedelta(seconds=10)
-#: Where the gate came to an end that its people did not read before.
-_LAST_WORD = frozenset({hold.RELEASED, hold.DESTROYED})
-#: What is said of an end, beside a reply that names who ordered it.
-_OF_AN_END = frozenset(
-    {
-        NotificationKind.SESSION_INTERRUPTED,
-        NotificationKind.SESSION_ENDING,
-        NotificationKind.SESSION_UNATTENDED,
-        NotificationKind.SESSION_HELD,
-    }
-)
+#: Checkpoint steps whose outcome people were not notified of before: the wait counts from them.
+_LATE_STEPS = frozenset({CheckpointStep.RELEASED, CheckpointStep.DESTROYED})
 
 
-async def told_by(tx: Tx, row: Instance, now: datetime) -> datetime | None:
-    """Until when this end waits to be told, at most: nothing is taken away before one attempt on every channel.
+async def waits_until(tx: Tx, row: Instance, now: datetime) -> datetime | None:
+    """Return until when this termination waits for its notifications, at most; None when it need not wait.
 
-    None when nothing is left to wait for. The attempt wakes the row, so that only what nobody tries takes that long.
+    A delivery attempt wakes the row, so only a message that nobody tries to deliver takes that long.
     """
-    asked_at, over = row.terminate_asked_at, _over(row)
-    if asked_at is None or row.terminate_acked_at is not None or over is None or now >= over:
+    asked_at, wait_ends_at = row.terminate_asked_at, _wait_ends_at(row)
+    if asked_at is None or row.terminate_acked_at is not None or wait_ends_at is None or now >= wait_ends_at:
         return None
-    last_word = over - HEARD_WITHIN
+    last_notified_at = wait_ends_at - HEARD_WITHIN
     session = await tx.get_one(Session, row.session_id)
     said = [
         Said(NotificationKind.SESSION_INTERRUPTED, interruption.subject_of(row), asked_at),
-        Said(NotificationKind.SESSION_HELD, hold.subject_of(row, hold.DESTROYED), last_word),
-        Said(NotificationKind.REPLY, interruption.ended_by_subject(session), last_word),
+        Said(NotificationKind.SESSION_HELD, hold.subject_of(row, CheckpointStep.DESTROYED), last_notified_at),
+        Said(NotificationKind.REPLY, interruption.ended_by_subject(session), last_notified_at),
     ]
-    # A warning is brought up to date when the end is ordered; what counts is that one was tried at all.
+    # A warning is updated when the end is ordered; what counts is that one delivery was attempted at all.
     if session.deadline is not None:
         said.append(Said(NotificationKind.SESSION_ENDING, end_of_session.subject_of(session)))
     if session.cut_at is not None:
-        said.append(Said(NotificationKind.SESSION_UNATTENDED, end_of_session.cut_subject(session.id, session.cut_at)))
-    return over if await unheard(tx, said) else None
+        said.append(
+            Said(NotificationKind.SESSION_UNATTENDED, end_of_session.early_end_subject(session.id, session.cut_at))
+        )
+    return wait_ends_at if await unheard(tx, said) else None
 
 
-def _over(row: Instance) -> datetime | None:
-    """When it waits no longer for anybody to be told."""
+def _wait_ends_at(row: Instance) -> datetime | None:
+    """Return when the termination stops waiting for its notifications."""
     last = row.terminate_asked_at
-    if last is not None and row.gate in _LAST_WORD and row.gate_until is not None:
+    if last is not None and row.gate in _LATE_STEPS and row.gate_until is not None:
         last = max(last, row.gate_until)
     return None if last is None else last + HEARD_WITHIN
 
 
-async def heard(tx: Tx, notification: Notification, now: datetime) -> bool:
-    """An attempt to tell was made: ends that waited for it are due. True when one is."""
+async def release_waiting_ends(tx: Tx, notification: Notification, now: datetime) -> bool:
+    """Wake the terminations that waited for this delivery attempt; return whether there is one."""
     kind, session_id = notification.kind, notification.subject.partition("/")[0]
-    reply = kind is NotificationKind.REPLY and notification.subject.endswith(interruption.ENDED_BY)
-    if kind not in _OF_AN_END and not reply:
+    other_reply = kind is NotificationKind.REPLY and not notification.subject.endswith(interruption.ENDED_BY)
+    if not kind.delays_termination or other_reply:
         return False
     woken = False
     for row in await open_instances_of_session(tx, session_id):
-        over = _over(row)
+        wait_ends_at = _wait_ends_at(row)
         waits = row.state is InstanceState.TERMINATING and row.terminate_acked_at is None
-        # What the checkpoint gate holds, or a cloud that does not answer, is looked at again in its own time.
-        if waits and over is not None and now < over and row.gate not in hold.WAITS:
+        # A termination that waits for a checkpoint, or for a cloud that does not answer, has a due time of its own.
+        if waits and wait_ends_at is not None and now < wait_ends_at and row.gate not in WAITS:
             await wake(tx, Instance, row.id, now)
             woken = True
     return woken

@@ -1,4 +1,4 @@
-"""The outbox: what the ledger announced is shown, once per version, by whoever can show it."""
+"""Deliver the notifications of the outbox, once per version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.services.notifications.interruption import instead
-from bot.services.outbox.barrier import heard
+from bot.services.outbox.barrier import release_waiting_ends
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import SENDER_DIED, DeliveryFailed, Messenger
 from ledger.core.claims import Claim, claim, release
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 async def deliver_due(ctx: Context, messenger: Messenger) -> int:
-    """Show every due notification. A delivery that fails is tried again, for ever; state never depends on it."""
+    """Deliver every due notification. A failed delivery is retried without end; state never depends on it."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(
         ctx.db, Notification, now=ctx.clock.now(), states={NotificationState.PENDING}, limit=BATCH, lease=lease
@@ -42,7 +42,7 @@ async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
         await _failed(ctx, held, notification, error)
         return
     except Exception:
-        # One message that nobody foresaw must not keep the others from being shown, nor be tried without a pause.
+        # An unforeseen failure must not keep other messages from being delivered, nor be retried without a pause.
         log.exception("the delivery of %s failed", notification.id)
         await _failed(ctx, held, notification, DeliveryFailed(SENDER_DIED))
         return
@@ -50,7 +50,7 @@ async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
         await notification_sent(
             tx, held, version=notification.version, channel=shown.channel, ts=shown.ts, at=ctx.clock.now()
         )
-        due = await heard(tx, notification, ctx.clock.now())
+        due = await release_waiting_ends(tx, notification, ctx.clock.now())
     if due:
         ctx.hints.instances.set()
 
@@ -66,7 +66,7 @@ async def _failed(ctx: Context, held: Claim, notification: Notification, error: 
         else:
             due_at = _next_try(ctx, now, tries, error)
             await release(tx, Notification, held, due_at=due_at, tries=tries, error=str(error))
-        due = await heard(tx, notification, now)
+        due = await release_waiting_ends(tx, notification, now)
     if due:
         ctx.hints.instances.set()
 

@@ -1,5 +1,6 @@
-"""Pictures: the chart of a plan (expected cost against expected hours, with the options that nothing beats in both,
-Pareto), and plain bars for where Slack does not know its own chart.
+"""Draw the chart of a plan, and bar charts for where Slack has no chart of its own.
+
+The chart shows expected cost against expected hours, with the Pareto front: the options that nothing beats in both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _DPI = 150
 
 
 def front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that no other beats or equals in both numbers, by the first."""
+    """Return the points that no other beats or equals in both numbers, by the first."""
     kept: list[tuple[float, float]] = []
     for point in sorted(set(points)):
         if not kept or point[1] < kept[-1][1]:
@@ -24,7 +25,7 @@ def front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def chart(planned: Planned) -> bytes:
-    """A PNG. The ranges run from the best to the worst total; spot offers are drawn open."""
+    """Draw a plan as a PNG. The ranges run from the best to the worst total; spot offers are drawn open."""
     # The library takes a second to load, and only a plan's files need it.
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -56,7 +57,7 @@ def chart(planned: Planned) -> bytes:
 
 
 def bars(title: str, points: Sequence[tuple[str, float]]) -> bytes:
-    """A PNG of one bar per point."""
+    """Draw one bar per point as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The three files of a plan as models: `gpu_plan.md`, `cost_estimate.json`, `instance_manifest.json`.
+"""Build the three files of a plan: `gpu_plan.md`, `cost_estimate.json`, `instance_manifest.json`.
 
 Their JSON Schemas are published under docs/schemas. Money is decimal dollars as strings, times are UTC.
 """
@@ -123,7 +123,7 @@ class CostEstimate(_Strict):
     unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
 
 
-class Resources(_Strict):
+class PlanResources(_Strict):
     """What the recommended option gives."""
 
     offer_id: OfferId
@@ -174,7 +174,7 @@ class InstanceManifest(_Strict):
     schema_version: Literal["1"] = Field(description="The version of this document's form.")
     made_at: datetime = Field(description="When it was made.")
     state: Literal["planned"] = Field(description="Its state.")
-    resources: Resources | None = Field(description="What the recommended offer gives; null when nothing fits.")
+    resources: PlanResources | None = Field(description="What the recommended offer gives; null when nothing fits.")
     lifecycle: Lifecycle | None = Field(description="When it begins to cost, and what ends it; null when nothing fits.")
     run: str | None = Field(description="The command to run.")
     checkpoint: str | None = Field(description="Where checkpoints are kept.")
@@ -203,7 +203,7 @@ class PlanHead(_Strict):
 
 
 def cost_estimate(planned: Planned) -> CostEstimate:
-    """Every figure of a plan."""
+    """Return the cost estimate with every figure of a plan."""
     return CostEstimate(
         schema_version=VERSION,
         made_at=planned.made_at,
@@ -267,7 +267,7 @@ def _option(one: RankedOption) -> OptionCost:
 
 
 def instance_manifest(planned: Planned, policy: Policy) -> InstanceManifest:
-    """What the recommended option would be rented as."""
+    """Return what the recommended option would be rented as."""
     job, best = planned.job, planned.best
     return InstanceManifest(
         schema_version=VERSION,
@@ -280,9 +280,9 @@ def instance_manifest(planned: Planned, policy: Policy) -> InstanceManifest:
     )
 
 
-def _resources(best: RankedOption, planned: Planned, policy: Policy) -> Resources:
+def _resources(best: RankedOption, planned: Planned, policy: Policy) -> PlanResources:
     offer = best.offer
-    return Resources(
+    return PlanResources(
         offer_id=offer.id,
         cloud=offer.cloud,
         gpu=offer.gpu,
@@ -323,7 +323,7 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
 
 
 def plan_head(planned: Planned) -> PlanHead:
-    """The plan for programs."""
+    """Return the head of the plan, for programs."""
     options = planned.ranked.options
     return PlanHead(
         schema_version=VERSION,
@@ -346,6 +346,6 @@ def plan_head(planned: Planned) -> PlanHead:
 
 
 def gpu_plan(planned: Planned) -> str:
-    """`gpu_plan.md`: a head for programs between two lines of dashes, then the page for people."""
+    """Return `gpu_plan.md`: a head for programs between two lines of dashes, then the page for people."""
     head = yaml.safe_dump(plan_head(planned).model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return f"{_FENCE}{head}{_FENCE}\n{body(planned)}"

@@ -1,22 +1,22 @@
-"""The one place where plans and comparisons are made, so that every door shows the same numbers."""
+"""Make plans and comparisons in one place, so that every client shows the same numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.filters import blocked, excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation, relax, widest
-from bot.rules.plans.comparison import Comparison, Question, cheapest, compare
+from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest, compare
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.workload import Workload, assumed, unknown
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import Catalog, CloudAnswer, absent
 from bot.services.runtime.commands import Reply
 from ledger.kernel.clock import Clock
@@ -24,13 +24,10 @@ from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
 
-#: Without a time, offers are compared by the cost of one hour.
-LOOK_HOURS = Decimal(1)
-
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan: the ranked offers for a job, what was assumed, what could not be known, and what would open the market.
+    """A plan: the ranked offers for a job, the assumptions, the unknowns, and what would open the market.
 
     `capabilities` is what the recommended option's cloud can do, None when nothing fits.
     """
@@ -46,27 +43,30 @@ class Planned:
 
     @property
     def best(self) -> RankedOption | None:
-        """The recommended option."""
+        """Return the recommended option."""
         return self.ranked.options[0] if self.ranked.options else None
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What was filled in because nobody said it."""
+        """Return what was assumed because the job did not say it."""
         return assumed(self.work) if self.work is not None else ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What the plan cannot know about the run."""
+        """Return what the plan cannot know about the run."""
         return unknown(self.work) if self.work is not None else ()
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """What is said about the clouds that did not answer."""
+        """Return the sentences about the clouds that did not answer."""
         return absent(self.answers)
 
 
 async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
-    """The market ranked for `job`; when nothing fits, the clouds are asked once more for what a single limit hides."""
+    """Rank the market for `job`.
+
+    When nothing fits, the clouds are queried once more for the offers that one limit hides.
+    """
     job = replace(job, disk_gb=policy.disk_gb(job.workload, job.disk_gb))
     market = await catalog.market(job, job.disk_gb)
     able = catalog.capabilities
@@ -89,34 +89,37 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
 async def openings(
     catalog: Catalog, job: JobRequest, policy: Policy, usable: Callable[[Offer], bool] = lambda _: True, **how: Any
 ) -> tuple[Relaxation, ...]:
-    """What would open the market for a job that nothing fits; `how` are the arguments of `rank` that it was ranked by.
+    """Return what would open the market for a job that nothing fits.
 
-    The clouds are asked once more, for what a single limit hides; only `usable` offers count.
+    `how` are the arguments of `rank` that it was ranked by. The clouds are queried once more for the offers that one
+    limit hides; only `usable` offers count.
     """
     wide = await catalog.market(widest(job, policy), job.disk_gb)
     return relax([one for one in wide.offers if usable(one)], job, policy, catalog.capabilities, **how)
 
 
 async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> JobRequest | Reply:
-    """`job` with the hours that its work may take on the recommended option, or why there are none.
+    """Return `job` with the hours that its work may take on the recommended option, or why there are none.
 
     An approval covers a time, so a described run is rented for its worst case there.
     """
     planned = await plan(catalog, clock, job, policy)
     best = planned.best
     if best is None:
-        told = [one.sentence for one in planned.relaxations[:1]]
-        told += [one.sentence for one in planned.ranked.excluded]
-        return Reply(False, "nothing_fits", f"No offer fits this run now. {' '.join([*told, *planned.absent])}")
+        reasons = [one.sentence for one in planned.relaxations[:1]]
+        reasons += [one.sentence for one in planned.ranked.excluded]
+        return Reply(
+            False, ReplyCode.NOTHING_FITS, f"No offer fits this run now. {' '.join([*reasons, *planned.absent])}"
+        )
     worst_h = best.estimate.worst_hours
     if worst_h is None:
-        return Reply(False, "time_unknown", f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
+        return Reply(False, ReplyCode.TIME_UNKNOWN, f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
     return replace(planned.job, hours=rented(worst_h))
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison with what is behind it: how each cloud answered, and how old the prices are."""
+    """A comparison with how each cloud answered and how old the prices are."""
 
     found: Comparison
     answers: tuple[CloudAnswer, ...]
@@ -124,12 +127,12 @@ class Compared:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """What is said about the clouds that did not answer."""
+        """Return the sentences about the clouds that did not answer."""
         return absent(self.answers)
 
 
-async def compare_market(catalog: Catalog, clock: Clock, question: Question, policy: Policy) -> Compared:
-    """Every GPU for sale now, at the cheapest place that has it, beside what cannot be rented here."""
+async def compare_market(catalog: Catalog, clock: Clock, question: ComparisonQuestion, policy: Policy) -> Compared:
+    """Compare every GPU for sale now, at its cheapest cloud, with what cannot be rented here."""
     everything = JobRequest(GpuConstraint((), 1, policy.max_gpus), question.hours, spot=SpotPolicy.ANY)
     market = await catalog.market(everything, policy.disk_gb("", None))
     free = frozenset(cloud for cloud, able in catalog.capabilities.items() if able.free)

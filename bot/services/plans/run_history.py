@@ -1,7 +1,7 @@
-"""What this installation's own runs made: recorded in the journal, read for every plan at every door.
+"""Record the measured speed of this installation's own runs in the journal, and read it for every plan.
 
-A run is recorded with the rate that was seen and with what the rules alone said of it at that time, so that their ratio
-corrects later plans (`bot.rules.sizing.throughput.posterior`). Recording a session again replaces what was said before.
+A run is recorded with the measured rate and with the rate that the rules alone predicted then, so that their ratio
+corrects later plans (`bot.rules.sizing.throughput.posterior`). A later record of a session replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 from bot.rules.grammar.run_words import workload, workload_of
 from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun, say
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import ReadRuns
 from bot.services.runtime.commands import Reply
 from ledger.core.events import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.models import Event
 from ledger.queries.journal import latest_events
 from ledger.queries.views import resolve
 
 SUBJECT = "runs"
-KIND = "run.measured"
-#: Older runs than these say nothing that newer ones do not.
+#: Older runs than these add nothing to the newer ones.
 NEWEST = 500
 
 
@@ -49,14 +49,14 @@ async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Acto
         try:
             request, session = await resolve(tx, text)
         except LookupError as error:
-            return Reply(False, "unknown_id", f"{error}.")
-    work = workload_of(JobRequest.from_json(request.job))
+            return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+    work = workload_of(request.job)
     if session is None or not session.gpu:
-        return Reply(False, "no_session", f"{short_id(request.id)} never had a machine, so it made nothing.")
+        return Reply(False, ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
     if work is None:
         sentence = f"{short_id(session.id)} was asked for without words about its run; record it with them instead."
-        return Reply(False, "no_work", sentence)
-    words = tuple(JobRequest.from_json(request.job).work)
+        return Reply(False, ReplyCode.NO_WORK, sentence)
+    words = tuple(request.job.work)
     return await record_run(db, words, session.gpu, session.gpu_count, tokens_s, actor, now, session_id=session.id)
 
 
@@ -75,7 +75,7 @@ async def record_run(
     try:
         found = finished_run(workload(words), gpu, count, tokens_s)
     except ValueError as error:
-        return Reply(False, "no_prediction", str(error))
+        return Reply(False, ReplyCode.NO_PREDICTION, str(error))
     data: dict[str, Any] = {
         "gpu": gpu,
         "count": count,
@@ -86,19 +86,19 @@ async def record_run(
         "session": session_id,
     }
     async with db.write() as tx:
-        record(tx, at=now, actor=actor, subject=SUBJECT, kind=KIND, data=data)
+        record(tx, at=now, actor=actor, subject=SUBJECT, kind=EventKind.RUN_MEASURED, data=data)
     share = found.measured_tokens_s / found.predicted_tokens_s
     sentence = (
         f"Recorded: {say(found.measured_tokens_s)} tokens/s on {count}x {gpu}, {share:.0%} of what was predicted. "
         "Plans are corrected by it from now on."
     )
-    return Reply(True, "recorded", sentence)
+    return Reply(True, ReplyCode.RECORDED, sentence)
 
 
 async def measured_runs(db: Database) -> tuple[MeasuredRun, ...]:
-    """What was recorded, newest first; of a session only what was said last."""
+    """Return the recorded runs, newest first; of a session only its latest record."""
     async with db.read() as tx:
-        events = await latest_events(tx, SUBJECT, KIND, NEWEST)
+        events = await latest_events(tx, SUBJECT, EventKind.RUN_MEASURED, NEWEST)
     return tuple(_latest(_read(event) for event in events))
 
 
@@ -121,7 +121,7 @@ def _read(event: Event) -> MeasuredRun:
 
 
 def reader(db: Database) -> ReadRuns:
-    """What the market reads before it ranks."""
+    """Return the function that the market reads runs with before it ranks."""
 
     async def read() -> tuple[FinishedRun, ...]:
         return tuple(one.run for one in await measured_runs(db))

@@ -1,4 +1,4 @@
-"""Plans and comparisons as tables and sentences: built once, shown by the command line here or through REST."""
+"""Build plans and comparisons as tables and sentences, for the local command line and for REST."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from bot.rules.plans.comparison_text import elsewhere, elsewhere_columns, together
 from bot.rules.values.phrases import hours, usd
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 from bot.services.plans import text
 from bot.services.plans.planner import Compared, Planned
 
 
-def told_plan(planned: Planned) -> Told:
-    """A plan: its table, why each stands where it stands, what was assumed and what could not be known."""
+def plan_table(planned: Planned) -> TextReport:
+    """Return a plan: its table, the reason for each rank, the assumptions and the unknowns."""
     options = planned.ranked.options
     best = planned.best.estimate if planned.best is not None else None
     said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
@@ -20,22 +20,22 @@ def told_plan(planned: Planned) -> Told:
     said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *planned.absent, *planned.ages]
     table = TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))
     nothing = () if options else ("No offer fits now.",)
-    return Told(
+    return TextReport(
         lead=f"Plan for {text.title(planned)}",
         tables=(table,) if options else (),
         sentences=(*nothing, *filter(None, said)),
     )
 
 
-def told_comparison(compared: Compared) -> Told:
-    """A comparison: one table for every budget, then what cannot be rented here."""
+def comparison_tables(compared: Compared) -> TextReport:
+    """Return a comparison: one table for every budget, then what cannot be rented here."""
     found = compared.found
     question = found.question
     tables = [_table(" and ".join(map(usd, question.budgets_usd)), *together(found))]
     apart = [elsewhere(row) for row in found.elsewhere]
     tables.append(_table("Environments that cannot be rented here", elsewhere_columns(question), apart))
     lead = f"One run of {hours(question.hours)}, {question.buffer:.0%} buffer."
-    return Told(lead=lead, tables=tuple(tables), sentences=(*found.notes, *compared.absent, *compared.ages))
+    return TextReport(lead=lead, tables=tuple(tables), sentences=(*found.notes, *compared.absent, *compared.ages))
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:

@@ -1,4 +1,4 @@
-"""A plan as the table and the page that people read; every door shows these cells."""
+"""Render a plan as the table and the page that people read in every client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RIGHT = (0, 4, 5, 6, 7, 8)
 
 
 def cells(option: RankedOption) -> tuple[str, ...]:
-    """One line of the table."""
+    """Return one line of the table."""
     offer, costs = option.offer, option.estimate
     tokens = costs.tokens_per_s
     price = offer.price_usd_h
@@ -34,13 +34,13 @@ def cells(option: RankedOption) -> tuple[str, ...]:
 
 
 def title(planned: Planned) -> str:
-    """What is planned, in its own words."""
+    """Return what is planned, in the words of its request."""
     work = " ".join(planned.job.work)
     return work or f"a machine for {hours(planned.job.hours)}"
 
 
 def body(planned: Planned) -> str:
-    """The page: recommendation, table, trade-offs, what was left out and what was assumed."""
+    """Return the page: recommendation, table, trade-offs, what was left out and what was assumed."""
     return "\n".join(_lines(planned)).rstrip() + "\n"
 
 
@@ -77,6 +77,6 @@ def _lines(planned: Planned) -> Iterator[str]:
 
 
 def _section(heading: str, sentences: Iterable[str]) -> Iterator[str]:
-    told = [f"- {in_markdown(sentence)}" for sentence in sentences]
-    if told:
-        yield from ("", f"## {heading}", "", *told)
+    lines = [f"- {in_markdown(sentence)}" for sentence in sentences]
+    if lines:
+        yield from ("", f"## {heading}", "", *lines)

@@ -1,1 +1,1 @@
-"""The daily and weekly cost digest."""
+"""Compute and announce the daily and weekly cost digest."""

@@ -1,4 +1,4 @@
-"""The digest: computed once when it is due, an outbox row keyed by its day, shown whenever Slack takes it."""
+"""Compute the digest once when it is due, and put it into the outbox under its day."""
 
 from __future__ import annotations
 
@@ -21,22 +21,32 @@ from bot.rules.reports.digest import (
     week_before,
 )
 from bot.rules.values.phrases import usd
-from bot.services.approvals.break_glass import KIND as BREAK_GLASS
 from bot.services.billing.costs import named, shortened
-from bot.services.billing.true_up import is_silent, ranges
+from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
-from bot.services.reports.digest_types import DigestDocument, Ended, Found, Kept, Running, Shares
+from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession, Shares
 from bot.services.runtime.context import Context
 from ledger.core.events import announce_once
 from ledger.core.outbox import notifications_of
 from ledger.core.writes import Tx
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind, SessionState
 from ledger.queries.calendar_costs import by_borders, costs_within
-from ledger.queries.digest import Held, Over, any_before, gone_at, held, over, said_of, stops, strays_found
+from ledger.queries.digest import (
+    Over,
+    SessionAndInstance,
+    any_before,
+    gone_at,
+    open_sessions,
+    orphans_found,
+    over,
+    said_of,
+    stops,
+)
 from ledger.queries.retained_disks import open_disks
 
-#: Where it is shown unless the policy names a channel.
+#: The channel of the digest unless the policy names another one.
 CHANNEL = "channel:approvals"
 #: Names of one list; the rest is a number.
 LISTED = 10
@@ -45,7 +55,7 @@ _NOTHING = Decimal(0)
 
 
 async def digest_due(ctx: Context) -> int:
-    """Announce the daily and the weekly digest when each is due and nobody has. Returns how many were."""
+    """Announce the daily and the weekly digest when they are due and not announced yet. Return how many were."""
     policy, now = ctx.policy, ctx.clock.now()
     day = due_day(now, policy.digest_at, policy.digest_timezone)
     if day is None:
@@ -72,7 +82,7 @@ async def _announce(ctx: Context, subject: str, window: Window, now: datetime, *
 
 
 async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> DigestDocument:
-    """The figures of a window, in a fixed number of queries."""
+    """Compute the figures of a window, in a fixed number of queries."""
     zone = ctx.policy.digest_timezone
     by_day = await _by_day(tx, window, zone)
     known = _known(by_day)
@@ -82,11 +92,11 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
     length = (window.last - window.first).days + 1
     recent = [amount for _, amount in by_day]
     month_usd = _total(month["cloud"])
-    live, ended = await held(tx), await over(tx, window.since, window.until)
+    live, ended = await open_sessions(tx), await over(tx, window.since, window.until)
     stopped = await stops(tx, [*(one.id for one in live), *(one.id for one in ended)], window.until)
-    strays = await strays_found(tx, window.since, window.until)
+    found_orphans = await orphans_found(tx, window.since, window.until)
     disks = await open_disks(tx)
-    # What outlives its approved end is a disk, listed as one: its machine neither runs nor costs anything.
+    # A session with a retained disk is listed among the disks: its instance neither runs nor costs anything.
     kept = {one.session_id for one in disks}
     at_work = [one for one in live if one.id not in kept or one.state != SessionState.TERMINATING]
     return DigestDocument(
@@ -97,7 +107,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         spent_usd=_total(groups["cloud"]),
         before_usd=sum(recent[-2 * length : -length], _NOTHING),
         month_usd=month_usd,
-        forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost tell nothing.
+        forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost say nothing.
         budgets=await _budgets(ctx, tx, ctx.clock.now()),
         groups=_short(groups),
         month=_short(month),
@@ -110,16 +120,19 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         saved_usd=_saved(ctx, live, ended, stopped, window),
         stopped_in_all=len(stopped),
         orphans=tuple(
-            Found(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h) for one in strays[:LISTED]
+            FoundOrphan(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h)
+            for one in found_orphans[:LISTED]
         ),
-        orphans_in_all=len(strays),
+        orphans_in_all=len(found_orphans),
         disks=tuple(
-            Kept(id=one.session_id, owner=one.owner, cloud=one.cloud, price_usd_h=one.price_usd_h, until=one.until)
+            RetainedDisk(
+                id=one.session_id, owner=one.owner, cloud=one.cloud, price_usd_h=one.price_usd_h, until=one.until
+            )
             for one in disks[:LISTED]
         ),
         disks_in_all=len(disks),
         unreconciled=await _unreconciled(ctx, tx, window),
-        broken_glass=tuple((await said_of(tx, BREAK_GLASS, window.since, window.until))[:LISTED]),
+        broken_glass=tuple((await said_of(tx, EventKind.REQUEST_BREAK_GLASS, window.since, window.until))[:LISTED]),
         anomalies=() if weekly else _anomalies(groups, base, known),
     )
 
@@ -133,19 +146,19 @@ def _short(groups: Mapping[str, Sequence[tuple[str, Decimal]]]) -> dict[str, Sha
 
 
 async def _by_day(tx: Tx, window: Window, zone: str) -> list[tuple[date, Decimal]]:
-    """Dollars of each day up to the last one: of the base and of a day, or of two weeks."""
+    """Return the dollars of each day up to the last one: of the base and of a day, or of two weeks."""
     every = days(window.last - timedelta(days=BASE_DAYS), window.last, zone)
     amounts = await by_borders(tx, [every[0][1], *(until for _, _, until in every)])
     return [(day, amount) for (day, _, _), amount in zip(every, amounts, strict=True)]
 
 
 async def _budgets(ctx: Context, tx: Tx, now: datetime) -> tuple[str, ...]:
-    """The budgets that the policy names by name, as they stand."""
+    """Return the budgets that the policy sets by name, with their current use."""
     return tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, now))
 
 
 def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:
-    """Of the days before the last one, how many there are since the first that cost anything."""
+    """Count the days before the last one since the first that cost anything."""
     before = by_day[-BASE_DAYS - 1 : -1]
     return len(before) - next((n for n, (_, amount) in enumerate(before) if amount), len(before))
 
@@ -153,7 +166,10 @@ def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:
 def _anomalies(
     groups: Mapping[str, Sequence[tuple[str, Decimal]]], base: Mapping[str, Sequence[tuple[str, Decimal]]], known: int
 ) -> tuple[str, ...]:
-    """What cost far more than on the days before, of which so many are `known`: in all, or of one name of a group."""
+    """Return what cost far more than on the days before: in all, or of one name of a group.
+
+    `known` is the number of those days.
+    """
     found = anomalies("everything", {"": _total(groups["cloud"])}, {"": _total(base["cloud"])}, known)
     found = [sentence.replace("everything none", "in all") for sentence in found]
     for by in GROUPS:
@@ -162,9 +178,9 @@ def _anomalies(
 
 
 async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]:
-    """What ended at clouds that never say what they charged, with the least and most that it can have cost."""
+    """Return sessions that ended at clouds that report no charges, with the least and most that each can have cost."""
     able = {name: provider.capabilities for name, provider in ctx.providers.items()}
-    silent = [name for name, cloud in able.items() if is_silent(cloud)]
+    silent = [name for name, cloud in able.items() if reports_no_charges(cloud)]
     clouds = {row.session_id: row.cloud for row in await gone_at(tx, silent, window.since, window.until)}
     between = await ranges(ctx, tx, clouds)
     return tuple(
@@ -174,8 +190,8 @@ async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]
     )[:LISTED]
 
 
-def _running(one: Held) -> Running:
-    return Running(
+def _running(one: SessionAndInstance) -> RunningSession:
+    return RunningSession(
         id=one.id,
         owner=one.owner,
         gpu=one.gpu,
@@ -199,8 +215,11 @@ def _ended(one: Over) -> Ended:
     )
 
 
-def _rate(ctx: Context, one: Held) -> Decimal:
-    """What it costs per hour as it is: a stopped one costs its disk, where its cloud does not bill the GPU on."""
+def _rate(ctx: Context, one: SessionAndInstance) -> Decimal:
+    """Return what a session costs per hour in its state.
+
+    A stopped one costs its disk, unless its cloud bills the GPU while stopped.
+    """
     provider = ctx.providers.get(one.cloud)
     bills_on = provider is None or provider.capabilities.billing.gpu_while_stopped
     return one.price_usd_h if one.state != "stopped" or bills_on else one.storage_usd_h
@@ -208,12 +227,12 @@ def _rate(ctx: Context, one: Held) -> Decimal:
 
 def _saved(
     ctx: Context,
-    live: Sequence[Held],
+    live: Sequence[SessionAndInstance],
     ended: Sequence[Over],
     stopped: Mapping[str, Sequence[tuple[datetime, bool]]],
     window: Window,
 ) -> Decimal:
-    """Dollars not spent in the window: sessions that were over early, and machines that stood still."""
+    """Return the dollars not spent in the window: sessions that ended early, and instances that were stopped."""
     total = _NOTHING
     for one in ended:
         if one.deadline is not None and one.deadline > one.ended_at:

@@ -1,4 +1,7 @@
-"""The figures of one digest, as they are when it is due: the message shows these, however late it can be shown."""
+"""Define the figures of one digest, as they are when it is due.
+
+The message shows these, however late it can be delivered.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Running(_Strict):
-    """A session that is not over. `rate_usd_h` is 0 while it has no machine."""
+class RunningSession(_Strict):
+    """A session that has not ended. `rate_usd_h` is 0 while it has no instance."""
 
     id: str
     owner: str
@@ -39,8 +42,8 @@ class Ended(_Strict):
     cost_usd: Decimal
 
 
-class Found(_Strict):
-    """An instance that was found without a row of its own."""
+class FoundOrphan(_Strict):
+    """An orphan that was found in the window."""
 
     id: str
     cloud: str
@@ -48,8 +51,8 @@ class Found(_Strict):
     price_usd_h: Decimal
 
 
-class Kept(_Strict):
-    """A disk whose machine stands still."""
+class RetainedDisk(_Strict):
+    """A disk that is retained while its instance is stopped."""
 
     id: str
     owner: str
@@ -62,7 +65,7 @@ class DigestDocument(_Strict):
     """A day, or a week where `weekly`, from `first` to `last`; dollars, and the most important of each list.
 
     `groups` are of that time, `month` of the month to its end; `days` are for the chart. `saved_usd` is what was not
-    spent because sessions ended before their approved end or stood still.
+    spent because sessions ended before their approved end or were stopped.
     """
 
     weekly: bool
@@ -77,18 +80,18 @@ class DigestDocument(_Strict):
     groups: dict[str, Shares]
     month: dict[str, Shares]
     days: tuple[tuple[date, Decimal], ...]
-    running: tuple[Running, ...]
+    running: tuple[RunningSession, ...]
     running_in_all: int
     running_usd_h: Decimal
     ended: tuple[Ended, ...]
     ended_by: dict[str, int]
     saved_usd: Decimal
     stopped_in_all: int
-    orphans: tuple[Found, ...]
+    orphans: tuple[FoundOrphan, ...]
     orphans_in_all: int
     anomalies: tuple[str, ...]
     unreconciled: tuple[str, ...] = ()
-    disks: tuple[Kept, ...] = ()
+    disks: tuple[RetainedDisk, ...] = ()
     disks_in_all: int = 0
     #: What was started without an approval, and why.
     broken_glass: tuple[str, ...] = ()

@@ -1,1 +1,1 @@
-"""Submit, quote, remind of and expire requests."""
+"""Submit, quote, expire and send reminders of requests."""

@@ -1,4 +1,4 @@
-"""Remind of requests that nobody decides, ask further groups, and expire them in the end."""
+"""Send reminders of undecided requests, escalate them to further approver groups, and expire them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import groups
 from bot.rules.approvals.reminders import reminders_due
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.grants import approvers, reopen
 from bot.services.grants.escalation import next_due
@@ -19,6 +19,7 @@ from ledger.core.moves import StaleMove, move
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Request
 from ledger.queries.journal import latest_events
@@ -26,14 +27,12 @@ from ledger.queries.lookups import current_quote, override_of
 
 BATCH = 16
 
-#: What the last part of a reminder's subject begins with when it asks further groups.
+#: The last part of a reminder's subject begins with this when it escalates to further groups.
 ONWARDS = "e"
-
-ESCALATED = "request.escalated"
 
 
 async def expire_due(ctx: Context) -> int:
-    """Remind of the requests that nobody decides, and close them in the end. Returns how many were worked on."""
+    """Remind approvers of undecided requests, and expire those past their time; return how many were processed."""
     now = ctx.clock.now()
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Request, now=now, states={RequestState.PENDING}, limit=BATCH, lease=lease)
@@ -50,7 +49,7 @@ async def expire_due(ctx: Context) -> int:
 
 
 async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
-    """Close it; its buttons go with its message's next version."""
+    """Expire a request; the next version of its message has no buttons."""
     open_s = int((request.expires_at - await _opened_at(tx, request)).total_seconds())
     sentence = f"Nobody decided within {say_hours(Decimal(open_s) / 3600)}, so the request expired."
     try:
@@ -64,7 +63,7 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
             reason=sentence,
             claim=held.token,
             only_from=frozenset({RequestState.PENDING}),
-            values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+            values={"outcome": sentence},
         )
     except StaleMove:
         return  # Somebody decided at this moment.
@@ -72,49 +71,52 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
 
 
 async def _opened_at(tx: Tx, request: Request) -> datetime:
-    """Since when it waits for a decision."""
+    """Return since when it waits for a decision."""
     quote = await current_quote(tx, request)
     return quote.created_at if quote else request.created_at
 
 
 async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: datetime) -> None:
-    """Announce what is due, and give the row back until the next time or its expiry.
+    """Announce what is due, and release the row until the next reminder or its expiry.
 
     Each reminder of each quote version is a message of its own, because an edit notifies nobody. Those that were missed
-    while nothing ran are one, and where a further group is asked, that message is the reminder too. A request that
-    waits for more hours to be allowed is brought up by that question alone.
+    while nothing ran are one, and an escalation counts as the reminder too. A request that waits for its 12-hour
+    override gets no reminder of its own: the override has them.
     """
     opened_at = await _opened_at(tx, request)
-    mandate = await approvers.mandate(tx, ctx.policy, request, now)
+    mandate = await approvers.approver_group(tx, ctx.policy, request, now)
     number = reminders_due(opened_at, now, ctx.policy.remind_after_s)
     due_at = next_due(ctx.policy, mandate, opened_at, request.expires_at, now)
     if not await release(tx, Request, held, due_at=due_at) or not (number or mandate.steps):
-        return  # Somebody else has it, or it was only looked at early.
+        return  # Another process has it, or nothing is due yet.
     override = await override_of(tx, request.id)
     if override is not None and override.state is RequestState.PENDING:
         return
     subject, kind = f"{request.id}/{request.quote_version}", NotificationKind.REQUEST_REMINDER
-    gone_on = f"{subject}.{ONWARDS}{mandate.steps}"
-    if mandate.steps and await _escalate(ctx, tx, request, mandate, gone_on, number, now):
+    escalation_subject = f"{subject}.{ONWARDS}{mandate.steps}"
+    if mandate.steps and await _escalate(ctx, tx, request, mandate, escalation_subject, number, now):
         return
-    last = await latest_events(tx, request.id, ESCALATED, 1) if mandate.steps else []
-    if last and last[0].data.get("subject") == gone_on and number <= int(last[0].data.get("reminders", 0)):
-        return  # Whoever was asked then has read it.
+    last = await latest_events(tx, request.id, EventKind.REQUEST_ESCALATED, 1) if mandate.steps else []
+    if last and last[0].data.get("subject") == escalation_subject and number <= int(last[0].data.get("reminders", 0)):
+        return  # The escalation was this reminder.
     reminder = f"{subject}.{number}"
     if number and await notification_of(tx, kind, reminder, request.channel) is None:
         await announce(tx, at=now, kind=kind, subject=reminder, destination=request.channel)
 
 
 async def _escalate(
-    ctx: Context, tx: Tx, request: Request, mandate: Mandate, subject: str, number: int, now: datetime
+    ctx: Context, tx: Tx, request: Request, mandate: ApproverGroup, subject: str, number: int, now: datetime
 ) -> bool:
-    """Ask the next group, once; False when it was asked before. Its row in the journal says which reminder it was."""
+    """Notify the next approver group, once; False when it was notified before.
+
+    Its row in the journal says which reminder it was.
+    """
     kind = NotificationKind.REQUEST_REMINDER
     if not await announce_once(tx, at=now, kind=kind, subject=subject, destination=request.channel, body={}):
         return False
     names = ", ".join(groups(ctx.policy, mandate)[1:])
     said = f"Nobody decided, so {names} may decide too."
     data = {"subject": subject, "reminders": number}
-    record(tx, at=now, actor=SYSTEM, subject=request.id, kind=ESCALATED, reason=said, data=data)
+    record(tx, at=now, actor=SYSTEM, subject=request.id, kind=EventKind.REQUEST_ESCALATED, reason=said, data=data)
     await request_message.show_again(tx, request, now)
     return True

@@ -1,4 +1,4 @@
-"""Quotes: the market's answers to a request, ranked and stored with their buttons, or why there is nothing to offer."""
+"""Quote requests: read the market, rank and store its offers with their buttons, or say why nothing fits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bot.rules.values.phrases import usd
 from bot.services.approvals import auto_approval
 from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
-from bot.services.market.catalog import CloudAnswer, Market, absent
+from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
@@ -31,6 +31,8 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
@@ -46,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 async def quote_due(ctx: Context) -> int:
-    """Quote the requests that wait for offers. Returns how many were worked on."""
+    """Quote the requests that wait for offers; return how many were processed."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Request, now=ctx.clock.now(), states={RequestState.QUOTING}, limit=BATCH, lease=lease)
     await asyncio.gather(*(_try_to_quote(ctx, one) for one in held))
@@ -54,7 +56,10 @@ async def quote_due(ctx: Context) -> int:
 
 
 async def _try_to_quote(ctx: Context, held: Claim) -> None:
-    """Whatever breaks is a matter of this one request, and is told to whoever waits for it in the end."""
+    """Quote one request, so that a failure affects this request only.
+
+    After the last failure its requester is notified.
+    """
     try:
         if await may_try(ctx, held):
             await _quote(ctx, held)
@@ -69,13 +74,13 @@ async def _quote(ctx: Context, held: Claim) -> None:
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
-    job = JobRequest.from_json(request.job)
+    job = request.job
     if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
     if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
         await _unplaced(ctx, request, held, lacks)
         return
-    # A request that is asked again must not be answered with the prices that have just proved wrong.
+    # A request that is quoted again must not get the cached prices that have just proved wrong.
     market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0, to_buy=True)
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
@@ -98,14 +103,14 @@ async def _quote(ctx: Context, held: Claim) -> None:
             else:
                 await _nothing(tx, request, held, [*opens, *_reasons(ranked, market)], now, spent_usd)
     except StaleMove:
-        return  # It was cancelled while the clouds were asked.
+        return  # It was cancelled while the clouds were queried.
     ctx.hints.outbox.set()
     if approved:
         ctx.hints.instances.set()
 
 
 async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) -> None:
-    """Its checkpoints could not be kept, so no cloud is asked and nothing is offered."""
+    """Close a request whose checkpoints cannot be stored: no cloud is queried and nothing is offered."""
     now = ctx.clock.now()
     with suppress(StaleMove):
         async with ctx.db.write() as tx:
@@ -114,11 +119,11 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 
 
 async def _offer(
-    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime
+    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
 ) -> bool:
-    """Store the quote with its options and buttons, and put the request up for decision.
+    """Store the quote with its options and buttons, and open the request for decision.
 
-    True when the policy's standing approval has decided it already.
+    Return whether the policy auto-approved it already.
     """
     version = request.quote_version + 1
     quote = Quote(
@@ -135,9 +140,9 @@ async def _offer(
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
-    job, override, many = JobRequest.from_json(request.job), await override_of(tx, request.id), len(options)
+    job, override, many = request.job, await override_of(tx, request.id), len(options)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
-    # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
+    # Approvers are people, so the plan is the one for people. The checkpoint hold at the end is granted time too.
     time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
     needed = plan(_by_people(ctx.policy), worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
@@ -160,23 +165,21 @@ async def _offer(
             "chosen_option_id": None,
             "expires_at": quote.expires_at,
             "due_at": due_at,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     if judged.allowed:
         await auto_approval.approve(ctx, tx, moved, options[0], judged, now)
     elif needed.needs_override and (override is None or override.state is not RequestState.PENDING):
-        # One is withdrawn with what needs none, or was approved for fewer hours than it would be in all now.
+        # An earlier override was withdrawn, or it was approved for fewer hours than the total is now.
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
-        await escalation.ask_anew(tx, moved, now)
+        await escalation.remind_again(tx, moved, now)
     return judged.allowed
 
 
 def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token]:
-    """One Approve per option and one Reject, each an opaque value that belongs to this version alone."""
+    """Create one Approve per option and one Reject; each token is an opaque value for this version alone."""
     actions: list[tuple[str, str | None]] = [("approve", option.id) for option in options]
     return [
         Token(
@@ -195,10 +198,10 @@ def _by_people(policy: Policy) -> Policy:
 
 
 async def _opening(
-    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: Market, **how: Any
+    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
-    """Where nothing fits: which single limit would open the market, and by how much, as a sentence."""
-    # One offer that was asked for by its id is for sale or not, and no limit hides what clouds that are down sell.
+    """Where nothing fits, return the sentence that names the one limit to raise, and by how much."""
+    # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
     if ranked.options or job.offer_id or not any(answer.ok for answer in market.answers):
         return []
 
@@ -209,16 +212,16 @@ async def _opening(
     return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
 
 
-def _reasons(ranked: Ranked, market: Market) -> list[str]:
-    """Why nothing fits, in the order in which the market was narrowed."""
+def _reasons(ranked: Ranked, market: MarketAnswer) -> list[str]:
+    """Return why nothing fits, in the order in which the market was narrowed."""
     return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
 
 
 async def _nothing(
     tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
 ) -> None:
-    """Nothing fits: say what would open the market, then why."""
-    job = JobRequest.from_json(request.job)
+    """Close a request for which nothing fits: say what would open the market, then why."""
+    job = request.job
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Of the {usd(job.budget_cap_usd)} in all, earlier attempts spent {usd(spent_usd)}.")
@@ -236,9 +239,9 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
         actor=SYSTEM,
         reason=sentence,
         claim=held.token,
-        values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+        values={"outcome": sentence},
     )
-    await reopen.end_waiting_session(tx, request.id, "no_offer", sentence, now)
+    await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
 
 def _answer(answer: CloudAnswer) -> dict[str, object]:
@@ -275,29 +278,30 @@ def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> O
 #: After so many failures in a row the request is closed; the pauses between them double.
 TRIES_MAX: Final = 5
 FIRST_PAUSE_S: Final = 5.0
-FAILED: Final = "request.unquoted"
 
 
 async def may_try(ctx: Context, held: Claim) -> bool:
-    """Whether to quote it (again). Whoever had it before and never came back has failed as well: what kills one
-    process would kill every other that takes it over.
+    """Whether to quote a request whose claim may have been taken over.
+
+    A process that had it before and never came back counts as a failure: what killed one process would kill every other
+    that takes the request over.
     """
     what = "the process that asked for offers was not heard of again"
     return not held.taken_over or await _note(ctx, held, what, again=False)
 
 
 async def failed(ctx: Context, held: Claim, incident: str) -> None:
-    """Note one failure of ours; the log alone says what happened, under the incident that people are told."""
+    """Record an internal failure; people see its incident id, and the log says what happened."""
     await _note(ctx, held, f"incident {incident}", again=True)
 
 
 async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
-    """Count a failure, and where it is tried `again`, give the request back until then. False after the last one."""
+    """Count a failure, and where it is tried `again`, release the request until then. False after the last one."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            failures = await quote_failures(tx, held.row_id, FAILED) + 1
-            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=FAILED, reason=what)
+            failures = await quote_failures(tx, held.row_id, EventKind.REQUEST_UNQUOTED) + 1
+            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=EventKind.REQUEST_UNQUOTED, reason=what)
             if failures < TRIES_MAX:
                 pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
                 return not again or await release(tx, Request, held, due_at=now + pause)
@@ -311,7 +315,7 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
                 actor=SYSTEM,
                 reason=sentence,
                 claim=held.token,
-                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+                values={"outcome": sentence},
             )
             await reopen.close_family(tx, request, RequestState.CANCELLED, sentence, now, SYSTEM)
     except StaleMove:

@@ -1,4 +1,4 @@
-"""Requests: taken from a door, once each, or refused with the same sentence at every door."""
+"""Submit requests, once each, or refuse them with the same sentence in every client."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from bot.rules.policy import consumers
+from bot.rules.policy import consumers, job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.plans import planner
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply
@@ -17,14 +18,19 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.locks import lock_requester
 from ledger.core.writes import add_request
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.queries.lookups import by_inbox_key, count_open_requests
 
 
 async def provision(ctx: Context, command: Provision) -> Reply:
-    """Ask for GPUs. A described run is asked for with the time that it may take."""
+    """Submit a request for GPUs.
+
+    A request that describes a run gets the hours that the planner estimates for it.
+    """
     job = command.job
     if job.work:
         rented = await planner.rented_hours(ctx.catalog, ctx.clock, job, ctx.policy)
@@ -35,7 +41,7 @@ async def provision(ctx: Context, command: Provision) -> Reply:
 
 
 async def submit(ctx: Context, command: Provision) -> Reply:
-    """Record a request for GPUs; its offers are quoted next. The same inbound key asks once, however often it comes."""
+    """Record a request for GPUs, to be quoted next. A repeated inbound key creates no second request."""
     job = replace(command.job, disk_gb=ctx.policy.disk_gb(command.job.workload, command.job.disk_gb))
     limits = consumers.of(ctx.policy.consumers, command.actor)
     try:
@@ -49,12 +55,12 @@ async def submit(ctx: Context, command: Provision) -> Reply:
     async with ctx.db.write() as tx:
         known = await by_inbox_key(tx, command.key)
         if known is not None:
-            return await recovery_mode.told(tx, _submitted(ctx, known.id, job))
+            return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job))
         await lock_requester(tx, command.actor.ref)
         if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
             return Reply(
                 False,
-                "too_many_open",
+                ReplyCode.TOO_MANY_OPEN,
                 f"You have {plural(ctx.policy.max_open_requests_per_user, 'request')} waiting already; "
                 "let one be decided or cancel it first (/gpu list).",
             )
@@ -62,11 +68,11 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         new = await add_request(
             tx,
             id=request_id,
-            kind="provision",
+            kind=RequestKind.PROVISION,
             state=RequestState.QUOTING,
             inbox_key=command.key,
             requester=command.actor.ref,
-            job=job.to_json(),
+            job=job,
             reason=job.reason,
             channel=command.channel,
             expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
@@ -74,10 +80,17 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             due_at=now,
         )
         if new:
-            record(tx, at=now, actor=command.actor, subject=request_id, kind="request.made", after=RequestState.QUOTING)
-        else:  # Another replica has taken the same message at this moment.
+            record(
+                tx,
+                at=now,
+                actor=command.actor,
+                subject=request_id,
+                kind=EventKind.REQUEST_MADE,
+                after=RequestState.QUOTING,
+            )
+        else:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
-        reply = await recovery_mode.told(tx, _submitted(ctx, known.id if known else request_id, job))
+        reply = await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id if known else request_id, job))
     ctx.hints.requests.set()
     return reply
 
@@ -85,33 +98,29 @@ async def submit(ctx: Context, command: Provision) -> Reply:
 def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
     clouds = job.candidates or tuple(ctx.providers)
     sentence = f"Request {short_id(request_id)}: asking {', '.join(clouds)} for offers."
-    return Reply(True, "submitted", sentence, {"request_id": request_id})
+    return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
 
 
 def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply | None:
-    """What can be refused without asking anybody: the same checks and sentences at every door."""
+    """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
     if not clouds:
-        return Reply(False, "no_clouds", "No cloud is set up here; gpu-shopper doctor says which settings are missing.")
+        return Reply(
+            False, ReplyCode.NO_CLOUDS, "No cloud is set up here; gpu-shopper doctor says which settings are missing."
+        )
     unknown = [name for name in job.candidates if name not in clouds]
     if job.candidates and len(unknown) == len(job.candidates):
         return Reply(
-            False, "unknown_cloud", f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}."
+            False,
+            ReplyCode.UNKNOWN_CLOUD,
+            f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}.",
         )
-    if not 1 <= job.gpu.count_min <= job.gpu.count_max <= policy.max_gpus:
-        return Reply(False, "gpu_count", f"Ask for 1 to {plural(policy.max_gpus, 'GPU')}, as in 4xA100-80GB.")
+    if wrong := job_bounds.check(job, policy):
+        return Reply(False, *wrong)
     if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
         return Reply(
-            False, "offer_elsewhere", f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
+            False, ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
         )
     verdict = hours_cap.check(job.hours, Decimal(0), policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
-    if len(job.reason) > policy.max_reason_chars:
-        sentence = f"The reason has {len(job.reason)} characters; {policy.max_reason_chars} is the most."
-        return Reply(False, "reason_too_long", sentence)
-    for amount, word in ((job.budget_cap_usd, "max"), (job.max_price_usd_h, "price")):
-        if amount is not None and not (amount.is_finite() and amount > 0):
-            return Reply(False, "bad_amount", f"{word} must be an amount above zero, as in {word}=$50.")
-    if job.min_reliability is not None and not (job.min_reliability.is_finite() and 0 <= job.min_reliability <= 1):
-        return Reply(False, "bad_reliability", "reliability lies between 0 and 1, as in reliability=0.98.")
     return None

@@ -1,1 +1,1 @@
-"""What every service uses: context, commands, ports, rate limits and recovery mode."""
+"""The foundation of every service: context, commands, ports, rate limits and recovery mode."""

@@ -1,11 +1,11 @@
-"""Acknowledgements first: work that can wait steps aside while somebody waits for an answer.
+"""Delay follow-up work while a burst of inbound messages waits for acknowledgements.
 
 Everything runs on one event loop, so a burst of inbound messages and the work that earlier ones caused compete for it.
 Slack gives an acknowledgement three seconds; the rest is in the ledger and loses nothing by waiting. So each unit of
-follow-up work asks here before it starts. It goes at once while messages are few. In a burst, it goes when the
-loop has time to spare, which is seen from how busy its thread was during a short sleep and from how late that ended: a
-steady load leaves such time and it is used, and a loop that has none does only acknowledgements, but for one unit
-every `trickle_s`, so that nothing starves.
+follow-up work waits here before it starts. It starts at once while messages are few. In a burst, it starts when the
+loop has time to spare: its thread was not too busy during a short sleep, and the sleep did not end late. A steady
+load leaves such time. A loop without spare time does only acknowledgements, except for one unit every `trickle_s`,
+so that nothing starves.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TRICKLE_S = 0.5
 #: This many messages in this time are a burst; people who type and click make none.
 BURST = 8
 BURST_S = 1.0
-#: How often the loop is looked at, and over how many looks it must have had time to spare: at most `BUSY` of the time
-#: worked, and the last look not later than `LATE_S`.
+#: How often the loop is probed, and over how many probes it must have had time to spare: it worked at most `BUSY` of
+#: that time, and the last probe ended at most `LATE_S` late.
 PROBE_S = 0.02
 LOOKS = 8
 LATE_S = 0.01
@@ -29,10 +29,10 @@ BUSY = 0.7
 
 
 class Pressure:
-    """Knows when messages came and whether the loop keeps up. One per process.
+    """Track when messages arrived and whether the event loop keeps up. One per process.
 
-    `now` is a monotonic clock and `worked` the processor time of the loop's thread, both in seconds: how busy the loop
-    is does not depend on the time that services are told.
+    `now` is a monotonic clock and `worked` the processor time of the loop's thread, both in seconds. Neither depends on
+    the clock that services use.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Pressure:
         self._looks: deque[tuple[float, float]] = deque(maxlen=LOOKS)
 
     def arrived(self) -> None:
-        """A message came that wants its acknowledgement."""
+        """Note that a message arrived that needs an acknowledgement."""
         self._arrivals.append(self._now())
 
     async def ease(self) -> None:
-        """Before a unit of follow-up work: returns at once while messages are few, in turn in a burst."""
+        """Wait before a unit of follow-up work: not at all while messages are few, in turn in a burst."""
         if self._quiet():
             return
         async with self._turn:
@@ -68,7 +68,7 @@ class Pressure:
         now, worked = self._now(), self._worked()
         looks = self._looks
         if looks and began - looks[-1][0] > LOOKS * PROBE_S:
-            looks.clear()  # Nobody asked for a while, so what was seen then says nothing.
+            looks.clear()  # Nothing was probed for a while, so the old probes say nothing about now.
         looks.append((now, worked))
         since, before = looks[0]
         return len(looks) == LOOKS and now - began - PROBE_S < LATE_S and worked - before < BUSY * (now - since)

@@ -1,4 +1,7 @@
-"""What doors hand to services, and what they get back. Frozen values: a command says what somebody asked, once."""
+"""Define the commands that clients send to services, and the reply they get.
+
+All are frozen values: a command states once what somebody asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,25 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to one command. Every door shows `sentence`; programs read `code`; `data` names what was made."""
+    """The reply to one command: clients show `sentence`, programs read `code`, `data` names what was created."""
 
     ok: bool
-    code: str
+    code: ReplyCode
     sentence: str
     data: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """Ask for GPUs. `key` identifies the inbound message: the same key asks once. `channel` is where it is answered."""
+    """Request GPUs. `key` identifies the inbound message: the same key creates one request. Replies go to `channel`."""
 
     key: str
     actor: Actor
@@ -34,11 +38,11 @@ class Provision:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """A click on Approve, Reject or Cancel. `token` says which request, quote version and option it was bound to.
+    """Approve, reject or cancel by button. `token` names the request, quote version and option of that button.
 
     `typed_amount` is what the approver typed into the dialog, None when no dialog was shown yet; `cap_usd` is a total
-    cap below the worst case, `hours` a shorter time. `seen` is the digest of what earlier approvers had made of it.
-    `key` names the call: the same call again decides nothing. Empty where nobody repeats one.
+    cap below the worst case, `hours` a shorter time. `seen` is the digest of what earlier approvers had changed.
+    `key` names the call: a repeated call decides nothing. Empty where calls are never repeated.
     """
 
     token: str
@@ -64,8 +68,8 @@ class Cancel:
 class Terminate:
     """End a session now, by its id (or a unique ending of it, or its request's).
 
-    `seen_end_s` is the end (seconds since 1970) that the message with the button spoke of: when another one stands by
-    now, nothing happens. None: the command was not about an end.
+    `seen_end_s` is the end (seconds since 1970) that the message with the button named. When the end has changed
+    since, nothing happens. None: the command was not about an end.
     """
 
     session: str
@@ -80,18 +84,18 @@ class Switch:
 
     session: str
     decider: DeciderFacts
-    order: Order
-    #: The stop is for keeping what is on the machine: where it keeps nothing, it is refused.
+    order: PowerAction
+    #: The stop is meant to retain the disk: where the cloud retains nothing, the stop is refused.
     keep: bool = False
-    #: What names the call that orders it; the same call again orders nothing. Empty where nobody repeats one.
+    #: Names the call; a repeated call orders nothing. Empty where calls are never repeated.
     key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """The work of a session is done: end it. `succeeded` is what its owner says about the outcome.
+class FinishSession:
+    """End a session whose work is done. `succeeded` is what its owner says about the outcome.
 
-    `preserve` stops it instead, so that its disk is there until the approved end.
+    `preserve` stops it instead, so that its disk is retained until the approved end.
     """
 
     session: str
@@ -99,15 +103,15 @@ class Done:
     succeeded: bool = True
     preserve: bool = False
     seen_end_s: int | None = None
-    #: What names the call, as for `Switch`: a stop is ordered by it, an end is there once anyway.
+    #: Names the call, as in `Switch`, so that a stop is ordered once; a session ends only once anyway.
     key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Ask for `hours` more for a session. `key` identifies the inbound message: the same key asks once.
+    """Request `hours` more for a session. `key` identifies the inbound message: the same key requests once.
 
-    `only_inside` takes what was approved already and never asks for more.
+    `only_inside` uses time that was approved already and never requests more.
     """
 
     key: str
@@ -120,10 +124,10 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerHold:
-    """Let what is held at its end go: its data is `saved` elsewhere, or it may be lost.
+class AnswerCheckpointHold:
+    """Release a session from its checkpoint hold: its data is `saved` elsewhere, or it may be lost.
 
-    `seen_end_s` is until when it was held as the message said; when that was changed, nothing happens.
+    `seen_end_s` is the end of the hold that the message named; when that has changed since, nothing happens.
     """
 
     session: str
@@ -133,8 +137,8 @@ class AnswerHold:
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
-    """Keep a session for an hour that would be ended before its approved end, as at `seen_end_s`."""
+class KeepRunning:
+    """Keep a session running for an hour that would end early, at `seen_end_s`."""
 
     session: str
     decider: DeciderFacts
@@ -147,5 +151,5 @@ class AddKey:
 
     actor: Actor
     public_key: str
-    #: What names the call, as for `Switch`.
+    #: Names the call, as in `Switch`.
     key: str = ""

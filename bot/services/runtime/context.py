@@ -1,4 +1,7 @@
-"""What every service works with. Built once by the composition root and passed in; there are no globals."""
+"""Define the context that every service works with: the ledger, the clouds, the policy and the clock.
+
+The composition root builds it once and passes it in; there are no globals.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from providers.contract import Provider
 
 @dataclass(slots=True)
 class Hints:
-    """Events that shorten the wait for work that was just made due. Missing one costs latency, never correctness."""
+    """Events that wake the loops early when work became due.
+
+    A missed event costs latency, never correctness.
+    """
 
     requests: asyncio.Event = field(default_factory=asyncio.Event)
     instances: asyncio.Event = field(default_factory=asyncio.Event)
@@ -33,7 +39,7 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The ledger, the clouds, the rules' settings and the clock."""
+    """The ledger, the clouds, the policy and the clock that services use."""
 
     db: Database
     clock: Clock
@@ -46,9 +52,9 @@ class Context:
     inbox: InboxWriter
     #: Where instances reach this service; empty: they cannot, so none of them has an agent.
     node_url: str = ""
-    #: Where checkpoints outside of the machines can be looked at; None: nowhere, so nothing waits for them.
+    #: Reads checkpoints that are stored outside of the instances; None: none can be read, so no end waits for them.
     checkpoints: CheckpointStores | None = None
-    #: Who people are in Slack; None: this process has no Slack to ask.
+    #: Looks people up in Slack; None: this process has no Slack connection.
     people: People | None = None
     hints: Hints = field(default_factory=Hints)
     pressure: Pressure = field(default_factory=Pressure)

@@ -1,7 +1,7 @@
-"""Calls with an Idempotency-Key: the same call again is answered as the first time, and does nothing again.
+"""Answer a repeated call with the same Idempotency-Key as the first time, without doing it again.
 
-What the first call did is safe by itself (a request is asked once for its key, a decision is made once); the stored
-answer makes the second one look like the first. A refusal changed nothing and is not stored: it is judged anew.
+What the first call did is safe by itself (one request per key, one decision per key); the stored answer makes the
+second call look like the first. A refusal changed nothing and is not stored: the next call is judged afresh.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
@@ -22,18 +23,18 @@ FORGET_EVERY_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call: `key` is unique to it and names it in the ledger too; `answer` is set when it was answered before."""
+class IdempotentCall:
+    """One call: `key` names it here and in the ledger; `answer` is set when it was answered before."""
 
     key: str
     status: int | None = None
     answer: dict[str, Any] | None = None
 
 
-async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> Call | Reply:
+async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> IdempotentCall | Reply:
     """Look a call up by the key that was sent. `what` is everything that must be the same the second time.
 
-    A refusal when the key was used for another call.
+    Return a refusal when the key was used for another call.
     """
     key = f"{actor.ref}/{hashlib.sha256(sent.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}"
     body_hash = hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
@@ -41,18 +42,18 @@ async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> Call | Repl
         row = await first_answer(tx, key, body_hash, ctx.clock.now())
         if row.body_hash != body_hash:
             sentence = "This Idempotency-Key (--again) was used for another call; take a new one for a new call."
-            return Reply(False, "idempotency_mismatch", sentence)
-        return Call(key, row.status, row.answer)
+            return Reply(False, ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
+        return IdempotentCall(key, row.status, row.answer)
 
 
-async def finish(ctx: Context, call: Call, status: int, answer: dict[str, Any]) -> None:
-    """Store what the call was answered."""
+async def finish(ctx: Context, call: IdempotentCall, status: int, answer: dict[str, Any]) -> None:
+    """Store the answer of a call."""
     async with ctx.db.write() as tx:
         await keep_answer(tx, call.key, status, answer)
 
 
 async def forget_due(ctx: Context) -> int:
-    """Drop the answers that nobody may ask for any more; returns how many."""
+    """Delete the stored answers that are past their age limit; return how many."""
     before: datetime = ctx.clock.now() - KEPT
     async with ctx.db.write() as tx:
         return await forget_answers(tx, before)

@@ -1,4 +1,4 @@
-"""Say whether a service works on this ledger, to somebody who asks while none does."""
+"""Say whether a service works on this ledger."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from bot.services.runtime.context import Context
 from ledger.kernel.ids import short_id
 from ledger.queries.nodes import listened_at
 
-#: Seconds between two looks at the agents.
+#: Seconds between two checks of the agents.
 LOOK_S = 15.0
 LISTENING = "nodes/listening"
 
-#: After so long without a look, no service runs.
+#: After so long without a check, no service runs.
 AWAY = timedelta(seconds=4 * LOOK_S)
 
 
 async def nobody_acts(ctx: Context, request_id: str) -> str:
-    """What is said to somebody who asks while no service works on this ledger; "" while one does."""
+    """Return the sentence that warns that no service works on this ledger; "" while one does."""
     async with ctx.db.read() as tx:
         seen_at = await listened_at(tx, LISTENING)
     if seen_at is not None and ctx.clock.now() - seen_at < AWAY:

@@ -1,11 +1,14 @@
-"""What services need from outside, as protocols. The composition root supplies the real things."""
+"""Define, as protocols, what services need from outside.
+
+The composition root supplies the implementations.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.outbound.checkpoint_stores import Found
+from bot.outbound.checkpoint_stores import StoredFile
 from bot.rules.approvals.approvers import DeciderFacts
 from ledger.kernel.actor import Actor
 from ledger.models import Notification
@@ -13,14 +16,14 @@ from ledger.models import Notification
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The answer of a probe: `ok` when a TCP connect succeeded and the peer spoke an SSH banner."""
+    """The result of a probe: `ok` when a TCP connect succeeded and the peer sent an SSH banner."""
 
     ok: bool
     detail: str
 
 
 class Reach(Protocol):
-    """Tries an SSH endpoint for real."""
+    """Probe an SSH endpoint over the network."""
 
     async def probe(self, host: str, port: int) -> Reached:
         """Connect, read the banner, close. Never raises for a network failure; takes at most a few seconds."""
@@ -32,18 +35,24 @@ class Reach(Protocol):
 
 
 class CheckpointStores(Protocol):
-    """Looks at checkpoints that are kept outside of the machines."""
+    """Read checkpoints that are stored outside of the instances."""
 
-    async def newest(self, scheme: str, root: str, path: str) -> Found | None:
-        """The newest file at a place, None where there is none. `StoreUnreachable` when nobody could say."""
+    async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
+        """Return the newest file at a place, None where there is none.
+
+        Raises `StoreUnreachable` when the store gave no answer.
+        """
         ...
 
 
 class People(Protocol):
-    """Says who people are in Slack now, for the doors that are not Slack."""
+    """Look up people in Slack for clients other than Slack."""
 
     async def looked_up(self, actor: Actor) -> DeciderFacts:
-        """What a decision is judged by. Never raises for a network failure: `known` is false then, which refuses."""
+        """Return the facts that a decision is judged by.
+
+        Never raises for a network failure: `known` is false then, and the decision is refused.
+        """
         ...
 
 
@@ -55,14 +64,14 @@ class Delivered:
     ts: str | None
 
 
-#: The error of a notification whose sender ended before it could note what became of it: it may be shown already.
+#: The error of a notification whose sender ended before it recorded the outcome: it may be shown already.
 SENDER_DIED = "the process that was showing it ended before it noted the outcome"
 
 
 class DeliveryFailed(Exception):
-    """The message could not be shown now. `retry_after_s` None: this attempt failed, try later with back-off.
+    """A message could not be delivered now. `retry_after_s` None: try later with back-off.
 
-    `permanent` means that no later attempt can succeed (the channel is gone, the message was deleted).
+    `permanent`: no later attempt can succeed (the channel is gone, the message was deleted).
     """
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, permanent: bool = False) -> None:
@@ -72,8 +81,8 @@ class DeliveryFailed(Exception):
 
 
 class Messenger(Protocol):
-    """Renders a notification from state and shows it: a new message, or an edit of the one that is there."""
+    """Render a notification from state and deliver it as a new message, or as an edit of the existing one."""
 
     async def deliver(self, notification: Notification) -> Delivered:
-        """Show it. Raises `DeliveryFailed`. `notification.error` is what came of the last attempt."""
+        """Deliver it or raise `DeliveryFailed`. `notification.error` is the outcome of the last attempt."""
         ...

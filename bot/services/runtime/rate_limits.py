@@ -1,4 +1,4 @@
-"""The pacer of a program with a ledger: its turns are shared with every replica, and outlive a restart."""
+"""Share the rate limits of the clouds with every replica, through the ledger."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 class LedgerPacer:
-    """`providers.rate_limits.Pacer` over the ledger. `scale` multiplies every interval.
+    """Implement `providers.rate_limits.Pacer` over the ledger. `scale` multiplies every interval.
 
-    While the ledger cannot be asked it keeps the limits for itself alone: a create must not fail for that.
+    While the ledger is unavailable it keeps the limits for this process alone: a create must not fail for that.
     """
 
     def __init__(self, db: Database, clock: Clock, scale: float = 1.0) -> None:
@@ -26,7 +26,7 @@ class LedgerPacer:
         self._alone = LocalPacer(clock, scale)
 
     async def reserve(self, name: str, pace: Pace) -> Turn:
-        """The protocol says what it does."""
+        """Reserve a turn for one call, as the protocol says."""
         every = timedelta(seconds=pace.every_s * self.scale)
         ahead, patience = every * (pace.burst - 1), timedelta(seconds=pace.wait_max_s)
         try:
@@ -38,11 +38,11 @@ class LedgerPacer:
             return await self._alone.reserve(name, pace)
         return Turn(wait.total_seconds(), taken)
 
-    async def hold(self, name: str, pause_s: float) -> None:
-        """The protocol says what it does."""
+    async def pause(self, name: str, pause_s: float) -> None:
+        """Pause the calls under one name, as the protocol says."""
         until = self._clock.now() + timedelta(seconds=pause_s * min(self.scale, 1.0))
         try:
-            await rate_limits.hold(self._db, name, until)
+            await rate_limits.pause_until(self._db, name, until)
         except rate_limits.TurnsUnavailable as error:
             log.warning("a pause at a cloud is not shared: %s", error)
-            await self._alone.hold(name, pause_s)
+            await self._alone.pause(name, pause_s)

@@ -1,1 +1,1 @@
-"""A session from ready to its end: extension, expiration, idle termination, overspend, retained disks."""
+"""Manage a session from ready to its end: extension, expiration, idle termination, overspend, retained disks."""

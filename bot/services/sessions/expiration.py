@@ -1,4 +1,4 @@
-"""The approved end of a session: its owner is told before, and it is enforced whether or not anybody answers."""
+"""Warn the owner before the approved end of a session, and end it then whether or not anybody answers."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from ledger.core.claims import Claim, claim, release
 from ledger.core.locks import lock_family
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import SessionState
 from ledger.models import GrantRow, Session
 from ledger.queries.lookups import billed_since, instances_of_session
-from ledger.queries.overspend import open_drift
+from ledger.queries.overspend import open_overspend_request
 from ledger.queries.session_costs import extension_cap
 
 BATCH = 16
 SCHEDULER = Actor(ActorKind.SYSTEM, "scheduler")
 #: A warning that comes late gets this long to be delivered before the end is ordered.
 GRACE = timedelta(seconds=5)
-#: This long after a warning it is asked whether it was shown; if not, the fallback contacts are told.
+#: This long after a warning its delivery is checked; if it failed, the fallback contacts are notified.
 ANSWER = timedelta(seconds=30)
 
 
 async def deadlines_due(ctx: Context) -> int:
-    """Warn before the approved end, and enforce it. Slack being down keeps nothing alive and ends nothing early."""
+    """Warn before the approved ends of sessions, and end those that are due.
+
+    An outage of Slack keeps nothing alive and ends nothing early.
+    """
     now = ctx.clock.now()
-    # One that waits for a machine in another's place ends when it was approved to end; one without an end is not due.
+    # A session that waits for a replacement ends at its approved end; one without an end is not due.
     states = {SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Session, now=now, states=states, limit=BATCH, lease=lease)
@@ -50,20 +54,23 @@ async def _one(ctx: Context, held: Claim, now: datetime) -> None:
         await _deadline(ctx, tx, held, now)
 
 
-async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[str, str]:
-    """Code and sentence: which of the approved limits is reached first. `ahead`: for a word before the end."""
+async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[EndReason, str]:
+    """Return the code and sentence of the approved limit that is reached first.
+
+    `ahead`: the sentence is for a warning before the end.
+    """
     last = (await instances_of_session(tx, session.id))[-1]
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
     grant = await tx.get_one(GrantRow, last.grant_id)
     hours = Decimal(session.hours)
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
-    unconfirmed = await open_drift(tx, session.request_id) is not None
+    unconfirmed = await open_overspend_request(tx, session.request_id) is not None
     spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
     return ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
 
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
-    await lock_family(tx, Session, held.row_id)  # An extension at this moment brings an end of its own.
+    await lock_family(tx, Session, held.row_id)  # An extension at this moment sets another end.
     session = await tx.get_one(Session, held.row_id)
     if session.deadline is None:
         await release(tx, Session, held, due_at=None)
@@ -76,7 +83,7 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
     moments = warnings(ctx.policy.warn_before_end_s, began_at, session.deadline)
     look_at, warned_at = next_look(moments, session.deadline, now), session.warned_at
     if is_due(moments, session.deadline, warned_at, now):
-        # The end is announced before the act, even when this process slept through the time of the warning.
+        # The warning is sent before the termination, even when no process ran at the time of the warning.
         await end_of_session.warn(ctx, tx, session, now, last=warned_at is not None and is_last(moments, now))
         earliest = now if warned_at is not None else now + GRACE
         look_at, warned_at = max(min(look_at, now + ANSWER), earliest), now

@@ -1,4 +1,4 @@
-"""More time for a session: taken from what was approved already, or asked for and approved like every spend."""
+"""Extend a session: inside what was approved already, or by a request that is approved like every spend."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.decision import plan
+from bot.rules.policy import job_bounds
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
-from bot.rules.sessions.extension import EXTEND
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments, approvers, escalation, hours_used, reservations
@@ -25,32 +26,32 @@ from ledger.core.events import announce, record
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
 from ledger.queries.views import session_to_change
 
-#: The journal's word for an end that was moved inside what was approved.
-KEPT_ON = "session.kept"
-#: A session in one of these has an end that can be moved.
+#: The states of a session whose end can be moved.
 EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 
 async def extend(ctx: Context, command: Extend) -> Reply:
-    """More time for a session. Codes of success: `kept` (inside what was approved), `asked` (somebody decides)."""
+    """Extend a session. Codes of success: `kept` (inside what was approved), `asked` (an approver decides)."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, "no_session", "That request has no session whose time could be extended.")
-            reply = await recovery_mode.told(tx, await _extend(ctx, tx, session, command, now))
+                return Reply(False, ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
+            reply = await recovery_mode.with_recovery_notice(tx, await _extend(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()
@@ -59,27 +60,35 @@ async def extend(ctx: Context, command: Extend) -> Reply:
 
 async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: datetime) -> Reply:
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(False, "not_yours", "Only its owner, a fallback contact or an approver can extend this session.")
+        return Reply(
+            False, ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session."
+        )
     known = await by_inbox_key(tx, command.key)
     if known is not None:
         return _asked(known)
-    kept = await done_before(tx, session.id, {KEPT_ON}, command.key, now - KEPT)
-    if kept is not None:  # The process ended before it could answer; the end was moved once.
+    kept = await done_before(tx, session.id, {EventKind.SESSION_KEPT}, command.key, now - KEPT)
+    if kept is not None:  # The process ended before it could reply; the end was moved once.
         return _kept(session, kept.reason, session.deadline)
     rows = await instances_of_session(tx, session.id)
     held = next(iter(hold.waiting(rows)), None)
     deadline = held.gate_until if held else session.deadline
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
-        return Reply(False, "not_running", f"Session {short_id(session.id)} is {session.state}; it has no end to move.")
+        return Reply(
+            False, ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
+        )
     seen = command.seen_end_s in (None, int(deadline.timestamp())) if held else None
     if not (end_of_session.same_end(session, command.seen_end_s) if seen is None else seen):
-        return Reply(False, "stale", "The end was moved since that message; nothing was changed.")
+        return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.")
     row = rows[-1]
     provider = ctx.providers.get(row.cloud)
     if provider is None:
-        return Reply(False, "cloud_gone", f"{row.cloud} is not set up here any more, so nothing can be extended there.")
+        return Reply(
+            False, ReplyCode.CLOUD_GONE, f"{row.cloud} is not set up here any more, so nothing can be extended there."
+        )
     if provider.capabilities.batch:
-        return Reply(False, "cannot_extend", f"A run at {row.cloud} ends by the timeout that it was pushed with.")
+        return Reply(
+            False, ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} ends by the timeout that it was pushed with."
+        )
     verdict = hours_cap.check(command.hours, await _already(tx, session, row, now), ctx.policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
@@ -87,12 +96,12 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         return await _keep(tx, session, command, deadline, now)
     if command.only_inside:
         sentence = "That is not inside the time and the amount that were approved; ask for an extension."
-        return Reply(False, "outside", sentence)
+        return Reply(False, ReplyCode.OUTSIDE, sentence)
     return await _ask(ctx, tx, session, row, command, now)
 
 
 async def is_inside(tx: Tx, session: Session, extra_hours: Decimal) -> bool:
-    """Whether so much more time lies inside what was approved for a session already."""
+    """Whether an extension lies inside what was approved for a session already."""
     rows = await instances_of_session(tx, session.id)
     if session.deadline is None or not rows:
         return False
@@ -101,7 +110,7 @@ async def is_inside(tx: Tx, session: Session, extra_hours: Decimal) -> bool:
 
 
 async def _approved_until(tx: Tx, session: Session, row: Instance, deadline: datetime) -> datetime:
-    """Until when the session may run under its approvals as they stand."""
+    """Return until when the session may run under its current approvals."""
     began_at = await billed_since(tx, session.id) or session.created_at
     end = max(deadline, extension.later(began_at, Decimal(session.hours)))
     return await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
@@ -111,18 +120,26 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
     end = extension.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
     said = f"{say_hours(command.hours)} more, inside what was approved."
-    record(tx, at=now, actor=command.decider.actor, subject=session.id, kind=KEPT_ON, reason=said, key=command.key)
+    record(
+        tx,
+        at=now,
+        actor=command.decider.actor,
+        subject=session.id,
+        kind=EventKind.SESSION_KEPT,
+        reason=said,
+        key=command.key,
+    )
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return _kept(session, said, end)
 
 
 def _kept(session: Session, said: str, end: datetime | None) -> Reply:
     at = f"{end:%Y-%m-%d %H:%M} UTC" if end else "a time that is not fixed now"
-    return Reply(True, "kept", f"Session {short_id(session.id)} now ends at {at}: {said}", {"ends_at": end})
+    return Reply(True, ReplyCode.KEPT, f"Session {short_id(session.id)} now ends at {at}: {said}", {"ends_at": end})
 
 
 async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> Decimal:
-    """The hours that a session has: billed under earlier approvals, its own, and those of a hold at the end."""
+    """Return the hours that a session has: under earlier approvals, its own, and those of its checkpoint hold."""
     approval_id = (await tx.get_one(GrantRow, row.grant_id)).approval_id
     before_h = await hours_used.hours_before(tx, session.id, approval_id, now)
     return before_h + Decimal(session.hours) + hold.reserved(row).granted_h
@@ -130,41 +147,40 @@ async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> De
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
     already, reason = await _already(tx, session, row, now), command.reason.strip()
-    gate = extension.gate(already, command.hours, ctx.policy)
+    gate = extension.override_sentence(already, command.hours, ctx.policy)
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
-        return Reply(False, "reason_needed", f'{gate} Say why: {again} for="…".')
-    if len(reason) > ctx.policy.max_reason_chars:
-        sentence = f"The reason has {len(reason)} characters; {ctx.policy.max_reason_chars} is the most."
-        return Reply(False, "reason_too_long", sentence)
+        return Reply(False, ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
+    if wrong := job_bounds.reason(reason, ctx.policy):
+        return Reply(False, *wrong)
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
-        return Reply(False, "already_asked", sentence, {"request_id": waiting[0].id})
+        return Reply(False, ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
-    job = replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None, reason=reason)
+    job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
-    # Of what is stopped only the disk is paid.
-    stopped = row.gate == hold.HELD and row.status == "stopped"
+    # A stopped instance costs only its disk.
+    stopped = row.gate == CheckpointStep.HELD and row.status == "stopped"
     price_usd_h = hold.disk_rate(row) if stopped else row.price_usd_h
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     mandate = await approvers.fresh(tx, ctx.policy, parent.requester, job, [(costs.worst_usd, row.offer)])
     total = already + command.hours
     needed = plan(by_people, costs.worst_usd, costs.expected_usd, total, RequestState.APPROVED, mandate)
-    # After the end there is nothing left to extend, so the question is over then.
-    end = row.gate_until if row.gate in hold.WAITS else session.deadline
+    # After the end there is nothing left to extend, so the request expires then.
+    end = row.gate_until if row.gate in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
     asked = Request(
         id=new_id("req", now),
-        kind=EXTEND,
+        kind=RequestKind.EXTEND,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=command.key,
         parent_id=parent.id,
         requester=command.decider.actor.ref,
-        job=job.to_json(),
+        job=job,
         reason=reason,
         channel=parent.channel,
         rule=f"{needed.rule} {gate or f'It is {say_hours(total)} in all then.'}",
@@ -175,7 +191,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind="request.made", after=asked.state)
+    record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state)
     await offer_again(tx, asked, row, costs, "the machine that runs now", now)
     await request_message.show_again(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
@@ -183,16 +199,16 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
 
 
 def _asked(request: Request) -> Reply:
-    more, short = say_hours(JobRequest.from_json(request.job).hours), short_id(request.id)
+    more, short = say_hours(request.job.hours), short_id(request.id)
     sentence = f"Request {short} for {more} more is shown to those who decide; the end stands until then."
-    return Reply(True, "asked", sentence, {"request_id": request.id})
+    return Reply(True, ReplyCode.ASKED, sentence, {"request_id": request.id})
 
 
 async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, session: Session, now: datetime) -> None:
-    """The last approval of an extension: reserve its amount, and move the session's end, in the same transaction."""
+    """Carry out the last approval of an extension: reserve its amount and move the session's end in one transaction."""
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or JobRequest.from_json(request.job).hours)
+    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
     seq, _ = await next_numbers(tx, request.id, GrantKind.EXTEND)
     authority = GrantRow(
         id=new_id("grt", now),
@@ -214,19 +230,19 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     await move(tx, GrantRow, authority.id, GrantState.USED, at=now, actor=actor)
     row = (await instances_of_session(tx, session.id))[-1]
     if hold.waiting([row]):
-        # Its hours are counted with the hold, and not with the run as well.
+        # Its hours are added to the checkpoint hold, and not to the run as well.
         end = await hold.extended(ctx, tx, row, hours, now)
     else:
         total = Decimal(session.hours) + hours
         await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
-        # Where the amount had ended it earlier, the new amount pays for the new hours and not for the old ones.
+        # Where the amount ends the session early, the new amount pays for the new hours and not for the old ones.
         end = extension.later(session.deadline, hours)
         end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
         await ends_at(tx, session, end, now)
-    less = amendments.told(request, approval)
+    less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
     said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
-    record(tx, at=now, actor=actor, subject=session.id, kind="session.extended", reason=said)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for ref in sorted({session.owner, request.requester}):
         person = Actor.from_ref(ref)

@@ -1,22 +1,22 @@
-"""Ends before the approved one, by the word of a machine's own agent: silent, idle, or done with its job.
+"""End sessions early when their agent reports them unresponsive, idle, or done with their job.
 
-The owner is told first, with what can be done about it; the end is ordered when its time comes, whether or not
-anybody was reached, and dropped as soon as its reason is gone.
+The owner is notified first, with what can be done about it. The end is ordered when its time comes, whether or not the
+notification was delivered, and dropped as soon as its reason is gone.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.nodes.checkins import Cut, Watched, cut, deaf
-from bot.rules.values.end_reason import NO_HEARTBEAT
+from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances.termination import end_session
-from bot.services.nodes.checkins import heard_of
+from bot.services.nodes.checkins import node_status
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Reply, Spare
+from bot.services.runtime.commands import KeepRunning, Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.liveness import LISTENING
 from bot.services.sessions.expiration import SCHEDULER
@@ -24,19 +24,21 @@ from ledger.core.events import record
 from ledger.core.locks import lock_family
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
 
-#: A pause between two looks longer than this means that nobody listened meanwhile.
+#: A pause between two checks longer than this means that no service received heartbeats meanwhile.
 GAP_S = 150.0
-#: What the button *Keep 1 h* gives.
+#: The time that the button *Keep 1 h* gives.
 SPARED = timedelta(hours=1)
 
 
-async def unattended_due(ctx: Context) -> int:
-    """Announce, order or drop ends by what the agents say. Returns how many sessions were looked at."""
+async def idle_terminations_due(ctx: Context) -> int:
+    """Announce, order or drop early ends by what the agents report; return how many sessions were checked."""
     now, policy = ctx.clock.now(), ctx.policy
     silent_before = now - timedelta(seconds=policy.silent_s)
     async with ctx.db.write() as tx:
@@ -45,18 +47,18 @@ async def unattended_due(ctx: Context) -> int:
         found = await suspects(tx, silent_before, now - timedelta(seconds=min(policy.idle_s.values())))
         if not found or await recovery_mode.is_on(tx):
             return 0
-        problem = deaf(*await reporting(tx, silent_before))
+        problem = listener_problem(*await reporting(tx, silent_before))
     if problem:
         await page(ctx, "nodes/deaf", problem)
     for one in found:
-        step = _look(ctx, one, listening_at, is_deaf=bool(problem), now=now)
+        step = _check(ctx, one, listening_at, is_deaf=bool(problem), now=now)
         await alone(ctx, one.session_id, "the look at its agent", step, None)
     ctx.hints.outbox.set()
     ctx.hints.instances.set()
     return len(found)
 
 
-async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_deaf: bool, now: datetime) -> None:
+async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_deaf: bool, now: datetime) -> None:
     async with ctx.db.write() as tx:
         await lock_family(tx, Session, suspect.session_id)
         session = await tx.get_one(Session, suspect.session_id, populate_existing=True)
@@ -65,41 +67,41 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
             return
         request = await tx.get_one(Request, session.request_id)
         ready_at = session.ready_at or session.created_at
-        watched = Watched(request.job.get("workload", ""), ready_at, listening_at, session.spared_until)
-        found = cut(ctx.policy, heard_of(node), watched, now)
-        if found is not None and found.code == NO_HEARTBEAT and is_deaf:
+        watched = Watched(request.job.workload, ready_at, listening_at, session.spared_until)
+        found = early_end(ctx.policy, node_status(node), watched, now)
+        if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
         if session.cut_at is not None and (found is None or found.code != session.cut_code):
             await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)
         if found is not None:
-            await _go_on(ctx, tx, session, found, now)
+            await _announce_or_end(ctx, tx, session, found, now)
 
 
-async def _go_on(ctx: Context, tx: Tx, session: Session, found: Cut, now: datetime) -> None:
-    """The reason holds: say so, or do what was said."""
+async def _announce_or_end(ctx: Context, tx: Tx, session: Session, found: EarlyEnd, now: datetime) -> None:
+    """Announce an early end whose reason lasts, or end the session when its time has come."""
     if session.cut_at is None:
         cut_at = now + timedelta(seconds=found.grace_s)
         if session.deadline is None or cut_at >= session.deadline:
             return  # Its approved end comes first, and is announced by itself.
         await amend(tx, Session, session.id, cut_at=cut_at, cut_code=found.code, cut_reason=found.sentence)
         said = f"{found.sentence} It is ended at {cut_at:%H:%M} UTC unless that changes."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="session.cut", reason=said)
+        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
-        await end_of_session.announce_cut(ctx, tx, session, now)
+        await end_of_session.announce_early_end(ctx, tx, session, now)
     elif now >= session.cut_at:
         await end_session(ctx, tx, session.id, found.code, session.cut_reason or found.sentence, SCHEDULER, now)
     else:
-        await end_of_session.announce_cut(ctx, tx, session, now)
+        await end_of_session.announce_early_end(ctx, tx, session, now)
 
 
 async def _drop(
     tx: Tx, session: Session, actor: Actor, why: str, now: datetime, *, spared_until: datetime | None = None
 ) -> None:
-    """The announced end does not come: whoever was told of it reads so."""
+    """Drop an announced early end, and update the messages about it."""
     await end_of_session.refresh(tx, session, now)
     spared_until = spared_until or session.spared_until
     await amend(tx, Session, session.id, cut_at=None, cut_code=None, cut_reason=None, spared_until=spared_until)
-    record(tx, at=now, actor=actor, subject=session.id, kind="session.uncut", reason=why)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_UNCUT, reason=why)
     await tx.refresh(session)
 
 
@@ -109,18 +111,18 @@ _REFUSED = (
 )
 
 
-async def spare(ctx: Context, command: Spare) -> Reply:
-    """Keep a session for an hour although its agent says that nobody needs it. Its approved end stands."""
+async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
+    """Keep a session for an hour although its agent reports it as not needed. Its approved end stays."""
 
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         if session.cut_at is None or not end_of_session.same_end(session, command.seen_end_s):
-            return Reply(False, "stale", "That end does not stand any more; nothing was changed.", data)
+            return Reply(False, ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
         until = now + SPARED
         await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, spared_until=until)
         stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
         sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
-        return Reply(True, "kept", sentence, data)
+        return Reply(True, ReplyCode.KEPT, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)
     if reply.ok:

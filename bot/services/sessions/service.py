@@ -1,4 +1,4 @@
-"""Sessions as people see them: list, status, and an end by their owner or by an approver."""
+"""List sessions, show one, and end one for its owner or an approver."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.instances.power import Order
-from bot.rules.values.end_reason import COMPLETED, WORK_FAILED
+from bot.rules.instances.power import PowerAction
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import cost_now
 from bot.services.checkpoints import hold
 from bot.services.instances import power
 from bot.services.instances.termination import end_session
 from bot.services.notifications import end_of_session
-from bot.services.notifications.interruption import tell_ended_by
+from bot.services.notifications.interruption import notify_ended_by
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Done, Reply, Switch, Terminate
+from bot.services.runtime.commands import FinishSession, Reply, Switch, Terminate
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request, Session
@@ -40,14 +42,12 @@ from ledger.queries.views import (
 )
 from providers.profiles import model
 
-NO_SESSION = Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
-#: The journal kind by which a call that is repeated finds itself.
-WORK_OVER = "session.work_over"
+NO_SESSION = Reply(False, ReplyCode.NO_SESSION, "That request has no session yet; cancel it with /gpu cancel.")
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What `/gpu list` shows: live sessions, and requests that wait for offers or for a decision."""
+    """The live sessions, and the requests that wait for offers or a decision, as `/gpu list` shows them."""
 
     sessions: tuple[SessionView, ...]
     requests: tuple[Request, ...]
@@ -62,14 +62,14 @@ class Status:
 
 
 async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
-    """Everybody's sessions and requests, or only those of one person, under each of their names."""
+    """List everybody's sessions and requests, or only those of one person under each of their names."""
     async with ctx.db.read() as tx:
         whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
         return Overview(tuple(await session_views(tx, whose=whose)), tuple(await pending_requests(tx, whose=whose)))
 
 
 async def status(ctx: Context, text: str) -> Status:
-    """The request or session that `text` names. LookupError with the sentence for people when it names none."""
+    """Return the request or session that `text` names. LookupError with the sentence for people when it names none."""
     async with ctx.db.read() as tx:
         request, session = await resolve(tx, text, past=True)
         shown = await session_view(tx, session.id) if session else None
@@ -77,13 +77,13 @@ async def status(ctx: Context, text: str) -> Status:
 
 
 async def terminate(ctx: Context, command: Terminate) -> Reply:
-    """End a session now. Its owner may, and approvers may; what it cost is booked when its end is proved."""
-    return await _end(ctx, command, "asked", command.reason.strip() or "Ended on request.")
+    """Terminate a session now, for its owner or an approver. Its cost is booked when its end is proved."""
+    return await _end(ctx, command, EndReason.ASKED, command.reason.strip() or "Ended on request.")
 
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """What ending a session now means: what it is, what it has cost in dollars, and what is lost with it."""
+    """What ending a session now means: the session, its cost in dollars, and the data that is lost."""
 
     view: SessionView
     cost_usd: Decimal
@@ -91,7 +91,7 @@ class Stakes:
 
 
 async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
-    """What `terminate` would end, for the question before it; its refusal where it would refuse. Changes nothing."""
+    """Return what `terminate` would end, for the confirmation before it, or its refusal. Changes nothing."""
     try:
         async with ctx.db.read() as tx:
             _, session = await resolve(tx, command.session)
@@ -102,7 +102,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
             rows = await open_instances_of_session(tx, session.id)
             view = await session_view(tx, session.id)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     held = hold.waiting(rows)
     if session.state not in ENDABLE_SESSION and not held:
         return _ending_already(session.id, session.state)
@@ -112,60 +112,68 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
     return Stakes(view, cost_now(ctx, view, ctx.clock.now()), " ".join(filter(None, lost)))
 
 
-async def done(ctx: Context, command: Done) -> Reply:
-    """The work is done: end the session, or stop it to keep its disk, and say in the ledger how it went."""
+async def done(ctx: Context, command: FinishSession) -> Reply:
+    """End a session whose work is done, or stop it to retain its disk, and record how the work went."""
     if command.preserve:
         return await _preserve(ctx, command)
     sentence = "The work is done, its owner says." if command.succeeded else "The work failed, its owner says."
-    return await _end(ctx, command, COMPLETED if command.succeeded else WORK_FAILED, sentence)
+    return await _end(ctx, command, EndReason.COMPLETED if command.succeeded else EndReason.WORK_FAILED, sentence)
 
 
-async def _preserve(ctx: Context, command: Done) -> Reply:
+async def _preserve(ctx: Context, command: FinishSession) -> Reply:
     hint = "The session goes on: /gpu done ID destroy ends it with its disk."
     how = "The work is done" if command.succeeded else "The work failed"
     actor, now = command.decider.actor, ctx.clock.now()
     try:
-        # The wish is written with the order: a stop whose wish is lost ends with its disk.
+        # `preserve` is stored in the transaction that orders the stop. Otherwise a crash could lose it, and the disk.
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, "no_session", "That request has no session yet.")
-            stop = Switch(command.session, command.decider, Order.STOP, keep=True)
-            before = await done_before(tx, session.id, {WORK_OVER}, command.key, now - KEPT)
+                return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
+            stop = Switch(command.session, command.decider, PowerAction.STOP, keep=True)
+            before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {short_id(session.id)}: its stop was ordered then."
-            reply = Reply(True, "ordered", already, {"session_id": session.id}) if before else None
-            reply = reply or await _standing_still(ctx, tx, session, command)
+            reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
+            reply = reply or await _already_stopped(ctx, tx, session, command)
             reply = reply or await power.order(ctx, tx, session, stop, now)
             if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
                 said = f"{how}; the disk is kept."
-                record(tx, at=now, actor=actor, subject=session.id, kind=WORK_OVER, reason=said, key=command.key)
+                record(
+                    tx,
+                    at=now,
+                    actor=actor,
+                    subject=session.id,
+                    kind=EventKind.SESSION_WORK_OVER,
+                    reason=said,
+                    key=command.key,
+                )
     except LookupError as error:
-        reply = Reply(False, "unknown_id", f"{error}.")
+        reply = Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if not reply.ok:
         return replace(reply, sentence=f"The disk cannot be kept. {reply.sentence} {hint}")
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
     longer = "Its disk stays after that too, up to 7 days, as long as what was approved and is left pays for it."
-    return replace(reply, code="preserving", sentence=f"{how}. {reply.sentence} {longer}")
+    return replace(reply, code=ReplyCode.PRESERVING, sentence=f"{how}. {reply.sentence} {longer}")
 
 
-async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done) -> Reply | None:
-    """The answer where it is stopped already, or its stop is under way and keeps its data; None where it runs."""
+async def _already_stopped(ctx: Context, tx: Tx, session: Session, command: FinishSession) -> Reply | None:
+    """Return the reply where it is stopped already, or its stop is under way and keeps its data; None where it runs."""
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
     if row is None or row.cloud not in ctx.providers or not model.load(row.cloud).stop_keeps_data:
         return None
-    stopping = session.state is SessionState.RUNNING and row.wanted == Order.STOP
+    stopping = session.state is SessionState.RUNNING and row.wanted == PowerAction.STOP
     if not stopping and (session.state is not SessionState.STOPPED or row.wanted is not None):
         return None
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return None  # The order is refused in its own words.
+        return None  # `power.order` refuses it with its own sentence.
     stands = "Its stop is under way." if stopping else "It is stopped already."
-    return Reply(True, "ordered", f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
+    return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
 
 
-async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str) -> Reply:
+async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason, sentence: str) -> Reply:
     facts = command.decider
     now = ctx.clock.now()
     try:
@@ -177,25 +185,29 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             if not await authorization.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
             if not end_of_session.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
-                return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
+                return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.", data)
             held = await open_instances_of_session(tx, session.id)
             if command.seen_end_s is not None and hold.waiting(held):
-                # A button of a message before the end: whoever clicked it has not read that nothing is saved.
-                return Reply(False, "stale", "Its end waits for a checkpoint; answer the message about that.", data)
+                # The button is from a message before the end: the person has not read that nothing is saved.
+                return Reply(
+                    False, ReplyCode.STALE, "Its end waits for a checkpoint; answer the message about that.", data
+                )
             if await hold.release(ctx, tx, held, facts.actor, now):
                 ctx.hints.instances.set()
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
-                return Reply(True, "released", said, data)
+                return Reply(True, ReplyCode.RELEASED, said, data)
             own = session.owner in await authorization.mine(tx, ctx.policy, facts.actor)
             if own:
-                await amend(tx, Session, session.id, preserve=False)  # Whose data it is wants nothing kept now.
-            unsaved = not own and bool(session.preserve or request.job.get("checkpoint"))
+                await amend(
+                    tx, Session, session.id, preserve=False
+                )  # The owner of the data ends it, so nothing is retained.
+            unsaved = not own and bool(session.preserve or request.job.checkpoint)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
-            await tell_ended_by(tx, session, facts.actor, sentence, now, *end_of_session.others(ctx, session))
+            await notify_ended_by(tx, session, facts.actor, sentence, now, *end_of_session.others(ctx, session))
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
-            reply = await recovery_mode.told(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
+            reply = await recovery_mode.with_recovery_notice(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove as stale:
         return _ending_already(stale.row_id, SessionState(stale.now))
     ctx.hints.instances.set()
@@ -211,15 +223,15 @@ def _ordered(ctx: Context, session_id: str, clouds: Collection[str], *, unsaved:
         confirmed = f"what it saves is looked for first, and a second order ends it without; {confirmed}"
     lost = "".join(f" {model.load(cloud).over}" for cloud in clouds).rstrip()
     said = f"The end of session {short_id(session_id)} is ordered; {confirmed}.{lost}"
-    return Reply(True, "terminating", said, {"session_id": session_id})
+    return Reply(True, ReplyCode.TERMINATING, said, {"session_id": session_id})
 
 
 def _not_yours(session: Session) -> Reply:
     data = {"session_id": session.id}
-    return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
+    return Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver can end this session.", data)
 
 
 def _ending_already(session_id: str, state: SessionState) -> Reply:
     over = state in (SessionState.TERMINATED, SessionState.FAILED)
-    word = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
-    return Reply(False, "already_ending", f"Session {short_id(session_id)} {word}.", {"session_id": session_id})
+    how = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
+    return Reply(False, ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {how}.", {"session_id": session_id})

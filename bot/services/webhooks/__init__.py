@@ -1,1 +1,1 @@
-"""Webhook subscriptions and deliveries."""
+"""Manage webhook subscriptions and deliver their messages."""

@@ -1,7 +1,7 @@
-"""Webhooks at work: the journal becomes deliveries, and a delivery is rendered, signed, sent, and tried for 75 hours.
+"""Turn journal events into webhook deliveries: render, sign, send, and retry them for 75 hours.
 
-A message is told at least once, in no promised order, with one id over all its attempts. It says what happened and how
-its subject stands when it is sent.
+A message is delivered at least once, in no promised order, with one id over all its attempts. It says what happened and
+the state of its subject when it is sent.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.outbound.egress import Answer, Refused, Unreachable, post
-from bot.rules.webhooks.webhooks import GONE, delivered, heard, kinds_of, pause_s, signature
+from bot.outbound.egress import AddressRefused, AddressUnreachable, EgressResponse, post
+from bot.rules.webhooks.webhooks import GONE, delivered, kinds_of, pause_s, signature, topic_of_event
 from bot.services.access import authorization
-from bot.services.access.api_keys import holding
+from bot.services.access.api_keys import combined_rights
 from bot.services.notifications.paging import alone, page_in
 from bot.services.runtime.context import Context
 from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_secrets
@@ -25,38 +25,40 @@ from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import first_id, new_id
 from ledger.kernel.states import NotificationState
-from ledger.models import Event, Instance, Request, Session, Stray, Webhook, WebhookDelivery
-from ledger.queries.webhooks import add_deliveries, forget, listening, scopes_held, seen, untold
+from ledger.models import Event, Instance, Orphan, Request, Session, Webhook, WebhookDelivery
+from ledger.queries.webhooks import add_deliveries, forget, listening, scopes_of_holders, seen, untold
 from providers.http import USER_AGENT
 
-#: How late a transaction may commit what it said had happened; so much of the journal is read again at each look.
+#: How late a transaction may commit an event; each pass reads this much of the journal again.
 LATE = timedelta(seconds=60)
 SCANNED, BATCH = 500, 16
 #: Longer than the longest call.
 LEASE_S = 60.0
 KEPT = timedelta(days=30)
-#: How long a message waits for its holder to have a working key again, and how often that is asked.
+#: How long a message waits until its holder has a working key again, and how often that is checked.
 WAITS_FOR_A_KEY, ASK_AGAIN = timedelta(hours=75), timedelta(hours=1)
 FORGET_EVERY_S = 3600.0
 ATTEMPTS_SHOWN = 20
-#: A message stays below 20 kB whatever somebody wrote as a reason.
+#: A message stays below 20 kB, however long a reason in it is.
 TEXT_MAX = 2_000
 
-Send = Callable[..., Awaitable[Answer]]
+Send = Callable[..., Awaitable[EgressResponse]]
 
 log = logging.getLogger(__name__)
 
 
 async def fan_out(ctx: Context) -> int:
-    """Make a delivery of every event that a webhook wants to hear of and has none of. Returns how many are new."""
+    """Create a delivery for every event that a webhook subscribes to and has none for. Return how many are new."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         hooks = await listening(tx, now)
         actors = {hook.actor: Actor.from_ref(hook.actor) for hook in hooks}
         owners = {ref: await authorization.mine(tx, ctx.policy, actor) for ref, actor in actors.items()}
-        held = await scopes_held(tx, actors, now)
-    # Whoever heard of everything when it was made hears so only as long as they may see everything.
-    all_of_it = {ref for ref, actor in actors.items() if authorization.sees_all(ctx.policy, holding(actor, held[ref]))}
+        held = await scopes_of_holders(tx, actors, now)
+    # A webhook that covered everything when it was made does so only as long as its holder may see everything.
+    all_of_it = {
+        ref for ref, actor in actors.items() if authorization.sees_all(ctx.policy, combined_rights(actor, held[ref]))
+    }
     whose = [None if hook.everything and hook.actor in all_of_it else owners[hook.actor] for hook in hooks]
     looks = [(hook, _fan_out(ctx, hook, names, now)) for hook, names in zip(hooks, whose, strict=True)]
     return sum([await alone(ctx, hook.id, "the look at the journal", look, 0) for hook, look in looks])
@@ -70,7 +72,7 @@ async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> in
             found = await untold(tx, hook, since, kinds_of(hook.topics), whose, SCANNED)
         rows = []
         for event in found:
-            what = heard(event.kind, event.before, event.after)
+            what = topic_of_event(event.kind, event.before, event.after)
             if what is not None and what[0] in hook.topics:
                 rows.append(delivery_row(hook, new_id("dlv", now), event.id, what[1], now))
         over = len(found) < SCANNED
@@ -84,7 +86,7 @@ async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> in
 
 
 async def deliver_due(ctx: Context, send: Send = post) -> int:
-    """Send every due message. What fails is tried again, for about 75 hours; then its webhook is switched off."""
+    """Send every due message. A failed one is retried for about 75 hours; then its webhook is switched off."""
     held = await claim(
         ctx.db,
         WebhookDelivery,
@@ -98,7 +100,7 @@ async def deliver_due(ctx: Context, send: Send = post) -> int:
 
 
 async def _deliver(ctx: Context, held: Claim, send: Send) -> None:
-    """One message. What fails in a way that nobody foresaw is one failed attempt of it, and stops no other."""
+    """Deliver one message. An unforeseen failure counts as one failed attempt of it, and stops no other."""
     try:
         await _attempt(ctx, held, send)
     except Exception:
@@ -122,14 +124,14 @@ async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
         await _note(ctx, held, row, "it is switched off", state=NotificationState.DEAD)
         return
     if not listens:
-        # Somebody's key may be turned over late; what waits for one for as long as a message is tried is given up.
+        # A key may be rotated late; a message that waits as long as messages are retried is given up.
         over = now - row.created_at > WAITS_FOR_A_KEY
         dead = {"state": NotificationState.DEAD} if over else {"due_at": now + ASK_AGAIN}
         await _note(ctx, held, row, "its holder has no key that works", **dead)
         return
     try:
         answer = await send(hook.url, body, _headers(ctx, hook, row, body, now), egress_of(ctx.policy))
-    except (Refused, Unreachable) as error:
+    except (AddressRefused, AddressUnreachable) as error:
         await _failed(ctx, held, row, hook, str(error), _ms(ctx, began))
         return
     if delivered(answer.status):
@@ -160,7 +162,7 @@ async def _failed(
     hook: Webhook,
     what: str,
     took_ms: int,
-    answer: Answer | None = None,
+    answer: EgressResponse | None = None,
 ) -> None:
     tries = row.tries + 1
     gone = answer is not None and answer.status == GONE
@@ -186,7 +188,7 @@ async def _note(
     due_at: datetime | None = None,
     off: tuple[Webhook, str] | None = None,
 ) -> None:
-    """Store what became of an attempt; `off` switches the webhook off and says why to the operators."""
+    """Store the outcome of an attempt; `off` switches the webhook off and pages the operators with the reason."""
     now = ctx.clock.now()
     attempts = [*row.attempts, {"at": now.isoformat(), "outcome": what, "ms": took_ms}][-ATTEMPTS_SHOWN:]
     sent = {"sent_at": now} if state is NotificationState.SENT else {}
@@ -211,11 +213,11 @@ async def _note(
 
 
 async def _rendered(tx: Tx, row: WebhookDelivery) -> bytes:
-    """The message: what happened, and how its subject stands now."""
+    """Render the message: what happened, and the state of its subject now."""
     event = await tx.get(Event, row.event_id)
     if event is None:
-        told = {"type": row.kind, "timestamp": row.created_at.isoformat(), "data": {"note": "A test."}}
-        return json.dumps(told).encode()
+        content = {"type": row.kind, "timestamp": row.created_at.isoformat(), "data": {"note": "A test."}}
+        return json.dumps(content).encode()
     data: dict[str, Any] = {
         "event_id": event.id,
         "subject": event.subject,
@@ -229,23 +231,23 @@ async def _rendered(tx: Tx, row: WebhookDelivery) -> bytes:
 
 
 async def _subject(tx: Tx, subject: str) -> dict[str, Any]:
-    """What an event is about, as it stands now: the request, session, instance or stray, and whose it is."""
+    """Return what an event is about, in its state now: the request, session, instance or orphan, and its owner."""
     instance = await tx.get(Instance, subject)
-    stray = await tx.get(Stray, subject)
-    if stray is not None and stray.instance_id is not None:
-        instance = await tx.get(Instance, stray.instance_id)
+    orphan = await tx.get(Orphan, subject)
+    if orphan is not None and orphan.instance_id is not None:
+        instance = await tx.get(Instance, orphan.instance_id)
     session = await tx.get(Session, instance.session_id if instance else subject)
     request = await tx.get(Request, session.request_id if session else subject)
-    told: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name, one, columns in (
         ("request", request, ("id", "kind", "state", "requester", "outcome", "decided_by")),
         ("session", session, ("id", "state", "owner", "deadline", "end_code", "end_reason")),
         ("instance", instance, ("id", "cloud", "ref", "state", "price_usd_h")),
-        ("stray", stray, ("id", "cloud", "ref", "state", "price_usd_h", "reason")),
+        ("stray", orphan, ("id", "cloud", "ref", "state", "price_usd_h", "reason")),
     ):
         if one is not None:
-            told[name] = {column: _plain(getattr(one, column)) for column in columns}
-    return told
+            content[name] = {column: _plain(getattr(one, column)) for column in columns}
+    return content
 
 
 def _plain(value: Any) -> Any:
@@ -255,6 +257,6 @@ def _plain(value: Any) -> Any:
 
 
 async def forget_due(ctx: Context) -> int:
-    """Drop deliveries that are over and old; returns how many."""
+    """Delete old deliveries that are finished; return how many."""
     async with ctx.db.write() as tx:
         return await forget(tx, ctx.clock.now() - KEPT)

@@ -1,4 +1,4 @@
-"""Webhooks as their owners manage them: made with a secret that is shown once, tested, turned over, asked again."""
+"""Manage webhooks: create with a secret that is shown once, test, rotate, replay and delete."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 
 from cryptography.fernet import Fernet
 
-from bot.outbound.egress import Egress, Refused, Unreachable, read_url, vet
+from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, read_url, vet
 from bot.rules.access.scopes import Scope
 from bot.rules.policy.policy import Policy
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, secret_text, unknown_topics
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
@@ -23,23 +24,24 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState
 from ledger.models import Webhook
 from ledger.queries.webhooks import add_deliveries, again, count_webhooks, remove, webhook
 
 MOST = 10
-#: For so long the secret before a rotation signs too.
+#: For this long after a rotation the old secret signs too.
 OVERLAP = timedelta(hours=24)
 TEST = "webhook.test"
 _BOX = b"gpu-shopper webhook secrets, version 1"
-UNKNOWN = Reply(False, "unknown_webhook", "There is no such webhook; gpu-shopper webhooks list shows them.")
-NOT_YOURS = Reply(False, "not_yours", "Only whoever made this webhook, or an administrator, can change it.")
+UNKNOWN = Reply(False, ReplyCode.UNKNOWN_WEBHOOK, "There is no such webhook; gpu-shopper webhooks list shows them.")
+NOT_YOURS = Reply(False, ReplyCode.NOT_YOURS, "Only whoever made this webhook, or an administrator, can change it.")
 
 
 @dataclass(frozen=True, slots=True)
 class NewWebhook:
-    """Ask to be told at `url` of these topics; none means all."""
+    """Request a webhook that posts these topics to `url`; none means all."""
 
     url: str
     topics: tuple[str, ...] = ()
@@ -47,17 +49,17 @@ class NewWebhook:
 
 
 def egress_of(policy: Policy) -> Egress:
-    """Where the policy lets webhooks go."""
+    """Return the addresses that the policy allows webhooks to call."""
     return Egress(policy.webhook_networks, policy.webhook_ports)
 
 
 def box(labels: LabelKey) -> Fernet:
-    """What secrets are kept in: its key comes from the deployment's label key, which is not in the database."""
+    """Return the cipher for stored secrets; its key is derived from the label key, which is not in the database."""
     return Fernet(base64.urlsafe_b64encode(hmac.digest(labels.key, _BOX, "sha256")))
 
 
 def open_secrets(labels: LabelKey, hook: Webhook, now: datetime) -> Iterator[bytes]:
-    """The secrets that sign now, the newest first."""
+    """Yield the secrets that sign now, the newest first."""
     key = box(labels)
     yield key.decrypt(hook.secret)
     if hook.old_secret is not None and hook.old_until is not None and now < hook.old_until:
@@ -65,17 +67,17 @@ def open_secrets(labels: LabelKey, hook: Webhook, now: datetime) -> Iterator[byt
 
 
 async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
-    """Name an address. `data["secret"]` is shown this once. The address is checked now, and again at every call."""
+    """Create a webhook. `data["secret"]` is shown this once. The address is checked now, and again at every call."""
     wrong = unknown_topics(command.topics)
     if wrong:
-        return Reply(False, "bad_topic", f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
+        return Reply(False, ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
     egress = egress_of(ctx.policy)
     try:
         await vet(read_url(command.url, egress), egress)
-    except Refused as refused:
-        return Reply(False, "bad_url", str(refused))
-    except Unreachable as error:
-        return Reply(False, "bad_url", f"The host of this URL cannot be found: {error}.")
+    except AddressRefused as refused:
+        return Reply(False, ReplyCode.BAD_URL, str(refused))
+    except AddressUnreachable as error:
+        return Reply(False, ReplyCode.BAD_URL, f"The host of this URL cannot be found: {error}.")
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     hook = Webhook(
         id=new_id("whk", now),
@@ -91,41 +93,43 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
     )
     async with ctx.db.write() as tx:
         if await count_webhooks(tx, who.actor.ref) >= MOST:
-            return Reply(False, "too_many_webhooks", f"You have {MOST} webhooks; delete one first.")
+            return Reply(False, ReplyCode.TOO_MANY_WEBHOOKS, f"You have {MOST} webhooks; delete one first.")
         tx.add(hook)
-        _note(tx, who, hook, "webhook.created", now)
+        _note(tx, who, hook, EventKind.WEBHOOK_CREATED, now)
     sentence = f"Webhook {hook.id} is told from now on. Store its secret now: it is shown once."
-    return Reply(True, "webhook_created", sentence, {"webhook_id": hook.id, "secret": secret_text(secret)})
+    return Reply(True, ReplyCode.WEBHOOK_CREATED, sentence, {"webhook_id": hook.id, "secret": secret_text(secret)})
 
 
 async def delete(ctx: Context, who: Principal, webhook_id: str) -> Reply:
-    """Forget a webhook; what was not sent yet is not sent."""
+    """Delete a webhook; what was not sent yet is not sent."""
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
         if isinstance(hook, Reply):
             return hook
         await remove(tx, hook.id)
-        _note(tx, who, hook, "webhook.deleted", ctx.clock.now())
-    return Reply(True, "webhook_deleted", f"Webhook {webhook_id} is told nothing any more.")
+        _note(tx, who, hook, EventKind.WEBHOOK_DELETED, ctx.clock.now())
+    return Reply(True, ReplyCode.WEBHOOK_DELETED, f"Webhook {webhook_id} is told nothing any more.")
 
 
 async def test(ctx: Context, who: Principal, webhook_id: str) -> Reply:
-    """Send a test message, by the way that all others take."""
+    """Send a test message through the normal delivery."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
         if isinstance(hook, Reply):
             return hook
         if hook.off_at is not None:
-            return Reply(False, "webhook_off", f"{hook.id} is switched off: {hook.off_reason} A replay switches it on.")
+            return Reply(
+                False, ReplyCode.WEBHOOK_OFF, f"{hook.id} is switched off: {hook.off_reason} A replay switches it on."
+            )
         delivery_id = new_id("dlv", now)
         await add_deliveries(tx, [delivery_row(hook, delivery_id, new_id("tst", now), TEST, now)])
     sentence = f"A test is on its way as {delivery_id}; gpu-shopper webhooks log shows what became of it."
-    return Reply(True, "webhook_test", sentence, {"delivery_id": delivery_id})
+    return Reply(True, ReplyCode.WEBHOOK_TEST, sentence, {"delivery_id": delivery_id})
 
 
 def delivery_row(hook: Webhook, delivery_id: str, event_id: str, kind: str, now: datetime) -> dict[str, object]:
-    """A delivery that is due now."""
+    """Return the row of a delivery that is due now."""
     return {
         "id": delivery_id,
         "webhook_id": hook.id,
@@ -140,7 +144,7 @@ def delivery_row(hook: Webhook, delivery_id: str, event_id: str, kind: str, now:
 
 
 async def rotate(ctx: Context, who: Principal, webhook_id: str) -> Reply:
-    """A new secret, shown this once; the old one signs beside it for a day."""
+    """Create a new secret, shown this once; the old one signs beside it for a day."""
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
@@ -148,9 +152,9 @@ async def rotate(ctx: Context, who: Principal, webhook_id: str) -> Reply:
             return hook
         hook.old_secret, hook.old_until = hook.secret, now + OVERLAP
         hook.secret = box(ctx.labels).encrypt(secret).decode()
-        _note(tx, who, hook, "webhook.rotated", now)
+        _note(tx, who, hook, EventKind.WEBHOOK_ROTATED, now)
     sentence = f"The new secret of {webhook_id} signs from now on, the old one too for a day. It is shown once."
-    return Reply(True, "webhook_rotated", sentence, {"webhook_id": webhook_id, "secret": secret_text(secret)})
+    return Reply(True, ReplyCode.WEBHOOK_ROTATED, sentence, {"webhook_id": webhook_id, "secret": secret_text(secret)})
 
 
 async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str | None = None) -> Reply:
@@ -163,15 +167,18 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
         number = await again(tx, hook.id, delivery_id, now)
         if delivery_id is not None and not number:
             return Reply(
-                False, "unknown_delivery", f"{hook.id} has no delivery {delivery_id[:40]}; its log shows them."
+                False, ReplyCode.UNKNOWN_DELIVERY, f"{hook.id} has no delivery {delivery_id[:40]}; its log shows them."
             )
         hook.off_at, hook.off_reason = None, ""
-        _note(tx, who, hook, "webhook.replayed", now)
-    return Reply(True, "webhook_replayed", f"{plural(number, 'message')} of {webhook_id} will be sent again.")
+        _note(tx, who, hook, EventKind.WEBHOOK_REPLAYED, now)
+    return Reply(True, ReplyCode.WEBHOOK_REPLAYED, f"{plural(number, 'message')} of {webhook_id} will be sent again.")
 
 
 async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook | Reply:
-    """The webhook, for whoever made it and for administrators: approvers see others', and get no secret of theirs."""
+    """Return the webhook for its maker and for administrators, or a refusal.
+
+    Approvers see others' webhooks, and get no secret of theirs.
+    """
     hook = await webhook(tx, webhook_id, await authorization.visible(tx, ctx.policy, who))
     if hook is None:
         return UNKNOWN
@@ -180,7 +187,7 @@ async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook
     return hook
 
 
-def _note(tx: Tx, who: Principal, hook: Webhook, kind: str, now: datetime) -> None:
-    """Who named which address is in the journal; its query may hold a secret and is not."""
+def _note(tx: Tx, who: Principal, hook: Webhook, kind: EventKind, now: datetime) -> None:
+    """Record who named which address; its query may contain a secret and is left out."""
     reason = f"{hook.id}: {hook.url.partition('?')[0]}"
     record(tx, at=now, actor=who.actor, subject=hook.actor, kind=kind, reason=reason)

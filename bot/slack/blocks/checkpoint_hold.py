@@ -8,10 +8,11 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.sessions.expiration import left
-from bot.services.checkpoints.hold import ASKED, DESTROYED, DISK, HELD, SAVING, STOPPING
+from bot.services.checkpoints.hold import ASKED, DISK
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, button, code, confirm, person, safe, when
 from bot.slack.blocks.session_ending import EXTEND, before_end, lost, plain, stakes
 from bot.slack.blocks.session_ready_and_ended import what
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.ids import short_id
 from ledger.models import Instance
 from ledger.queries.views import SessionView
@@ -21,7 +22,7 @@ LET_GO: Final = "held_let_go"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CheckpointHoldFacts:
     """What such a message shows: `row` is the machine it is about, `step` where the gate was when it was told.
 
     `cap_usd` is what is approved in all, `waiting` whether more time is asked for and not decided.
@@ -35,13 +36,18 @@ class Held:
     waiting: bool
 
 
-def held(shown: Held, command: str, now: datetime) -> Message:
+def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datetime) -> Message:
     """The message, or what became of it."""
     session, row = shown.view.session, shown.row
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
-    if shown.step == DESTROYED:
+    if shown.step == CheckpointStep.DESTROYED:
         return plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
-    standing = {SAVING: {SAVING}, HELD: {STOPPING, HELD}, ASKED: {STOPPING, HELD}, DISK: {HELD}}.get(shown.step, set())
+    standing = {
+        CheckpointStep.SAVING: {CheckpointStep.SAVING},
+        CheckpointStep.HELD: {CheckpointStep.STOPPING, CheckpointStep.HELD},
+        ASKED: {CheckpointStep.STOPPING, CheckpointStep.HELD},
+        DISK: {CheckpointStep.HELD},
+    }.get(shown.step, set())
     if row.gate not in standing or row.gate_until is None:
         return plain(f"The {name}: {note} This message needs no action.")
     until, short = row.gate_until, short_id(session.id)
@@ -49,10 +55,10 @@ def held(shown: Held, command: str, now: datetime) -> Message:
         f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "
         f"checkpoint is not verified. It ends {when(until)} ({left(until, now)}) unless somebody answers."
     )
-    if session.preserve and shown.step != SAVING:
+    if session.preserve and shown.step != CheckpointStep.SAVING:
         at = f"{person(session.owner)} at {safe(row.cloud, 40)}"
         lead = f":floppy_disk: The disk of the {name} of {at} is kept and deleted {when(until)} ({left(until, now)})."
-    if shown.step == SAVING:
+    if shown.step == CheckpointStep.SAVING:
         lead = f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} saves before its end."
     facts = stakes(row.gate_note or "", (shown.cost_usd, shown.cap_usd), lost(row), waiting=shown.waiting)
     mark = f"{session.id}/{int(until.timestamp())}"

@@ -9,7 +9,7 @@ from typing import Final
 
 from bot.rules.budgets.budget import Period
 from bot.rules.values.phrases import plural, rate
-from bot.services.reports.digest_types import DigestDocument, Ended, Running, Shares
+from bot.services.reports.digest_types import DigestDocument, Ended, RunningSession, Shares
 from bot.slack.blocks.elements import (
     TEXT_MAX,
     Block,
@@ -27,6 +27,7 @@ from bot.slack.blocks.elements import (
 )
 from bot.slack.blocks.money import spend_chart
 from bot.slack.blocks.private_answer import mentioned
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 
 #: Values of one group, and sessions of one list.
@@ -34,8 +35,7 @@ VALUES: Final = 5
 LINES: Final = 8
 _ORPHAN: Final = ":ghost:"
 _TITLES: Final = {"cloud": "By cloud", "owner": "By owner", "gpu": "By GPU"}
-#: End codes that need more than their own words.
-_CODES: Final = {"asked": "on request", "deadline": "time over", "work_failed": "work failed", "lost": "lost"}
+_ENDS: Final[dict[str, str]] = {reason: reason.label for reason in EndReason}
 
 
 def digest(found: DigestDocument, command: str) -> Message:
@@ -101,7 +101,7 @@ def _running(found: DigestDocument) -> list[Block]:
     return [section(_list(lead, map(_running_line, found.running[:LINES]), found.running_in_all))]
 
 
-def _running_line(one: Running) -> str:
+def _running_line(one: RunningSession) -> str:
     until = f"until {when(one.deadline)}" if one.deadline else str(one.state)
     if one.deadline and one.state == "stopped":
         until = f"stopped, {until}"
@@ -119,7 +119,7 @@ def _ended(found: DigestDocument) -> list[Block]:
 
 
 def _why(name: str) -> str:
-    return _CODES.get(name, safe(name.replace("_", " "), 40) or "other")
+    return _ENDS.get(name, safe(name.replace("_", " "), 40) or "other")
 
 
 def _ended_line(one: Ended) -> str:
@@ -127,7 +127,7 @@ def _ended_line(one: Ended) -> str:
     return f"{_what(one)} · {person(one.owner)} · {dollars(one.cost_usd)} · {why}"
 
 
-def _what(one: Running | Ended) -> str:
+def _what(one: RunningSession | Ended) -> str:
     return f"{code(short_id(one.id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bot.blockkit import clean, escape, mrkdwn, plain
-from bot.blockkit.text import ELLIPSIS, cut
+from bot.blockkit.text import ELLIPSIS, shorten
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import rate, usd
 from ledger.kernel.actor import Actor, ActorKind
@@ -119,7 +119,7 @@ def bullets(lines: Iterable[str]) -> str:
 
 def clip(text: str, limit: int) -> str:
     """Our own text cut to `limit`, never inside an entity, a mention or a date."""
-    short = cut(text, limit, escaped=False)
+    short = shorten(text, limit, escaped=False)
     if short == text:
         return text
     head = short.removesuffix(ELLIPSIS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar.commands import SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar.commands import SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.parser import GrammarError
 from bot.rules.grammar.run_words import QUESTION_WORDS
@@ -34,7 +34,7 @@ def _one(sub: Subcommand, command: str) -> Message:
 
 def _words(sub: Subcommand) -> list[tuple[str, str]]:
     """(example, meaning) of every word that a command takes, where it takes words of its own."""
-    if sub.shape is Shape.QUESTION:
+    if sub.shape is CommandShape.QUESTION:
         return [(word.example, word.doc) for word in QUESTION_WORDS]
     job = [(word.example, word.doc) for word in WORDS] if sub.needs_hours else []
     work = [(word.example, word.doc) for word in WORK_WORDS if word.key not in KEYS]

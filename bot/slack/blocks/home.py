@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from bot.rules.budgets.budget import Line, said
+from bot.rules.budgets.budget import BudgetLine, said
 from bot.rules.sessions.expiration import left
 from bot.rules.values.phrases import plural, rate
 from bot.services.sessions.service import Overview
@@ -32,7 +32,6 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.offers import line
 from bot.slack.blocks.request import request_buttons
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
@@ -52,7 +51,7 @@ class Mine:
     costs_usd: Mapping[str, Decimal] = field(default_factory=dict)
     today_usd: Decimal = Decimal(0)
     month_usd: Decimal = Decimal(0)
-    budgets: Sequence[Line] = ()
+    budgets: Sequence[BudgetLine] = ()
     #: Requests that this person may decide, and how many there are.
     decidable: Sequence[RequestView] = ()
     decidable_in_all: int = 0
@@ -96,7 +95,9 @@ def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime)
     lead = f"*{session_ready_and_ended.what(session)}*{at} · {listing.state(view)} · {code(short_id(session.id))}"
     told, end = [], listing.ends(view)
     if end:
-        told.append(f":hourglass_flowing_sand: {left(end, now)}, {'deleted' if view.kept else 'ends'} {when(end)}")
+        told.append(
+            f":hourglass_flowing_sand: {left(end, now)}, {'deleted' if view.retained_disk else 'ends'} {when(end)}"
+        )
     if session.id in costs_usd:
         told.append(f"{dollars(costs_usd[session.id])} so far")
     return f"{lead}\n{' · '.join(told)}" if told else lead
@@ -127,7 +128,7 @@ def _decisions(mine: Mine) -> list[Block]:
 
 def _decision(view: RequestView) -> str:
     request = view.request
-    job = JobRequest.from_json(request.job)
+    job = request.job
     more = "more time for " if request.parent_id else ""
     told = [
         f"{person(request.requester)} asks for {more}*{safe(job_words.title(job), 100)}* · {code(short_id(request.id))}"

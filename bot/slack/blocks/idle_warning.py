@@ -19,7 +19,7 @@ SPARE: Final = "spare"
 
 
 @dataclass(frozen=True, slots=True)
-class Unattended:
+class IdleWarningFacts:
     """What such a warning shows: `end_s` is the end that it is about, `cap_usd` what is approved in all."""
 
     view: SessionView
@@ -28,7 +28,7 @@ class Unattended:
     cap_usd: Decimal
 
 
-def unattended(shown: Unattended, now: datetime) -> Message:
+def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     """The warning, or what became of it."""
     session, row = shown.view.session, shown.view.instance
     if session.state not in ENDABLE_SESSION:

@@ -8,8 +8,8 @@ from bot.rules.instances.health import trouble
 from bot.rules.values.phrases import rate
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, section, when
 from bot.slack.blocks.session_ready_and_ended import what
-from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
-from ledger.models import Instance, Request, Session, Stray
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Instance, Orphan, Request, Session
 
 
 def interrupted(
@@ -36,17 +36,17 @@ def interrupted(
 
 
 _ENDED = {
-    StrayState.SEEN: "It is ended when it is seen again",
-    StrayState.CONDEMNED: "It is being ended",
-    StrayState.GONE: "It is gone",
+    OrphanState.SEEN: "It is ended when it is seen again",
+    OrphanState.CONDEMNED: "It is being ended",
+    OrphanState.GONE: "It is gone",
 }
 
 
-def found(session: Session, row: Instance, stray: Stray, *, own: bool) -> Message:
+def found(session: Session, row: Instance, stray: Orphan, *, own: bool) -> Message:
     """An instance with the label of this row that the row does not hold, or that it holds as lost."""
     whose = f"your *{what(session)}*" if own else f"the *{what(session)}*"
     lead = f"at {safe(row.cloud, 40)} ({rate(stray.price_usd_h)})"
-    if stray.state is StrayState.QUARANTINED:
+    if stray.state is OrphanState.QUARANTINED:
         text = (
             f":warning: {whose[0].upper()}{whose[1:]} {lead} that had been taken for lost is listed again and costs. "
             "Save what you need from it; an operator ends it, or its approved end does."

@@ -7,7 +7,7 @@ from bot.rules.values.phrases import hours, rate, short_hours
 from bot.services.market.catalog import Inventory, absent
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, safe, section
-from bot.slack.blocks.offers import Line, left_out, offers_table, reasons, spoken
+from bot.slack.blocks.offers import OfferLine, left_out, offers_table, reasons, spoken
 from ledger.kernel.job import JobRequest
 
 
@@ -34,9 +34,9 @@ def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
     return Message(clip(f"{title}: {'; '.join(spoken(one) for one in lines)}", 3_900), blocks)
 
 
-def _line(option: RankedOption) -> Line:
+def _line(option: RankedOption) -> OfferLine:
     estimate = option.estimate
-    return Line(
+    return OfferLine(
         option.rank,
         option.offer,
         option.offer.price_usd_h or estimate.expected_usd * 0,

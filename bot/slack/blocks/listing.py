@@ -13,7 +13,6 @@ from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.models import Request
 from ledger.queries.views import SessionView
 
@@ -77,13 +76,13 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
         parts.append(f"{dollars(costs_usd[session.id])} so far")
     end = ends(view)
     if end:
-        parts.append(f"{'deleted' if view.kept else 'ends'} {when(end)} ({left(end, now)})")
+        parts.append(f"{'deleted' if view.retained_disk else 'ends'} {when(end)} ({left(end, now)})")
     return " · ".join(parts)
 
 
 def state(view: SessionView) -> str:
     """How a session stands, in a word: one whose disk alone outlives its end is neither running nor ending."""
-    return "disk kept" if view.kept else str(view.session.state)
+    return "disk kept" if view.retained_disk else str(view.session.state)
 
 
 def price(view: SessionView) -> str:
@@ -95,11 +94,11 @@ def price(view: SessionView) -> str:
 
 def ends(view: SessionView) -> datetime | None:
     """When it is over with everything that is on it, unless somebody answers."""
-    return view.kept.until if view.kept else view.session.deadline
+    return view.retained_disk.until if view.retained_disk else view.session.deadline
 
 
 def _request_line(request: Request) -> str:
-    job = JobRequest.from_json(request.job)
+    job = request.job
     kind = "more time for " if request.parent_id else ""
     title = safe(job_words.title(job), 100)
     expires = f"expires {when(request.expires_at)}"

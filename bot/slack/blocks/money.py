@@ -7,14 +7,14 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.blockkit import escape
-from bot.rules.budgets.budget import Line, Period, said
+from bot.rules.budgets.budget import BudgetLine, Period, said
 from bot.services.billing.costs import SHOWN, Costs, shortened
 from bot.services.billing.shared_ledger import Summary
 from bot.slack.blocks.elements import Block, Message, bullets, clip, context, dollars, person, safe, section, when
 from ledger.kernel.money import cents
 
 
-def budget(lines: Sequence[Line]) -> Message:
+def budget(lines: Sequence[BudgetLine]) -> Message:
     """The budgets that concern somebody."""
     if not lines:
         nothing = "No budget concerns you; the policy sets them under `budgets`."

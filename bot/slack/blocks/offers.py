@@ -19,7 +19,7 @@ WRAPPED = (3, 9)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OfferLine:
     """One ranked offer with its estimate in dollars, wherever it was read from."""
 
     rank: int
@@ -41,9 +41,9 @@ class Line:
         return f"{self.offer.gpu_count}× {self.offer.gpu} at {self.offer.cloud}"
 
 
-def line(option: Option) -> Line:
+def line(option: Option) -> OfferLine:
     """A stored option."""
-    return Line(
+    return OfferLine(
         option.rank,
         offer_from_json(option.offer),
         option.price_usd_h,
@@ -57,12 +57,12 @@ def line(option: Option) -> Line:
     )
 
 
-def offers_table(lines: Iterable[Line]) -> Block:
+def offers_table(lines: Iterable[OfferLine]) -> Block:
     """The ranked table."""
     return table([HEAD, *(_row(one) for one in lines)], RIGHT, wrapped=WRAPPED)
 
 
-def _row(one: Line) -> Sequence[str]:
+def _row(one: OfferLine) -> Sequence[str]:
     offer = one.offer
     trust = "not reported" if offer.reliability is None else percent(offer.reliability)
     return (
@@ -79,7 +79,7 @@ def _row(one: Line) -> Sequence[str]:
     )
 
 
-def reasons(lines: Iterable[Line]) -> Block | None:
+def reasons(lines: Iterable[OfferLine]) -> Block | None:
     """Why the marked options are where they are."""
     told = [f"*#{one.rank}* {safe(', '.join(one.marks))}: {safe(one.why)}" for one in lines if one.marks and one.why]
     return context(*told[:4]) if told else None
@@ -92,7 +92,7 @@ def left_out(excluded: Iterable[str], absent: Iterable[str]) -> Block | None:
     return context(" ".join(told[:12])) if told else None
 
 
-def price_block(lines: Sequence[Line], version: int) -> Block:
+def price_block(lines: Sequence[OfferLine], version: int) -> Block:
     """The last block of a request: fixed layout, numbers from the ledger and nothing that anybody typed."""
     told = [f"*Price* (quote {version}, from the ledger)"]
     for one in lines:
@@ -103,7 +103,7 @@ def price_block(lines: Sequence[Line], version: int) -> Block:
     return context("\n".join(told))
 
 
-def spoken(one: Line) -> str:
+def spoken(one: OfferLine) -> str:
     """One offer for a screen reader, as mrkdwn-safe text."""
     kind = "spot" if one.offer.spot else "on-demand"
     marks = f", {', '.join(one.marks)}" if one.marks else ""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from bot.rules.values.phrases import rate
 from bot.slack.blocks.elements import Message, code, safe, section, when
 from bot.slack.blocks.private_answer import mentioned
-from ledger.kernel.states import StrayState
-from ledger.models import Stray
+from ledger.kernel.states import OrphanState
+from ledger.models import Orphan
 
 _SAID = {
-    StrayState.SEEN: "was seen and is watched",
-    StrayState.QUARANTINED: "waits for an operator: adopt it or condemn it",
-    StrayState.CONDEMNED: "is being ended",
-    StrayState.GONE: "is confirmed gone",
+    OrphanState.SEEN: "was seen and is watched",
+    OrphanState.QUARANTINED: "waits for an operator: adopt it or condemn it",
+    OrphanState.CONDEMNED: "is being ended",
+    OrphanState.GONE: "is confirmed gone",
 }
 
 
-def stray_found(stray: Stray) -> Message:
+def orphan_found(stray: Orphan) -> Message:
     """An instance of ours without a row of its own."""
     where = f"{safe(stray.cloud, 40)} instance {code(stray.ref, 80)} ({rate(stray.price_usd_h)})"
     why = f" {safe(stray.reason, 500)}" if stray.reason else ""

@@ -17,7 +17,7 @@ def profile(cloud: str) -> Message:
         found = load(cloud)
     except ProfileError as error:
         return said(safe(str(error), 500))
-    title = f"*{safe(cloud)}*: {safe(' '.join(filter(None, (found.meter, found.over, found.stopped))))}"
+    title = f"*{safe(cloud)}*: {safe(' '.join(filter(None, (found.billing_stop, found.over, found.stopped))))}"
     billing = "*What it costs, and until when*\n"
     billing += bullets(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
     bites = "*What went wrong for others → what to do*\n"

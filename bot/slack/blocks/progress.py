@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.values.phrases import rate
-from bot.services.checkpoints.hold import HELD
 from bot.slack.blocks.elements import code, dollars, safe, when
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.views import RequestView
@@ -33,7 +33,7 @@ def headline(view: RequestView) -> str:
         return "approved"
     if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
         return _placing(newest)
-    if session.state is SessionState.TERMINATING and newest is not None and newest.gate == HELD:
+    if session.state is SessionState.TERMINATING and newest is not None and newest.gate == CheckpointStep.HELD:
         return "stopped, its disk kept"
     return {
         SessionState.RUNNING: "ready",
@@ -85,7 +85,7 @@ def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
         told.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")
         if row.ssh_host:
             told.append(f"{WAITING} Waiting for SSH to answer.")
-    if row.state is _I.TERMINATING and row.gate == HELD and row.gate_until is not None:
+    if row.state is _I.TERMINATING and row.gate == CheckpointStep.HELD and row.gate_until is not None:
         told.append(f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.gate_until)}.")
     elif row.state is _I.TERMINATING:
         told.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
+from typing import Final, assert_never
 
 from bot.blockkit import quote_block
-from bot.rules.approvals.approvers import ANYBODY, asked
+from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
 from bot.rules.approvals.auto_approval import STANDING_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.checkpoints.verification import choice
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.rules.values.phrases import hours, plural, rate, usd
 from bot.rules.values.phrases import no_key as keyless
@@ -42,10 +42,10 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
+from bot.slack.blocks.offers import OfferLine, left_out, line, offer_code, offers_table, price_block, reasons, spoken
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
 from ledger.queries.views import RequestView
@@ -53,9 +53,6 @@ from ledger.queries.views import RequestView
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
 CHANGE: Final = "change"
-OVERRIDE: Final = "override_12h"
-EXTEND: Final = "extend"
-DRIFT: Final = "drift_reconfirm"
 BUTTONS_MAX: Final = 20
 REASON_MAX: Final = 1_500
 
@@ -73,26 +70,23 @@ def request_message(
     policy: Policy,
     cost_usd: Decimal | None = None,
     hints: tuple[str, ...] = (),
-    mandate: Mandate = ANYBODY,
+    mandate: ApproverGroup = ANYBODY,
 ) -> Message:
     """The message; `cost_usd` is what its session has cost so far, `hints` what to know before it is decided, and
     `mandate` who is asked.
     """
     request = view.request
-    job = JobRequest.from_json(request.job)
-    extra = request.kind in (OVERRIDE, EXTEND, DRIFT)
-    title = f"More time: {job_words.title(job)}" if extra else job_words.title(job)
+    job = request.job
+    extra = request.kind is not RequestKind.PROVISION
+    title = _title(request.kind, job_words.title(job), policy)
     ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
-    if request.kind == OVERRIDE:
-        title = f"More than {hours(policy.max_hours)}: {job_words.title(job)}"
-    if request.kind == DRIFT:
-        title = f"Costs more than approved: {job_words.title(job)}"
+    if request.kind is RequestKind.OVERSPEND:
         ask = f"The *{safe(job_words.title(job))}* of {person(request.requester)} · {code(short_id(request.id))}"
     blocks = [header(title), section(ask if extra else f"{ask}\n{job_words.details(job)}")]
     if request.reason:
         blocks.append(quote_block(request.reason, REASON_MAX))
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    told, body = _body(view, Asked(policy, mandate), lines, cost_usd, hints)
+    told, body = _body(view, AskedApprovers(policy, mandate), lines, cost_usd, hints)
     spoken_text = [
         f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
         *told,
@@ -105,17 +99,30 @@ def request_message(
     return Message(clip(" ".join(spoken_text), 3_900), (*blocks, *body))
 
 
+def _title(kind: RequestKind, what: str, policy: Policy) -> str:
+    """The headline of the message: what is asked for, and for which job."""
+    match kind:
+        case RequestKind.PROVISION:
+            return what
+        case RequestKind.EXTEND | RequestKind.OVERSPEND:
+            return f"{kind.label}: {what}"
+        case RequestKind.OVERRIDE_12H:
+            return f"More than {hours(policy.max_hours)}: {what}"
+        case _:
+            assert_never(kind)
+
+
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedApprovers:
     """Who is asked about a request, and whether they can decide in Slack."""
 
     policy: Policy
-    mandate: Mandate = ANYBODY
+    mandate: ApproverGroup = ANYBODY
 
     @property
     def names(self) -> str:
         """Those who may decide and are told, as mentions."""
-        return mentions(asked(self.policy, self.mandate))
+        return mentions(mentioned_approvers(self.policy, self.mandate))
 
     @property
     def here(self) -> bool:
@@ -124,7 +131,7 @@ class Asked:
 
 
 def _body(
-    view: RequestView, who: Asked, lines: list[Line], cost_usd: Decimal | None, hints: tuple[str, ...]
+    view: RequestView, who: AskedApprovers, lines: list[OfferLine], cost_usd: Decimal | None, hints: tuple[str, ...]
 ) -> tuple[list[str], list[Block]]:
     """What the state adds: sentences for the text, and blocks."""
     state = view.request.state
@@ -132,9 +139,9 @@ def _body(
         said = "Asking the clouds for offers…"
         return [*_again(view), said], [*map(section, _again(view)), section(f":hourglass_flowing_sand: {said}")]
     if state is _R.PENDING:
-        if view.request.kind == OVERRIDE:
+        if view.request.kind is RequestKind.OVERRIDE_12H:
             return _pending_override(view, who)
-        kept = choice(who.policy, JobRequest.from_json(view.request.job).checkpoint)
+        kept = choice(who.policy, view.request.job.checkpoint)
         return _pending(view, who, lines, [*_limits(view, cost_usd), *filter(None, (safe(kept, 600),)), *hints])
     if state is _R.APPROVED:
         return _approved(view, lines, cost_usd)
@@ -154,7 +161,9 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
     return told
 
 
-def _pending(view: RequestView, who: Asked, lines: list[Line], limits: list[str]) -> tuple[list[str], list[Block]]:
+def _pending(
+    view: RequestView, who: AskedApprovers, lines: list[OfferLine], limits: list[str]
+) -> tuple[list[str], list[Block]]:
     waits = view.override is not None and view.override.state is _R.PENDING
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     quote = view.quote
@@ -174,13 +183,13 @@ def _pending(view: RequestView, who: Asked, lines: list[Line], limits: list[str]
     return told, blocks
 
 
-def _pending_override(view: RequestView, who: Asked) -> tuple[list[str], list[Block]]:
+def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str], list[Block]]:
     asked_in = f" {code(short_id(view.request.parent_id))}" if view.request.parent_id else ""
     rule = [*_rule(view, who), f"This allows the time alone; what it costs is decided in request{asked_in} then."]
     return rule, [section(bullets(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
 
 
-def _rule(view: RequestView, who: Asked) -> list[str]:
+def _rule(view: RequestView, who: AskedApprovers) -> list[str]:
     """Which rule asks for the approval, how many there are, who may decide, and until when."""
     request = view.request
     told = [safe(request.rule, SENTENCE_MAX)] if request.rule else []
@@ -188,7 +197,7 @@ def _rule(view: RequestView, who: Asked) -> list[str]:
     if votes or request.required_approvals > 1:
         by = f" ({_names(votes)})" if votes else ""
         told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
-    stands = amendments.standing(request, view.approvals)
+    stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
         told.append(f"An approver has shortened it to {hours(stands.hours)}.")
     told.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
@@ -206,10 +215,10 @@ def request_buttons(view: RequestView) -> list[Block]:
     return _buttons(view, chosen or lines[:1], approve=not waits, change=False)
 
 
-def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change: bool = True) -> list[Block]:
+def _buttons(view: RequestView, lines: Iterable[OfferLine], *, approve: bool, change: bool = True) -> list[Block]:
     by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
     by_rank = {option.rank: option for option in view.options}
-    stands = amendments.standing(view.request, view.approvals)
+    stands = amendments.amended_terms(view.request, view.approvals)
     # Whoever clicks on a message from before the change changes nothing.
     mark = f"/{stands.digest}" if stands.is_changed else ""
     made: list[Block] = []
@@ -223,13 +232,13 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change:
             style = "" if made else "primary"
             made.append(button(text, f"{APPROVE}:{one.rank}", token + mark, style=style, label=label))
     if made and change and view.request.kind in amendments.CHANGEABLE:
-        other = "" if view.request.kind == EXTEND else " or another offer"
+        other = "" if view.request.kind is RequestKind.EXTEND else " or another offer"
         label = f"Approve with a shorter time{',' if other else ' or'} a lower limit{other}"
         made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
     if approve and None in by_option:
-        job = JobRequest.from_json(view.request.job)
+        job = view.request.job
         said = f"Allow {hours(job.hours + job.already_hours)}"
-        ask = confirm("More than the usual time", f"{said}? The spend itself is approved separately.", said[:30])
+        ask = confirm(RequestKind.OVERRIDE_12H.label, f"{said}? The spend itself is approved separately.", said[:30])
         style = "" if made else "primary"
         made.append(button(said, f"{APPROVE}:time", by_option[None], style=style, confirm=ask))
     refuse = [token.token for token in view.tokens if token.action == REJECT]
@@ -237,20 +246,12 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change:
     return [actions(*made)] if made else []
 
 
-def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) -> tuple[list[str], list[Block]]:
+def _approved(view: RequestView, lines: list[OfferLine], cost_usd: Decimal | None) -> tuple[list[str], list[Block]]:
     request = view.request
     votes = _votes(view)
     at = f" {when(request.decided_at)}" if request.decided_at else ""
     by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
-    if request.kind == OVERRIDE:
-        said = f":white_check_mark: The time is allowed by {by}{at}."
-        return [said], [section(said)]
-    if request.kind == EXTEND:
-        less = amendments.told(request, votes[-1]) if votes else ""
-        said = f":white_check_mark: The extra time is approved by {by}{at}{f': {less}' if less else ''}."
-        return [said], [section(said)]
-    if request.kind == DRIFT:
-        said = f":white_check_mark: What it will cost is confirmed by {by}{at}."
+    if said := _allowed(request, votes, f"{by}{at}"):
         return [said], [section(said)]
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""
@@ -261,13 +262,29 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
     return [f"Approved by {by}{what}; {progress.headline(view)}.", *steps[1:]], blocks
 
 
+def _allowed(request: Request, votes: list[Approval], by: str) -> str:
+    """What the approval allows about a session that exists; "" for a request that starts one."""
+    match request.kind:
+        case RequestKind.PROVISION:
+            return ""
+        case RequestKind.OVERRIDE_12H:
+            return f":white_check_mark: The time is allowed by {by}."
+        case RequestKind.EXTEND:
+            less = amendments.amendment_summary(request, votes[-1]) if votes else ""
+            return f":white_check_mark: The extra time is approved by {by}{f': {less}' if less else ''}."
+        case RequestKind.OVERSPEND:
+            return f":white_check_mark: What it will cost is confirmed by {by}."
+        case _:
+            assert_never(request.kind)
+
+
 def _by_policy(request: Request) -> list[str]:
     """The policy's own rule and who signed for it, where the policy approved by itself."""
     alone = (request.decided_by or "").startswith(STANDING_PREFIX) or request.rule.startswith(BREAK_GLASS)
     return [mentioned(safe(request.rule, SENTENCE_MAX))] if alone else []
 
 
-def _bought(one: Line, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
+def _bought(one: OfferLine, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
     """The price block after the decision: what was approved, its caps, and what it cost so far."""
     caps = [vote.total_cap_usd for vote in votes if vote.total_cap_usd is not None]
     rates = [vote.price_cap_usd_h for vote in votes if vote.price_cap_usd_h is not None]
@@ -317,10 +334,10 @@ def _is_chosen(view: RequestView, option_id: str) -> bool:
     return view.request.chosen_option_id == option_id
 
 
-def asked_again(view: RequestView, policy: Policy, mandate: Mandate = ANYBODY) -> Message:
+def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = ANYBODY) -> Message:
     """A reply in the thread of a request whose approval bought nothing: those who may decide are asked once more."""
     request = view.request
-    who = Asked(policy, mandate).names
+    who = AskedApprovers(policy, mandate).names
     said = f"the request of {person(request.requester)} is *asked again*"
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
@@ -329,14 +346,14 @@ def asked_again(view: RequestView, policy: Policy, mandate: Mandate = ANYBODY) -
 
 
 def reminder(
-    view: RequestView, policy: Policy, now: datetime, mandate: Mandate = ANYBODY, onwards: str = ""
+    view: RequestView, policy: Policy, now: datetime, mandate: ApproverGroup = ANYBODY, onwards: str = ""
 ) -> Message:
     """A reply in the thread of a request that still waits, for those who may decide; `onwards` is who may decide too
     from now on.
     """
     request = view.request
     waited = hours(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
-    who = Asked(policy, mandate).names
+    who = AskedApprovers(policy, mandate).names
     said = f"{person(request.requester)} asked {waited} ago and waits for a decision"
     said += f"; {safe(onwards)} may decide too now" if onwards else ""
     text = f":bell: {who + ': ' if who else ''}{said}; it expires {when(request.expires_at)}."

@@ -6,7 +6,6 @@ from decimal import Decimal
 
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, dollars, person, safe, section, when
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
 from ledger.queries.views import RequestView
@@ -15,7 +14,7 @@ from ledger.queries.views import RequestView
 def request_result(view: RequestView, reached: str, cost_usd: Decimal | None = None) -> Message:
     """One outcome. `reached` is the state that was reached, which may be behind the state that `view` shows now."""
     asker = person(view.request.requester)
-    what = safe(job_words.title(JobRequest.from_json(view.request.job)))
+    what = safe(job_words.title(view.request.job))
     text = f"{asker} {_sentence(view, reached, what, cost_usd)}"
     return Message(text, (section(text),))
 

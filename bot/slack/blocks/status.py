@@ -7,15 +7,15 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.sessions.expiration import left, termination_policy
-from bot.rules.values.phrases import kept, unreconciled
-from bot.services.checkpoints.hold import WAITS
+from bot.rules.values.phrases import retained_disk, unreconciled
 from bot.services.nodes.connection import api_url, fingerprint, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.sessions.service import Status
 from bot.slack.blocks import request, session_ready_and_ended
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, safe, section, when
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION
 from ledger.models import Session
 from ledger.queries.views import SessionView
@@ -29,7 +29,7 @@ def status(
     *,
     mine: bool,
     can_end: bool = True,
-    mandate: Mandate = ANYBODY,
+    mandate: ApproverGroup = ANYBODY,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
     """The request as its message shows it, without buttons, then the countdown and what ends the session.
@@ -42,11 +42,12 @@ def status(
     text = shown.text
     view = found.session
     if view is not None:
-        lines = [f"Session {code(view.session.id)} is *{view.session.state}*{', its disk kept' if view.kept else ''}."]
+        disk = ", its disk kept" if view.retained_disk else ""
+        lines = [f"Session {code(view.session.id)} is *{view.session.state}*{disk}."]
         ended = view.session.ended_at
         if ended is not None:
             lines.append(f"Ended {when(ended)}.")
-        elif view.session.deadline and not view.kept:
+        elif view.session.deadline and not view.retained_disk:
             lines.append(f"Ends {when(view.session.deadline)}" + _countdown(view.session, now))
         if cost_usd is not None:
             lines.append(f"Cost so far {dollars(cost_usd)}." if ended is None else f"It cost {dollars(cost_usd)}.")
@@ -62,7 +63,7 @@ def status(
         if row is not None and row.gate in WAITS and row.gate_note:
             lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
         if view.disk is not None:
-            lines.append(kept(view.disk.price_usd_h, view.disk.until))
+            lines.append(retained_disk(view.disk.price_usd_h, view.disk.until))
         if view.session.state in ENDABLE_SESSION:
             agent = agent_view(view, now).line
             lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))

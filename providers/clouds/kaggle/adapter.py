@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from ledger.kernel.network_guard import forbid_in_transaction
-from providers.adapter_helpers import only, ruled, same
+from providers.adapter import PAGES_MAX, CloudAdapter
+from providers.adapter_helpers import ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.kaggle import instances
 from providers.clouds.kaggle.config import KaggleConfig
-from providers.clouds.kaggle.errors import CLOUD, call_error, pushed
+from providers.clouds.kaggle.errors import CLOUD, call_error, pushed, status_of
 from providers.clouds.kaggle.output import RunOutput, page
 from providers.clouds.kaggle.quota import WEEK, Quota, gpu_quota, hours
 from providers.clouds.kaggle.status_cache import Statuses
 from providers.contract import (
-    Balance,
     Charge,
     InstanceSpec,
     InstanceStatus,
@@ -31,26 +30,19 @@ from providers.contract import (
 )
 from providers.errors import (
     AuthFailed,
-    InvalidSpec,
-    NotSent,
     OutcomeUnknown,
     ProviderError,
     QuotaExceeded,
     UnexpectedResponse,
-    Unsupported,
 )
-from providers.http import CloudHttp, Reply, fingerprint
-from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
+from providers.http import HttpReply
+from providers.rate_limits import Pace, Pacer
 
-KEY_PAGE = "https://www.kaggle.com/settings"
 KERNELS = "/v1/kernels.KernelsApiService"
-PUSH = f"{KERNELS}/SaveKernel"
 COMPETITIONS = "/v1/competitions.CompetitionApiService/ListCompetitions"
 INTROSPECT = "/v1/security.OAuthService/IntrospectToken"
 #: The official client's own page size; whether larger ones are honoured is not documented.
 PAGE_SIZE = 20
-#: More pages than any account has; reaching it means that the tokens lead nowhere.
-PAGES_MAX = 200
 
 #: The status of one run is not asked for more often than this: more was seen to be refused.
 STATUS_EVERY = timedelta(seconds=30)
@@ -74,7 +66,7 @@ CAPABILITIES = Capabilities(
     free=True,
     # No call ends a run: its own exit, the pushed timeout, or a person on the web page does.
     meter_stop_verb="manual",
-    billing=BillingRule(quantum_s=1, minimum_s=0, starts=BillingStart.RUNNING, storage_while_stopped=False),
+    billing=BillingRule(starts=BillingStart.RUNNING, storage_while_stopped=False),
     visibility_lag_s=60,
     boot_expected_s=300,
     # A run may wait in the queue for the whole allowance that its deadline leaves it.
@@ -85,25 +77,37 @@ CAPABILITIES = Capabilities(
 )
 
 
-class KaggleProvider:
+class KaggleProvider(CloudAdapter):
     """One Kaggle account. The provider contract says what each method promises."""
 
     name = CLOUD
     capabilities = CAPABILITIES
+    TITLE = "kaggle"
+    KEY_PAGE = "https://www.kaggle.com/settings"
+    KEY_MISSING = "Set these two, or KAGGLE_API_TOKEN alone."
+    CREATE = ("POST", f"{KERNELS}/SaveKernel")
+    NOT_READY = "kaggle could not be checked first ({}), so nothing was pushed"
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = {
+        "stop": "Kaggle cannot stop a run; it ends by itself or by its timeout",
+        "start": "Kaggle cannot start a run again; a new run needs a new approval",
+        "restart": "Kaggle cannot restart a run; a new run needs a new approval",
+        "terminate": "Kaggle cannot cancel a run; it ends by itself, by its timeout, or by hand on kaggle.com",
+        "balance": "Kaggle is free and has no balance; it counts GPU hours per week",
+    }
 
     def __init__(self, config: KaggleConfig, clock: Clock, pacer: Pacer | None = None) -> None:
+        super().__init__(config, clock, pacer)
+        self._missing = config.missing
         self._config = config
-        self._clock = clock
         self._owner = config.username
         self._session_max_s = int(config.session_max_h * 3600)
-        token, key = config.api_token.get_secret_value(), config.key.get_secret_value()
-        self._secrets = tuple(secret for secret in (token, key, config.authorization) if secret)
-        self.account = fingerprint(token or f"{config.username}:{key}")
-        pacer = pacer or LocalPacer(clock)
-        self._statuses = Statuses(clock, STATUS_EVERY * pacer.scale)
-        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer, lambda *_: ("any",))
-        headers = {"Authorization": config.authorization}
-        self._http = CloudHttp(CLOUD, config.base_url, headers, clock, pacing=pacing)
+        secrets = (config.api_token.get_secret_value(), config.api_key.get_secret_value(), config.authorization)
+        self._secrets = tuple(secret for secret in secrets if secret)
+        self._statuses = Statuses(clock, STATUS_EVERY * (1.0 if pacer is None else pacer.scale))
+
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
+        """By the status or the code of an error object, and words."""
+        return call_error(reply, self._clock.now(), self._secrets)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
@@ -122,12 +126,8 @@ class KaggleProvider:
             return ()
         return (instances.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),)
 
-    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
-        """There is one offer at most."""
-        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
-
     async def quota(self) -> Quota | None:
-        """This week's GPU hours; None when Kaggle does not tell them. Read it before and after a run to account it."""
+        """This week's GPU hours; None when Kaggle does not say. Read it before and after a run to account it."""
         return gpu_quota(await self._call(f"{KERNELS}/GetAcceleratorQuotaStatistics", {}))
 
     async def active(self) -> int:
@@ -152,17 +152,15 @@ class KaggleProvider:
         at = self._clock.now()
         if (known := self._statuses.known(ref)) is not None:
             return instances.observed(ref, known)
-        reply = await self._post(f"{KERNELS}/GetKernelSessionStatus", _status(owner, slug, version))
-        error = call_error(reply, self._clock.now(), self._secrets)
-        if isinstance(error, InvalidSpec) and 404 in {reply.status, _code(reply)}:
+        asked = _status(owner, slug, version)
+        reply = await self._http.read("POST", f"{KERNELS}/GetKernelSessionStatus", json=asked)
+        if status_of(reply) == 404:
             return NotSeen(CLOUD, at)
-        if isinstance(error, AuthFailed) and 403 in {reply.status, _code(reply)}:
+        if status_of(reply) == 403:
             await self.quota()
             return NotSeen(CLOUD, at)
-        if error is not None:
-            raise error
-        seen = instances.observed(ref, self._http.json(reply))
-        self._statuses.heard(ref, reply.body)
+        seen = instances.observed(ref, self._body(reply))
+        self._statuses.store(ref, reply.body)
         return seen
 
     async def list(self) -> Listing:
@@ -172,63 +170,50 @@ class KaggleProvider:
         return Listing(CLOUD, self.account, at, tuple(items), proves_absence=False)
 
     async def output(self, ref: str) -> RunOutput:
-        """What a run left: all its files and its log; both empty until it is over. Raises as `list` does."""
+        """What a run left: all its files and its log; both empty until it ends. Raises as `list` does."""
         owner, slug, version = instances.split(ref)
         asked = _status(owner, slug, version)
+
+        async def part(token: str | None) -> tuple[RunOutput, str | None]:
+            found, following = page(
+                await self._call(f"{KERNELS}/ListKernelSessionOutput", {**asked, "pageToken": token or ""})
+            )
+            return found, following or None
+
         files: dict[str, str] = {}
-        log = token = ""
-        for _ in range(PAGES_MAX):
-            body = await self._call(f"{KERNELS}/ListKernelSessionOutput", {**asked, "pageToken": token})
-            part, following = page(body)
-            files |= dict(part.files)
-            log = log or part.log
-            if not following:
-                return RunOutput(tuple(files.items()), log)
-            if following == token:
-                break
-            token = following
-        raise UnexpectedResponse(CLOUD, "kaggle's list of output files does not end")
+        log = ""
+        async for found in self._pages(part, "list of output files"):
+            files |= dict(found.files)
+            log = log or found.log
+        return RunOutput(tuple(files.items()), log)
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
-        """Quota and active runs are read; whatever goes wrong there is a definite no. Then the push's turn.
+    async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
+        """Quota and active runs are read.
 
         A kernel that has the name already means that this grant's push was sent before, so its outcome is unknown and
         nothing is sent: a second push would start a second run.
         """
-        forbid_in_transaction("kaggle create")
         timeout = instances.timeout_s(grant, self._session_max_s)
-        try:
-            owner = await self._username()
-            instances.push_body(spec, owner, timeout, self._clock.now())
-            existing = await self._kernels()
-            sent_before = any(spec.name.lower() in (kernel.slug, kernel.name.lower()) for kernel in existing)
-            if not sent_before:
-                await self._afford(timeout, existing)
-        except ProviderError as error:
-            if error.definite_no:
-                raise
-            raise NotSent(
-                CLOUD, f"kaggle could not be checked first ({error.message}), so nothing was pushed"
-            ) from error
-        if sent_before:
+        owner = await self._username()
+        instances.push_body(spec, owner, timeout, self._clock.now())
+        existing = await self._kernels()
+        if any(spec.name.lower() in (kernel.slug, kernel.name.lower()) for kernel in existing):
             raise OutcomeUnknown(CLOUD, "kaggle has a kernel of this name already, so the push was sent before")
-        await self._http.turn("POST", PUSH)
-        return replace(spec, ready={"owner": owner})
+        await self._afford(timeout, existing)
+        return {"owner": owner}
 
-    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+    async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One push of a new kernel, with the timeout that the grant's hours give."""
-        if spec.ready is None:
-            spec = await self.prepare(spec, grant)
         timeout = instances.timeout_s(grant, self._session_max_s)
         body = instances.push_body(spec, (spec.ready or {})["owner"], timeout, self._clock.now())
-        reply = await self._http.send_once("POST", PUSH, json=body)
+        reply = await self._post(spec, body)
         made = pushed(reply, self._clock.now(), (*self._secrets, *spec.env.values()))
         return instances.fresh(made.path, made.version, spec.name)
 
     async def _afford(self, asked_s: int, existing: tuple[instances.Kernel, ...]) -> None:
-        """`QuotaExceeded` when the week's hours or the sessions do not suffice as far as Kaggle tells."""
+        """`QuotaExceeded` when the week's hours or the sessions do not suffice as far as Kaggle says."""
         quota = await self.quota()
         if quota is not None and quota.left_s < asked_s:
             raise QuotaExceeded(
@@ -241,20 +226,8 @@ class KaggleProvider:
                 CLOUD, f"kaggle runs {active} GPU sessions of this account already; wait for one to end"
             )
 
-    async def stop(self, ref: str) -> None:
-        """There is none."""
-        raise Unsupported(CLOUD, "Kaggle cannot stop a run; it ends by itself or by its timeout")
-
-    async def start(self, ref: str) -> None:
-        """There is none."""
-        raise Unsupported(CLOUD, "Kaggle cannot start a run again; a new run needs a new approval")
-
-    async def restart(self, ref: str) -> None:
-        """There is none."""
-        raise Unsupported(CLOUD, "Kaggle cannot restart a run; a new run needs a new approval")
-
     async def terminate(self, ref: str) -> bool:
-        """False for a run that is over; `Unsupported` for any other, because Kaggle has no usable cancel.
+        """False for a run that ended; `Unsupported` for any other, because Kaggle has no usable cancel.
 
         Deleting the kernel is not offered instead: it destroys the results, and whether it ends the session is not
         documented.
@@ -262,18 +235,12 @@ class KaggleProvider:
         seen = await self.get(ref)
         if isinstance(seen, ObservedInstance) and seen.status is InstanceStatus.TERMINATED:
             return False
-        raise Unsupported(
-            CLOUD, "Kaggle cannot cancel a run; it ends by itself, by its timeout, or by hand on kaggle.com"
-        )
+        raise self._unsupported("terminate")
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
-    async def balance(self) -> Balance:
-        """There is no money in it."""
-        raise Unsupported(CLOUD, "Kaggle is free and has no balance; it counts GPU hours per week")
-
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """The GPU hours that were used of this week's quota, at no price: Kaggle tells of no other week."""
+        """The GPU hours that were used of this week's quota, at no price: Kaggle reports no other week."""
         quota, now = await self.quota(), self._clock.now()
         if quota is None:
             return ()
@@ -281,34 +248,18 @@ class KaggleProvider:
         line = quota.charge(end - WEEK, min(end, now))
         return ruled([line] if line.end > since and line.start < until else [], CAPABILITIES.billing)
 
-    async def preflight(self) -> Preflight:
-        """Credentials by the quota call, liveness by the list of competitions; a warning when few hours are left."""
-        if self._config.missing:
-            return self._report(
-                ok=False, problem="Set these two, or KAGGLE_API_TOKEN alone.", missing=self._config.missing
-            )
-        try:
-            await self._username()
-            quota = await self.quota()
-            await self._call(COMPETITIONS, {"page": 1, "pageSize": 1})
-            active = await self.active()
-        except ProviderError as error:
-            return self._report(ok=False, problem=error.message, code=error.code)
+    async def _usable(self) -> Preflight:
+        """Read the quota, which needs credentials, and the competitions; warn when few hours are left."""
+        await self._username()
+        quota = await self.quota()
+        await self._call(COMPETITIONS, {"page": 1, "pageSize": 1})
+        active = await self.active()
+        problem = "" if quota is None else quota.warning
         if quota is None:
-            return self._report(ok=True, problem="Kaggle does not tell how many GPU hours are left this week.")
-        if active >= self._config.sessions_max:
-            return self._report(
-                ok=True, problem=f"{active} GPU sessions are running; no other can start now. {quota.warning}".strip()
-            )
-        return self._report(ok=True, problem=quota.warning)
-
-    def _report(self, *, ok: bool, problem: str, missing: tuple[str, ...] = (), code: str = "") -> Preflight:
-        account = "" if missing else self.account
-        return Preflight(CLOUD, ok=ok, missing=missing, where=KEY_PAGE, problem=problem, account=account, code=code)
-
-    async def close(self) -> None:
-        """Release connections."""
-        await self._http.close()
+            problem = "Kaggle does not tell how many GPU hours are left this week."
+        elif active >= self._config.sessions_max:
+            problem = f"{active} GPU sessions are running; no other can start now. {problem}".strip()
+        return self._report(ok=True, where=self.KEY_PAGE, problem=problem)
 
     # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -360,28 +311,12 @@ class KaggleProvider:
         if body is None:
             asked = _status(kernel.owner, kernel.slug, kernel.version)
             body = await self._call(f"{KERNELS}/GetKernelSessionStatus", asked)
-            self._statuses.heard(kernel.ref, body)
+            self._statuses.store(kernel.ref, body)
         return instances.observed(kernel.ref, body, kernel)
 
     async def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The object that a call answers; raises what any other answer means."""
-        reply = await self._post(path, body)
-        error = call_error(reply, self._clock.now(), self._secrets)
-        if error is not None:
-            raise error
-        answer = self._http.json(reply)
-        if not isinstance(answer, dict):
-            raise UnexpectedResponse(CLOUD, "kaggle's answer is not a JSON object")
-        return answer
-
-    async def _post(self, path: str, body: dict[str, Any]) -> Reply:
-        return await self._http.read("POST", path, json=body)
+        return await self._read("POST", path, json=body)
 
 
 def _status(owner: str, slug: str, version: int) -> dict[str, Any]:
     return {"userName": owner, "kernelSlug": slug, "versionLabel": f"v{version}"}
-
-
-def _code(reply: Reply) -> int | None:
-    code = reply.body.get("code") if isinstance(reply.body, dict) else None
-    return code if isinstance(code, int) else None

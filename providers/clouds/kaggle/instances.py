@@ -16,7 +16,8 @@ from typing import Any
 
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from providers.clouds.kaggle.errors import CLOUD, clean
+from providers.adapter_helpers import clean, instant
+from providers.clouds.kaggle.errors import CLOUD
 from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, Offer, Stock
 from providers.errors import InvalidSpec, UnexpectedResponse
 from providers.gpus import table
@@ -64,7 +65,7 @@ class Kernel:
         return f"{self.owner}/{self.slug}/{self.version}"
 
     def may_run(self, now: datetime) -> bool:
-        """False when its newest run began longer ago than any session lasts, whatever its status goes on saying."""
+        """False when its newest run began longer ago than any session lasts, whatever its status still says."""
         return self.last_run_at is None or now - self.last_run_at < SESSION_MAX
 
 
@@ -203,7 +204,7 @@ def _kernel(row: Any) -> Kernel:
     gpu = row.get("enableGpu") is not False or bool(row.get("machineShape"))
     title = row.get("title")
     name = title if isinstance(title, str) and title else slug
-    return Kernel(owner, slug, version if numbered else 1, instant(row.get("lastRunTime")), gpu, name)
+    return Kernel(owner, slug, version if numbered else 1, instant(row.get("lastRunTime"), UTC), gpu, name)
 
 
 def status_word(body: Any) -> str:
@@ -257,14 +258,3 @@ def _instance(
         region=REGION,
         created_at=began_at,
     )
-
-
-def instant(value: Any) -> datetime | None:
-    """An RFC 3339 time as aware UTC; one without a zone is UTC, as Kaggle's own client reads it. Else None."""
-    if not isinstance(value, str):
-        return None
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)

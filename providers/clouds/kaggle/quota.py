@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.adapter_helpers import instant
 from providers.clouds.kaggle.errors import CLOUD
-from providers.clouds.kaggle.instances import instant
 from providers.contract import Charge
 
 DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
@@ -59,7 +59,7 @@ def gpu_quota(body: Any) -> Quota | None:
     allowed = _seconds(gpu.get("totalTimeAllowed"))
     if used is None or reserved is None or allowed is None:
         return None
-    return Quota(used, reserved, allowed, instant(body.get("quotaRefreshTime")))
+    return Quota(used, reserved, allowed, instant(body.get("quotaRefreshTime"), UTC))
 
 
 def hours(seconds: Decimal) -> str:

@@ -1,4 +1,4 @@
-"""What runs were last heard to do, so that none of them is asked about more often than Kaggle bears."""
+"""Keep the last status of each run, so that Kaggle is not asked more often than it allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Statuses:
         at, body = self._heard.get(ref, (None, None))
         return body if at is not None and timedelta(0) <= self._clock.now() - at < self._every else None
 
-    def heard(self, ref: str, body: dict[str, Any]) -> None:
+    def store(self, ref: str, body: dict[str, Any]) -> None:
         """Keep this answer, and forget those that no longer stand."""
         now = self._clock.now()
         self._heard = {one: kept for one, kept in self._heard.items() if now - kept[0] < self._every}

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, SecretStr
-
-from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from ledger.kernel.network_guard import forbid_in_transaction
-from providers.adapter_helpers import only, ruled, same
+from providers.adapter import CloudAdapter, CloudConfig
+from providers.adapter_helpers import pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.lambda_cloud import billing, instances
-from providers.clouds.lambda_cloud import offers as lambda_cloud_offers
-from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, fields, not_there
-from providers.contract import (
-    Balance,
-    Charge,
-    InstanceSpec,
-    InstanceStatus,
-    Listing,
-    NotSeen,
-    ObservedInstance,
-    Offer,
-    Preflight,
-)
-from providers.errors import AuthFailed, InvalidSpec, NotSent, ProviderError, UnexpectedResponse, Unsupported
-from providers.http import CloudHttp, Credential, Reply, fingerprint
-from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
+from providers.cloud_init import key_material
+from providers.clouds.lambda_cloud import billing, instances, offers
+from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, not_there
+from providers.contract import Charge, InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
+from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
+from providers.http import HttpReply
+from providers.rate_limits import Pace
 from providers.resource_cleanup import Leftover
 
-KEY_PAGE = "https://cloud.lambda.ai/api-keys"
 _OURS = instances.KEY_PREFIX
-REF = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 #: Documented are 1 s between two calls of any kind and 12 s between two launches. A launch may go out as much later
 #: than its turn as it waits for a free second, so launches are that much further apart.
 RATE_LIMITS = {
@@ -45,9 +29,6 @@ RATE_LIMITS = {
     "free second": Pace(1.2, wait_max_s=3.6, shares="any"),
     "launch": Pace(16.0, wait_max_s=40.0),
 }
-LAUNCH = "/instance-operations/launch"
-#: More pages than any account's log has; reaching it means that the tokens lead nowhere.
-PAGES_MAX = 200
 #: How far before the asked period the log is read for the launches of what ran in it.
 LOOK_BACK = timedelta(days=35)
 
@@ -59,7 +40,6 @@ CAPABILITIES = Capabilities(
     charges=True,
     charges_derived=True,
     logs=False,
-    meter_stop_verb="terminate",
     # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included. Nobody
     # says that an unhealthy instance is free, so it is taken to be billed.
     billing=BillingRule(
@@ -79,28 +59,36 @@ CAPABILITIES = Capabilities(
 )
 
 
-class LambdaConfig(BaseModel):
+class LambdaConfig(CloudConfig):
     """How to reach one Lambda account (or workspace: a key sees its own only)."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    api_key: Credential = SecretStr("")
     base_url: str = "https://cloud.lambda.ai/api/v1"
 
 
-class LambdaProvider:
+class LambdaProvider(CloudAdapter):
     """One Lambda account. The provider contract says what each method promises."""
 
     name = CLOUD
     capabilities = CAPABILITIES
+    TITLE = "Lambda"
+    KEY_PAGE = "https://cloud.lambda.ai/api-keys"
+    KEY_VARIABLE = "LAMBDA_API_KEY"
+    CREATE = ("POST", "/instance-operations/launch")
+    REF_WRONG = "that is not an id of a Lambda instance; one is 32 hexadecimal digits"
+    NOT_READY = "the SSH key could not be registered ({}), so no launch was sent"
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = {
+        "stop": "Lambda cannot stop an instance; only terminate ends its cost",
+        "start": "Lambda cannot stop an instance, so there is nothing to start",
+        "balance": "Lambda tells no balance; it sends invoices",
+    }
 
-    def __init__(self, config: LambdaConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        key = config.api_key.get_secret_value()
-        self._has_key = bool(key)
-        self._clock = clock
-        self.account = fingerprint(key)
-        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), _groups)
-        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": f"Bearer {key}"}, clock, pacing=pacing)
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
+        """By status and error code."""
+        return call_error(reply)
+
+    def _groups(self, _method: str, path: str) -> tuple[str, ...]:
+        """A launch waits for its own turn first, so that the calls of others go on meanwhile."""
+        return ("launch", "free second") if path.endswith("/launch") else ("any",)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
@@ -111,24 +99,12 @@ class LambdaProvider:
         if spot is True:
             return ()
         at = self._clock.now()
-        return lambda_cloud_offers.offers(await self._get("/instance-types"), constraint, disk_gb=disk_gb, at=at)
-
-    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
-        """One answer holds every type."""
-        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
-
-    async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
-        """The API has no filter by name, so this reads the whole account."""
-        listing = await self.list()
-        found = [item for item in listing.items if (item.name or "").endswith(name_suffix)]
-        if not found:
-            return NotSeen(CLOUD, listing.at)
-        return tuple(sorted(found, key=lambda item: item.created_at or listing.at))
+        return offers.offers(await self._read("GET", "/instance-types"), constraint, disk_gb=disk_gb, at=at)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One instance; a 404 that says so is `NotSeen`, and so is an instance that is listed as terminated."""
         at = self._clock.now()
-        reply = await self._http.read("GET", f"/instances/{_ref(ref)}")
+        reply = await self._http.read("GET", f"/instances/{self._checked(ref)}")
         if not_there(reply):
             return NotSeen(CLOUD, at)
         seen = instances.observed(self._data(reply, dict))
@@ -142,52 +118,28 @@ class LambdaProvider:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
-        """The SSH key is registered, which may be repeated; then the launch's turn.
-
-        Whatever goes wrong here is a definite no: `RateLimited` when two others wait for a launch already.
-        """
-        forbid_in_transaction("lambda create")
-        instances.launch_body(spec, self._clock.now())
-        material = instances.key_material(spec.public_keys[0]) if spec.public_keys else None
-        key = await self._key(material, instances.key_name(grant.label))
-        await self._http.turn("POST", LAUNCH)
-        return replace(spec, ready={"ssh_key_name": key})
-
-    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
-        """One launch with the registered key."""
-        if spec.ready is None:
-            spec = await self.prepare(spec, grant)
-        body = instances.launch_body(spec, self._clock.now())
-        body["ssh_key_names"] = [(spec.ready or {})["ssh_key_name"]]
-        reply = await self._http.send_once("POST", LAUNCH, json=body)
-        data = fields(reply).get("data")
-        ids = data.get("instance_ids") if isinstance(data, dict) else None
-        if not (reply.ok and isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str) and ids[0]):
-            raise create_error(reply)
-        return ObservedInstance(
-            cloud=CLOUD,
-            ref=ids[0],
-            name=spec.name,
-            status=InstanceStatus.PENDING,
-            gpu=spec.offer.gpu,
-            gpu_count=spec.offer.gpu_count,
-            region=spec.offer.region,
-        )
-
-    async def _key(self, material: str | None, wanted: str) -> str:
-        """The name of the registered key; registered as `wanted` when it is not. Every failure is a definite no.
+    async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
+        """Register the SSH key, which may be repeated, and give its name.
 
         It is looked up at each launch: a launch that names a key which somebody deleted would be wasted. Without a key
         to bring, the account's own first one is used, as the web console would.
         """
-        try:
-            return await (self._any() if material is None else self._registered(material, wanted))
-        except ProviderError as error:
-            if error.definite_no:
-                raise
-            message = f"the SSH key could not be registered ({error.message}), so no launch was sent"
-            raise NotSent(CLOUD, message) from error
+        instances.launch_body(spec, self._clock.now())
+        if not spec.public_keys:
+            return {"ssh_key_name": await self._any()}
+        material = key_material(CLOUD, spec.public_keys[0])
+        return {"ssh_key_name": await self._registered(material, instances.key_name(grant.label))}
+
+    async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        """One launch with the registered key."""
+        body = instances.launch_body(spec, self._clock.now())
+        body["ssh_key_names"] = [(spec.ready or {})["ssh_key_name"]]
+        reply = await self._post(spec, body)
+        data = reply.fields.get("data")
+        ids = data.get("instance_ids") if isinstance(data, dict) else None
+        if not (reply.ok and isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str) and ids[0]):
+            raise create_error(reply)
+        return pending(ids[0], spec)
 
     async def _any(self) -> str:
         # One that was registered for another launch opens that person's machine, and goes with it.
@@ -237,27 +189,19 @@ class LambdaProvider:
 
     async def remove(self, leftover: Leftover) -> None:
         """Deletes a key. Machines that were launched with it keep it."""
-        reply = await self._http.read("DELETE", f"/ssh-keys/{_ref(leftover.ref)}")
+        reply = await self._http.read("DELETE", f"/ssh-keys/{self._checked(leftover.ref)}")
         error = None if not_there(reply) else call_error(reply)
         if error is not None:
             raise error
 
-    async def stop(self, ref: str) -> None:
-        """There is none."""
-        raise Unsupported(CLOUD, "Lambda cannot stop an instance; only terminate ends its cost")
-
-    async def start(self, ref: str) -> None:
-        """There is none."""
-        raise Unsupported(CLOUD, "Lambda cannot stop an instance, so there is nothing to start")
-
     async def restart(self, ref: str) -> None:
         """Reboot of the machine."""
-        body = {"instance_ids": [_ref(ref)]}
+        body = {"instance_ids": [self._checked(ref)]}
         self._data(await self._http.read("POST", "/instance-operations/restart", json=body), dict)
 
     async def terminate(self, ref: str) -> bool:
         """One id per call, because what a half-known list does is not documented. Gone already is success."""
-        body = {"instance_ids": [_ref(ref)]}
+        body = {"instance_ids": [self._checked(ref)]}
         reply = await self._http.read("POST", "/instance-operations/terminate", json=body)
         if not_there(reply):
             return False
@@ -268,90 +212,35 @@ class LambdaProvider:
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
-    async def balance(self) -> Balance:
-        """There is no such call."""
-        raise Unsupported(CLOUD, "Lambda tells no balance; it sends invoices")
-
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         """Derived from the audit log and today's prices; see `providers.clouds.lambda_cloud.billing`."""
-        events: list[Any] = []
         params = {"start": _iso(since - LOOK_BACK), "end": _iso(until)}
-        token: str | None = None
-        seen: set[str] = set()
-        for _ in range(PAGES_MAX):
-            body = await self._get("/audit-events", params | ({"page_token": token} if token else {}))
-            page, token = body.get("data"), body.get("page_token")
-            if not isinstance(page, list):
+
+        async def page(token: str | None) -> tuple[Any, Any]:
+            body = await self._read("GET", "/audit-events", params=params | ({"page_token": token} if token else {}))
+            return body.get("data"), body.get("page_token")
+
+        events: list[Any] = []
+        async for rows in self._pages(page, "audit log"):
+            if not isinstance(rows, list):
                 raise UnexpectedResponse(CLOUD, "Lambda's answer has no list of audit events")
-            events += page
-            if token is None:
-                prices = await self._prices()
-                lines = billing.charges(billing.spans(events), prices, since, min(until, self._clock.now()))
-                return ruled(lines, CAPABILITIES.billing)
-            if not isinstance(token, str) or token in seen:
-                break
-            seen.add(token)
-        raise UnexpectedResponse(CLOUD, "Lambda's audit log does not end")
+            events += rows
+        lines = billing.charges(billing.spans(events), await self._prices(), since, min(until, self._clock.now()))
+        return ruled(lines, CAPABILITIES.billing)
 
     async def _prices(self) -> dict[str, Decimal]:
-        data = (await self._get("/instance-types")).get("data")
+        data = (await self._read("GET", "/instance-types")).get("data")
         kinds = [row.get("instance_type") for row in data.values() if isinstance(row, dict)] if data else []
-        priced = [
-            (str(kind.get("name")), lambda_cloud_offers.price_usd_h(kind)) for kind in kinds if isinstance(kind, dict)
-        ]
+        priced = [(str(kind.get("name")), offers.price_usd_h(kind)) for kind in kinds if isinstance(kind, dict)]
         return {name: price for name, price in priced if price is not None}
 
-    async def preflight(self) -> Preflight:
-        """Reads the account's instances: it needs a valid key of an active account and costs nothing."""
-        if not self._has_key:
-            return Preflight(
-                CLOUD, ok=False, missing=("LAMBDA_API_KEY",), where=KEY_PAGE, problem="the API key is not set"
-            )
-        try:
-            await self.list()
-        except ProviderError as error:
-            where = KEY_PAGE if isinstance(error, AuthFailed) else ""
-            return Preflight(CLOUD, ok=False, where=where, problem=error.message, account=self.account, code=error.code)
-        return Preflight(CLOUD, ok=True, account=self.account)
-
-    async def close(self) -> None:
-        """Release connections."""
-        await self._http.close()
-
-    # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
-
-    async def _get(self, path: str, params: dict[str, str] | None = None) -> dict[str, Any]:
-        reply = await self._http.read("GET", path, params=params)
-        error = call_error(reply)
-        if error is not None:
-            raise error
-        body = self._http.json(reply)
-        if not isinstance(body, dict):
-            raise UnexpectedResponse(CLOUD, "Lambda's answer is not a JSON object")
-        return body
-
-    def _data(self, reply: Reply, kind: type) -> Any:
+    def _data(self, reply: HttpReply, kind: type) -> Any:
         """`data` of a success, which has to be of this type; raises what any other answer means."""
-        error = call_error(reply)
-        if error is not None:
-            raise error
-        body = self._http.json(reply)
+        body = self._body(reply)
         data = body.get("data") if isinstance(body, dict) else None
         if not isinstance(data, kind):
             raise UnexpectedResponse(CLOUD, "Lambda's answer has no data of the documented shape")
         return data
-
-
-def _ref(ref: str) -> str:
-    """`InvalidSpec` for what cannot be an instance's id and might lead to another path."""
-    if not REF.fullmatch(ref):
-        raise InvalidSpec(CLOUD, "that is not an id of a Lambda instance; one is 32 hexadecimal digits")
-    return ref
-
-
-def _groups(_method: str, path: str) -> tuple[str, ...]:
-    """A launch waits for its own turn first, so that the calls of others go on meanwhile."""
-    return ("launch", "free second") if path.endswith("/launch") else ("any",)
 
 
 def _iso(at: datetime) -> str:

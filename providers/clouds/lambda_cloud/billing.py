@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.adapter_helpers import instant
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.contract import Charge
 from providers.errors import UnexpectedResponse
@@ -27,7 +28,7 @@ HOUR_S = Decimal(3600)
 
 
 @dataclass(slots=True)
-class Span:
+class InstanceSpan:
     """When one instance began and ended, as far as the log says, and its type."""
 
     ref: str
@@ -36,12 +37,12 @@ class Span:
     kind: str = ""
 
 
-def spans(events: Iterable[Any]) -> dict[str, Span]:
+def spans(events: Iterable[Any]) -> dict[str, InstanceSpan]:
     """ref → span. Events may come in any order and more than once; the first begin and the first end count.
 
     Raises `UnexpectedResponse` for an event about an instance without a readable time.
     """
-    found: dict[str, Span] = {}
+    found: dict[str, InstanceSpan] = {}
     for event in events:
         if not isinstance(event, dict):
             raise UnexpectedResponse(CLOUD, "Lambda sent an audit event that is not an object")
@@ -52,7 +53,7 @@ def spans(events: Iterable[Any]) -> dict[str, Span]:
             continue
         at, details = _time(event.get("event_time")), event.get("additional_details")
         for ref in refs:
-            span = found.setdefault(ref, Span(ref))
+            span = found.setdefault(ref, InstanceSpan(ref))
             if isinstance(details, dict) and isinstance(details.get("instance_type"), str):
                 span.kind = span.kind or details["instance_type"]
             if begins and (span.began is None or at < span.began):
@@ -63,7 +64,7 @@ def spans(events: Iterable[Any]) -> dict[str, Span]:
 
 
 def charges(
-    found: Mapping[str, Span], prices_usd_h: Mapping[str, Decimal], since: datetime, until: datetime
+    found: Mapping[str, InstanceSpan], prices_usd_h: Mapping[str, Decimal], since: datetime, until: datetime
 ) -> tuple[Charge, ...]:
     """One line per instance that ran in [since, until), for its whole time until `until`.
 
@@ -106,15 +107,12 @@ def _refs(event: Mapping[str, Any]) -> set[str]:
 
 
 def _failed(action: str) -> bool:
-    """Whether the event tells of an attempt: `launch_failed` began nothing, and `terminate_requested` ended nothing."""
+    """Whether the event reports an attempt: `launch_failed` began nothing, and `terminate_requested` ended nothing."""
     return any(word in action for word in ("fail", "reject", "denied"))
 
 
 def _time(value: Any) -> datetime:
-    try:
-        at = datetime.fromisoformat(str(value))
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
+    at = instant(value)
+    if at is None:
         raise UnexpectedResponse(CLOUD, "Lambda sent an audit event without a readable time")
     return at

@@ -7,9 +7,9 @@ nowhere, so its body may be anything; 5xx and `provider/…` codes are never dec
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
 
+from providers.adapter_helpers import seconds
+from providers.error_table import Row, first, row
 from providers.errors import (
     AuthFailed,
     InsufficientFunds,
@@ -22,25 +22,11 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "lambda"
 CODE = re.compile(r"[a-z][a-z/-]{1,80}", re.ASCII)
 LAUNCH = "instance-operations/launch/"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One row: one of these statuses with this error code (None: whatever the body is) means `raises`."""
-
-    statuses: frozenset[int]
-    code: str | None
-    raises: type[ProviderError]
-    says: str
-
-
-def _row(statuses: set[int], code: str | None, raises: type[ProviderError], says: str) -> Outcome:
-    return Outcome(frozenset(statuses), code, raises, says)
 
 
 _KEY = "Lambda refuses the API key"
@@ -52,96 +38,72 @@ _MISSING = "something that the launch names (type, SSH key or file system) does 
 
 #: The answers to a launch that leave nothing behind; the first matching row counts. All others are unknown: every
 #: 5xx, every `provider/…` code, a 409, a redirect, and an error status whose body is not Lambda's own.
-CREATE_OUTCOMES: tuple[Outcome, ...] = (
-    _row({429}, None, RateLimited, _SLOW),
-    _row({401}, None, AuthFailed, _KEY),
-    _row({400}, f"{LAUNCH}insufficient-capacity", NoCapacity, "Lambda has no free machine of this type there"),
-    _row({400}, f"{LAUNCH}file-system-in-wrong-region", InvalidSpec, "the file system is in another region"),
-    _row({400}, "global/quota-exceeded", QuotaExceeded, "the account's quota at Lambda is used up"),
-    _row({400, 403}, "global/account-inactive", InsufficientFunds, _INACTIVE),
-    _row({400, 403}, "global/invalid-address", InsufficientFunds, "Lambda refuses the account's billing address"),
-    _row({403}, "global/forbidden", AuthFailed, _MAY_NOT),
-    _row({403}, "global/invalid-api-key", AuthFailed, _KEY),
-    _row({400, 422}, "global/invalid-parameters", InvalidSpec, _REFUSED),
-    _row({400, 404}, "global/object-does-not-exist", InvalidSpec, _MISSING),
-    _row({404}, "global/not-found", InvalidSpec, "Lambda does not know the address of the launch"),
+CREATE_OUTCOMES: tuple[Row, ...] = (
+    row(429, RateLimited, _SLOW),
+    row(401, AuthFailed, _KEY),
+    row(400, NoCapacity, "Lambda has no free machine of this type there", code=f"{LAUNCH}insufficient-capacity"),
+    row(400, InvalidSpec, "the file system is in another region", code=f"{LAUNCH}file-system-in-wrong-region"),
+    row(400, QuotaExceeded, "the account's quota at Lambda is used up", code="global/quota-exceeded"),
+    row({400, 403}, InsufficientFunds, _INACTIVE, code="global/account-inactive"),
+    row({400, 403}, InsufficientFunds, "Lambda refuses the account's billing address", code="global/invalid-address"),
+    row(403, AuthFailed, _MAY_NOT, code="global/forbidden"),
+    row(403, AuthFailed, _KEY, code="global/invalid-api-key"),
+    row({400, 422}, InvalidSpec, _REFUSED, code="global/invalid-parameters"),
+    row({400, 404}, InvalidSpec, _MISSING, code="global/object-does-not-exist"),
+    row(404, InvalidSpec, "Lambda does not know the address of the launch", code="global/not-found"),
 )
 
 #: The same for every other call. What is absent here is `Unavailable` for 5xx, else `UnexpectedResponse`.
-CALL_OUTCOMES: tuple[Outcome, ...] = (
-    _row({429}, None, RateLimited, _SLOW),
-    _row({401}, None, AuthFailed, _KEY),
-    _row({400, 403}, "global/account-inactive", AuthFailed, _INACTIVE),
-    _row({403}, None, AuthFailed, _MAY_NOT),
-    _row({400, 422}, "global/invalid-parameters", InvalidSpec, _REFUSED),
-    _row({409}, "global/conflict", Unavailable, "Lambda is busy with another action on this instance"),
+CALL_OUTCOMES: tuple[Row, ...] = (
+    row(429, RateLimited, _SLOW),
+    row(401, AuthFailed, _KEY),
+    row({400, 403}, AuthFailed, _INACTIVE, code="global/account-inactive"),
+    row(403, AuthFailed, _MAY_NOT),
+    row({400, 422}, InvalidSpec, _REFUSED, code="global/invalid-parameters"),
+    row(409, Unavailable, "Lambda is busy with another action on this instance", code="global/conflict"),
 )
 
 
-def create_error(reply: Reply) -> ProviderError:
+def create_error(reply: HttpReply) -> ProviderError:
     """The error for an answer to a launch that did not confirm exactly one instance."""
-    row = _match(CREATE_OUTCOMES, reply)
-    if row is None or reply.ok:
+    found = first(CREATE_OUTCOMES, reply.status, code=error_code(reply))
+    if found is None or reply.ok:
         return OutcomeUnknown(
             CLOUD, f"Lambda answered the launch with {_named(reply)}, which does not tell the outcome"
         )
-    return _build(row, reply)
+    return found.error(CLOUD, seconds(reply.headers.get("retry-after")))
 
 
-def call_error(reply: Reply) -> ProviderError | None:
+def call_error(reply: HttpReply) -> ProviderError | None:
     """The error for an answer to anything but a launch; None when it is a plain success."""
-    body = fields(reply)
-    if reply.ok and "error" not in body:
+    if reply.ok and "error" not in reply.fields:
         return None
-    row = _match(CALL_OUTCOMES, reply)
-    if row is not None:
-        return _build(row, reply)
-    if reply.status >= 500 or reply.status == 408 or error_code(reply).startswith("provider/"):
+    code = error_code(reply)
+    found = first(CALL_OUTCOMES, reply.status, code=code)
+    if found is not None:
+        return found.error(CLOUD, seconds(reply.headers.get("retry-after")))
+    if reply.status >= 500 or reply.status == 408 or code.startswith("provider/"):
         return Unavailable(CLOUD, f"Lambda answered {_named(reply)}")
     return UnexpectedResponse(CLOUD, f"Lambda answered {_named(reply)}")
 
 
-def not_there(reply: Reply) -> bool:
+def not_there(reply: HttpReply) -> bool:
     """True when the answer says that the object does not exist. A bare 404 may come from anything in between."""
     return reply.status in {400, 404} and error_code(reply) == "global/object-does-not-exist"
 
 
-def duplicate(reply: Reply) -> bool:
+def duplicate(reply: HttpReply) -> bool:
     """True when the name was taken already."""
     return reply.status in {400, 409} and error_code(reply) == "global/duplicate"
 
 
-def error_code(reply: Reply) -> str:
+def error_code(reply: HttpReply) -> str:
     """`error.code` when it looks like one, else "": bodies can hold secrets and markup."""
-    error = fields(reply).get("error")
+    error = reply.fields.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, str) and CODE.fullmatch(code) else ""
 
 
-def fields(reply: Reply) -> dict[str, Any]:
-    """The body as an object; empty when it is something else."""
-    return reply.body if isinstance(reply.body, dict) else {}
-
-
-def _match(rows: tuple[Outcome, ...], reply: Reply) -> Outcome | None:
-    code = error_code(reply)
-    return next((row for row in rows if reply.status in row.statuses and row.code in {None, code}), None)
-
-
-def _build(row: Outcome, reply: Reply) -> ProviderError:
-    if issubclass(row.raises, RateLimited):
-        return row.raises(CLOUD, row.says, _seconds(reply.headers.get("retry-after")))
-    return row.raises(CLOUD, row.says)
-
-
-def _named(reply: Reply) -> str:
+def _named(reply: HttpReply) -> str:
     code = error_code(reply)
     return f"{reply.status} {code}" if code else str(reply.status)
-
-
-def _seconds(value: str | None) -> float | None:
-    try:
-        seconds = float(value or "")
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None

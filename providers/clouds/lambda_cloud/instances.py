@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from providers import cloud_init
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.clouds.lambda_cloud.offers import gpu_of, price_usd_h
 from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
@@ -19,7 +20,6 @@ USER = "ubuntu"
 SSH_PORT = 22
 NAME_MAX = 64
 USER_DATA_MAX = 1_000_000
-KEY_MAX = 4096
 KEY_NAME_MAX = 64
 #: What the names of keys start with that this program registers, in whichever deployment.
 KEY_PREFIX = "gpu-shopper-"
@@ -28,9 +28,6 @@ CREATED_TAG = "gpu-shopper-created"
 CREATED_FORM = "%Y-%m-%dT%H:%M:%SZ"
 #: A server that does not listen on port 22 is found by this tag.
 PORT_TAG = "ssh-port"
-FOLDER = "/opt/gpu-shopper"
-_PUBLIC_KEY = re.compile(r"\s*((?:ssh|ecdsa|sk)-[a-z0-9@.-]+)\s+([A-Za-z0-9+/]+=*)(?:\s|\Z)", re.ASCII)
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.ASCII)
 _FAMILY = re.compile(r"[a-z0-9][a-z0-9.-]*", re.ASCII)
 
@@ -48,14 +45,6 @@ _WORDS: Mapping[Any, InstanceStatus] = {
 
 
 # ── SSH keys ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def key_material(public_key: str) -> str:
-    """Type and key of an OpenSSH public key, without its comment. `InvalidSpec` when it is not one."""
-    found = _PUBLIC_KEY.match(public_key)
-    if found is None or len(public_key) > KEY_MAX:
-        raise InvalidSpec(CLOUD, "that is not an SSH public key; one looks like ssh-ed25519 AAAAC3Nz… name")
-    return f"{found[1]} {found[2]}"
 
 
 def key_name(label: str) -> str:
@@ -90,29 +79,13 @@ def launch_body(spec: InstanceSpec, at: datetime) -> dict[str, Any]:
 
 
 def user_data(spec: InstanceSpec) -> str:
-    """Cloud-init for the virtual machine: further keys, the variables, the start script, and the image to pull.
-
-    An `image` with a slash or a colon is a container image. Lambda boots virtual machines, so it is pulled in the
-    background and named by IMAGE to the start script, which runs on the machine itself as root.
-    """
-    for name in spec.env:
-        if not _ENV_NAME.fullmatch(name):
-            raise InvalidSpec(CLOUD, f"{name[:40]!r} is not the name of a variable; use letters, digits and _")
-    container = spec.image if not (_UUID.fullmatch(spec.image) or _FAMILY.fullmatch(spec.image)) else ""
-    variables = {**spec.env, **({"IMAGE": container} if container else {})}
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-    commands: list[str] = []
-    if container:
-        commands.append(f"nohup docker pull -q {shlex.quote(container)} >{FOLDER}/pull.log 2>&1 &")
-    if spec.onstart:
-        commands.append(f". {FOLDER}/env && nohup bash {FOLDER}/start >{FOLDER}/start.log 2>&1 &")
+    """Cloud-init for the virtual machine: further keys, the variables, the start script, and the image to pull."""
+    container = "" if _UUID.fullmatch(spec.image) or _FAMILY.fullmatch(spec.image) else spec.image
+    pull = [cloud_init.background(f"docker pull -q {shlex.quote(container)}", "pull")] if container else []
     config = {
-        "ssh_authorized_keys": [key_material(key) for key in spec.public_keys],
-        "write_files": [
-            {"path": f"{FOLDER}/env", "permissions": "0600", "content": exports},
-            {"path": f"{FOLDER}/start", "permissions": "0700", "content": spec.onstart},
-        ],
-        "runcmd": commands,
+        "ssh_authorized_keys": [cloud_init.key_material(CLOUD, key) for key in spec.public_keys],
+        "write_files": cloud_init.files(CLOUD, spec, container),
+        "runcmd": [*pull, *cloud_init.start(spec)],
     }
     # JSON is YAML, and a string in it needs no further quoting.
     return "#cloud-config\n" + json.dumps(config, ensure_ascii=False)

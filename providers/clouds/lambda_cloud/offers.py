@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import fits, number
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.contract import Offer
 from providers.errors import UnexpectedResponse
@@ -35,18 +36,7 @@ def offers(body: Any, constraint: GpuConstraint, *, disk_gb: int, at: datetime) 
     if not isinstance(data, dict):
         raise UnexpectedResponse(CLOUD, "Lambda's answer has no map of instance types")
     found = (offer for row in data.values() if isinstance(row, dict) for offer in _offers(row, at))
-    return tuple(offer for offer in found if _fits(offer, constraint, disk_gb))
-
-
-def _fits(offer: Offer, constraint: GpuConstraint, disk_gb: int) -> bool:
-    low, high = constraint.memory_gb_min, constraint.memory_gb_max
-    return (
-        constraint.count_min <= offer.gpu_count <= constraint.count_max
-        and (not constraint.names or offer.gpu in constraint.names)
-        and (low is None or offer.memory_gb >= low)
-        and (high is None or offer.memory_gb <= high)
-        and (offer.disk_gb_max is None or offer.disk_gb_max >= disk_gb)
-    )
+    return tuple(offer for offer in found if fits(offer, constraint, disk_gb))
 
 
 def _offers(row: Mapping[str, Any], at: datetime) -> Iterator[Offer]:
@@ -111,14 +101,3 @@ def price_usd_h(kind: Mapping[str, Any]) -> Decimal | None:
 def country(description: Any) -> str | None:
     """`US` of "Virginia, USA"; None when the last word is no country that is known here."""
     return COUNTRIES.get(str(description or "").rpartition(",")[2].strip().lower())
-
-
-def number(value: Any) -> Decimal | None:
-    """A JSON number as a decimal; None for what is missing, not finite or not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        parsed = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return parsed if parsed.is_finite() else None

@@ -7,9 +7,10 @@ statuses can be told apart by their text only. Matching is on lower-case fragmen
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from providers.adapter_helpers import clean, seconds
+from providers.error_table import Row, first, row
 from providers.errors import (
     AuthFailed,
     InsufficientFunds,
@@ -23,22 +24,9 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "runpod"
-DETAIL_MAX = 200
-#: Shorter values are left in a cloud's text: hiding every "1" would only garble the sentence.
-SECRET_MIN = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One row: `status`, and fragments of which one must occur in the text (none = any text)."""
-
-    status: int
-    error: type[ProviderError]
-    says: str
-    fragments: tuple[str, ...] = ()
 
 
 _CAPACITY = ("no longer any instances", "no instances", "resources to deploy", "not enough free gpus")
@@ -46,62 +34,62 @@ _CAPACITY = ("no longer any instances", "no instances", "resources to deploy", "
 _SPEND_LIMIT = ("spend limit", "spending limit", "spend rate")
 
 #: The first matching row wins. A status that no row names is an unknown outcome, every 5xx among them.
-CREATE_OUTCOMES: tuple[Rule, ...] = (
-    Rule(400, NoCapacity, "has no free instance for this offer", _CAPACITY),
-    Rule(400, QuotaExceeded, "refuses it because of the account's spend limit", _SPEND_LIMIT),
-    Rule(400, InsufficientFunds, "refuses it because the account's balance is too low", ("balance is too low",)),
-    Rule(400, InvalidSpec, "refuses the combination that was sent"),
-    Rule(401, AuthFailed, "does not accept the API key"),
-    Rule(402, QuotaExceeded, "refuses it because of the account's spend limit", _SPEND_LIMIT),
-    Rule(402, InsufficientFunds, "refuses it because the account's balance is too low"),
-    Rule(403, QuotaExceeded, "refuses it because of the account's spend limit", _SPEND_LIMIT),
-    Rule(403, NoCapacity, "does not let this account use that GPU pool", ("pool",)),
-    Rule(403, AuthFailed, "does not let this API key create pods"),
-    Rule(404, InvalidSpec, "does not know the address or something that the request names"),
-    Rule(405, InvalidSpec, "does not take a create at this address"),
-    Rule(410, Unsupported, "has retired this API"),
-    Rule(422, InvalidSpec, "refuses the request as malformed"),
-    Rule(429, RateLimited, "asks to slow down"),
+CREATE_OUTCOMES: tuple[Row, ...] = (
+    row(400, NoCapacity, "has no free instance for this offer", *_CAPACITY),
+    row(400, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(400, InsufficientFunds, "refuses it because the account's balance is too low", "balance is too low"),
+    row(400, InvalidSpec, "refuses the combination that was sent"),
+    row(401, AuthFailed, "does not accept the API key"),
+    row(402, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(402, InsufficientFunds, "refuses it because the account's balance is too low"),
+    row(403, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(403, NoCapacity, "does not let this account use that GPU pool", "pool"),
+    row(403, AuthFailed, "does not let this API key create pods"),
+    row(404, InvalidSpec, "does not know the address or something that the request names"),
+    row(405, InvalidSpec, "does not take a create at this address"),
+    row(410, Unsupported, "has retired this API"),
+    row(422, InvalidSpec, "refuses the request as malformed"),
+    row(429, RateLimited, "asks to slow down"),
 )
 
 #: Reads, and actions on a pod that exists. 404 and 409 are judged by the caller, which knows what was wanted.
-CALL_OUTCOMES: tuple[Rule, ...] = (
-    Rule(400, NoCapacity, "has no free GPU on that host", _CAPACITY),
-    Rule(400, QuotaExceeded, "refuses it because of the account's spend limit", _SPEND_LIMIT),
-    Rule(400, InvalidSpec, "refuses the call"),
-    Rule(401, AuthFailed, "does not accept the API key"),
-    Rule(402, InsufficientFunds, "refuses it because the account's balance is too low"),
-    Rule(403, QuotaExceeded, "refuses it because of the account's spend limit", _SPEND_LIMIT),
-    Rule(403, AuthFailed, "does not let this API key do that"),
-    Rule(404, InvalidSpec, "does not know this pod"),
-    Rule(409, InvalidSpec, "does not allow this action in the pod's present state"),
-    Rule(410, Unsupported, "has retired this API"),
-    Rule(422, InvalidSpec, "refuses the call as malformed"),
-    Rule(429, RateLimited, "asks to slow down"),
+CALL_OUTCOMES: tuple[Row, ...] = (
+    row(400, NoCapacity, "has no free GPU on that host", *_CAPACITY),
+    row(400, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(400, InvalidSpec, "refuses the call"),
+    row(401, AuthFailed, "does not accept the API key"),
+    row(402, InsufficientFunds, "refuses it because the account's balance is too low"),
+    row(403, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(403, AuthFailed, "does not let this API key do that"),
+    row(404, InvalidSpec, "does not know this pod"),
+    row(409, InvalidSpec, "does not allow this action in the pod's present state"),
+    row(410, Unsupported, "has retired this API"),
+    row(422, InvalidSpec, "refuses the call as malformed"),
+    row(429, RateLimited, "asks to slow down"),
 )
 
 
-def create_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
+def create_error(reply: HttpReply, secrets: Iterable[str] = ()) -> ProviderError:
     """The error for a create that was not answered 201 with an id. `secrets` are removed from the cloud's text."""
     detail = problem_text(reply.body)
     if reply.status == 400 and not detail:
         # Something between us and the API wrote this: it says nothing about what the API did.
         return OutcomeUnknown(CLOUD, "runpod answered the create with a 400 that is not its own error format")
-    rule = _match(CREATE_OUTCOMES, reply.status, detail)
-    if rule is None:
+    found = first(CREATE_OUTCOMES, reply.status, text=detail)
+    if found is None:
         return OutcomeUnknown(CLOUD, f"runpod answered the create with {reply.status}, which does not tell its outcome")
-    return _build(rule, reply, clean(detail, secrets))
+    return found.error(CLOUD, retry_after_s(reply), subject="runpod", detail=clean(detail, secrets))
 
 
-def call_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
+def call_error(reply: HttpReply, secrets: Iterable[str] = ()) -> ProviderError:
     """The error for any other call that was not answered as documented."""
     if reply.status >= 500:
         return Unavailable(CLOUD, f"runpod answered {reply.status}")
     detail = problem_text(reply.body)
-    rule = _match(CALL_OUTCOMES, reply.status, detail)
-    if rule is None:
+    found = first(CALL_OUTCOMES, reply.status, text=detail)
+    if found is None:
         return UnexpectedResponse(CLOUD, f"runpod answered {reply.status}, which is not documented for this call")
-    return _build(rule, reply, clean(detail, secrets))
+    return found.error(CLOUD, retry_after_s(reply), subject="runpod", detail=clean(detail, secrets))
 
 
 def graphql_error(body: Any) -> ProviderError | None:
@@ -133,48 +121,18 @@ def problem_text(body: Any) -> str:
     return " ".join(p for p in parts if isinstance(p, str))
 
 
-def clean(text: str, secrets: Iterable[str]) -> str:
-    """The cloud's text without any of `secrets`, printable and at most 200 characters long."""
-    for secret in sorted((s for s in secrets if len(s) >= SECRET_MIN), key=len, reverse=True):
-        text = text.replace(secret, "[hidden]")
-    return "".join(c if c.isprintable() else " " for c in text)[:DETAIL_MAX]
-
-
-def retry_after_s(reply: Reply) -> float | None:
+def retry_after_s(reply: HttpReply) -> float | None:
     """Seconds to wait after a 429: `Retry-After`, or else the longest exhausted window of the `RateLimit` header.
 
     The header is a list of windows, each `"minute";r=0;t=12`: r requests remain, t seconds until it opens again.
     """
-    seconds = _number(reply.headers.get("retry-after", ""))
-    if seconds is not None:
-        return seconds
+    asked = seconds(reply.headers.get("retry-after", ""))
+    if asked is not None:
+        return asked
     waits = []
     for window in reply.headers.get("ratelimit", "").split(","):
         fields = dict(part.strip().partition("=")[::2] for part in window.split(";")[1:])
-        left, opens = _number(fields.get("r", "")), _number(fields.get("t", ""))
+        left, opens = seconds(fields.get("r", "")), seconds(fields.get("t", ""))
         if left == 0 and opens is not None:
             waits.append(opens)
     return max(waits, default=None)
-
-
-def _match(rules: tuple[Rule, ...], status: int, detail: str) -> Rule | None:
-    text = detail.lower()
-    for rule in rules:
-        if rule.status == status and (not rule.fragments or any(f in text for f in rule.fragments)):
-            return rule
-    return None
-
-
-def _build(rule: Rule, reply: Reply, detail: str) -> ProviderError:
-    message = f"runpod {rule.says}" + (f": {detail}" if detail else "")
-    if issubclass(rule.error, RateLimited):
-        return rule.error(CLOUD, message, retry_after_s(reply))
-    return rule.error(CLOUD, message)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < float("inf") else None

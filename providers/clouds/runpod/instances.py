@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from ledger.kernel import money
+from providers.adapter_helpers import instant, number
 from providers.clouds.runpod.errors import CLOUD
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
@@ -121,7 +122,7 @@ def observed(pod: Any) -> ObservedInstance:
     count = gpu.get("count")
     name = pod.get("name")
     region = pod.get("dataCenterId")
-    cost, storage = decimal(pod.get("cost")), _storage_usd_h(pod)
+    cost, storage = number(pod.get("cost")), _storage_usd_h(pod)
     return ObservedInstance(
         cloud=CLOUD,
         ref=ref,
@@ -144,7 +145,7 @@ def _storage_usd_h(pod: Any) -> Decimal:
     mounts = pod.get("mounts")
     persistent = mounts.get("persistent") if isinstance(mounts, dict) else None
     volume = persistent.get("size") if isinstance(persistent, dict) else None
-    sizes = (decimal(pod.get("disk")), decimal(volume))
+    sizes = (number(pod.get("disk")), number(volume))
     disk_gb = sum((gb for gb in sizes if gb is not None and gb > 0), Decimal(0))
     return money.amount_even(disk_gb * DISK_USD_GB_MONTH / HOURS_PER_MONTH)
 
@@ -185,12 +186,12 @@ def _lines(record: Any) -> list[Charge]:
     if not isinstance(record, dict):
         raise UnexpectedResponse(CLOUD, "runpod's bill has a record that is not an object")
     ref, start, end = record.get("podId"), instant(record.get("startTime")), instant(record.get("endTime"))
-    total = decimal(record.get("totalAmount"))
+    total = number(record.get("totalAmount"))
     if not isinstance(ref, str) or start is None or end is None or total is None:
         raise UnexpectedResponse(CLOUD, "runpod's bill has a record without pod, period or amount")
     parts = {
-        "gpu": decimal(record.get("gpuAmount")) or Decimal(0),
-        "storage": decimal(record.get("diskAmount")) or Decimal(0),
+        "gpu": number(record.get("gpuAmount")) or Decimal(0),
+        "storage": number(record.get("diskAmount")) or Decimal(0),
     }
     parts["other"] = total - sum(parts.values())
     return [
@@ -198,28 +199,6 @@ def _lines(record: Any) -> list[Charge]:
         for component, amount in parts.items()
         if amount
     ]
-
-
-def decimal(value: Any) -> Decimal | None:
-    """A JSON number as a finite Decimal by way of its shortest text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None
-
-
-def instant(value: Any) -> datetime | None:
-    """An RFC 3339 time as aware UTC; None for anything else, a time without its zone included."""
-    if not isinstance(value, str):
-        return None
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return at.astimezone(UTC) if at.tzinfo is not None else None
 
 
 def rfc3339(at: datetime) -> str:

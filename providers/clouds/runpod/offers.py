@@ -15,8 +15,9 @@ from typing import Any
 
 from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import number
 from providers.clouds.runpod.errors import CLOUD
-from providers.clouds.runpod.instances import CONTAINER_DISK_GB, DISK_USD_GB_MONTH, HOURS_PER_MONTH, decimal, volume_gb
+from providers.clouds.runpod.instances import CONTAINER_DISK_GB, DISK_USD_GB_MONTH, HOURS_PER_MONTH, volume_gb
 from providers.contract import Offer, Stock
 from providers.errors import UnexpectedResponse
 from providers.gpus import table
@@ -42,7 +43,7 @@ def storage_stopped_usd_h(disk_gb: int) -> Decimal:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CatalogPage:
     """One answer of `GET /v2/catalog/gpus`: availability there is for this tier and this count only."""
 
     tier: str
@@ -57,7 +58,7 @@ def query(tier: str, count: int) -> dict[str, str]:
     return {"include": "AVAILABILITY", "product": "POD", "cloud": tier, "count": str(count)}
 
 
-def offers(body: Any, page: Page, constraint: GpuConstraint) -> tuple[Offer, ...]:
+def offers(body: Any, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
     """The offers of one page that fit the constraint's names and memory, and that have stock as far as is known."""
     rows = body.get("gpus") if isinstance(body, dict) else None
     if not isinstance(rows, list):
@@ -87,7 +88,7 @@ def _named(rows: list[Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
         gpu_id = row.get("id") if isinstance(row, dict) else None
         if not isinstance(gpu_id, str) or not gpu_id:
             continue
-        memory_gb = decimal(row.get("memory"))
+        memory_gb = number(row.get("memory"))
         gpu = table.canonical(CLOUD, gpu_id, memory_gb) or gpu_id
         slug = _slug(gpu)
         if slug in taken:
@@ -102,7 +103,7 @@ def _named(rows: list[Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
 def _memory_gb(row: dict[str, Any], gpu: str) -> Decimal | None:
     """Nominal memory per GPU: the table's for a known GPU, else what the catalogue says."""
     known = table.GPUS.get(gpu)
-    return Decimal(known.memory_gb) if known else decimal(row.get("memory"))
+    return Decimal(known.memory_gb) if known else number(row.get("memory"))
 
 
 def _slug(text: str) -> str:
@@ -117,7 +118,7 @@ def _fits(gpu: str, memory_gb: Decimal, constraint: GpuConstraint) -> bool:
     return constraint.memory_gb_max is None or memory_gb <= constraint.memory_gb_max
 
 
-def _sold(row: dict[str, Any], page: Page) -> bool:
+def _sold(row: dict[str, Any], page: CatalogPage) -> bool:
     """Whether the tier sells this GPU in this count. A missing flag or limit does not exclude."""
     tier = page.tier.lower()
     if row.get(tier) is False:
@@ -147,9 +148,9 @@ def _places(row: dict[str, Any]) -> list[_Place]:
     return [_Place(None, stock)]
 
 
-def _offer(row: dict[str, Any], gpu: str, slug: str, memory_gb: Decimal, page: Page, place: _Place) -> Offer:
+def _offer(row: dict[str, Any], gpu: str, slug: str, memory_gb: Decimal, page: CatalogPage, place: _Place) -> Offer:
     prices = row.get("price")
-    each = decimal(prices.get(page.tier.lower())) if isinstance(prices, dict) else None
+    each = number(prices.get(page.tier.lower())) if isinstance(prices, dict) else None
     gpu_usd_h = None if each is None else each * page.count
     storage = storage_usd_h(page.disk_gb, page.container_gb)
     # A price that is no price must stay visible as such: the disk's cents on top would make it look like a bargain.
@@ -184,7 +185,7 @@ def _cuda_max(versions: Any) -> Decimal | None:
     known = []
     for entry in versions if isinstance(versions, list) else ():
         if isinstance(entry, dict) and entry.get("available") is True:
-            version = decimal(entry.get("version"))
+            version = number(entry.get("version"))
             if version is not None:
                 known.append(version)
     return max(known, default=None)

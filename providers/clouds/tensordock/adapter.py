@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from ledger.kernel.network_guard import forbid_in_transaction
-from providers.adapter_helpers import only, ruled, same
+from providers.adapter import CloudAdapter, CloudConfig
+from providers.adapter_helpers import pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.tensordock import billing, instances
-from providers.clouds.tensordock import offers as tensordock_offers
+from providers.clouds.tensordock import billing, instances, offers
 from providers.clouds.tensordock.errors import CLOUD, call_error, create_error, made_id, meaning, not_there
 from providers.contract import (
     Balance,
@@ -29,23 +28,12 @@ from providers.contract import (
     Offer,
     Preflight,
 )
-from providers.errors import (
-    AuthFailed,
-    InvalidSpec,
-    NoCapacity,
-    NotSent,
-    ProviderError,
-    UnexpectedResponse,
-    Unsupported,
-)
-from providers.http import CloudHttp, Credential, Reply, fingerprint
-from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
+from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
+from providers.http import CloudHttp, Credential, HttpReply
+from providers.rate_limits import Pace, Pacer
 
-KEY_PAGE = "https://dashboard.tensordock.com/developers"
-REF = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 #: A create was seen to take more than a minute, a search four to five seconds.
 CREATE_TIMEOUT_S = 150.0
-READ_TIMEOUT_S = 30.0
 #: A valid token was seen to be refused at random: one more look, this much later, before it is believed.
 RECHECK_S = 2.0
 #: A create is refused below this balance.
@@ -65,10 +53,7 @@ CAPABILITIES = Capabilities(
     meter_stop_verb="destroy",
     # Everything is billed from the creation to the end, whatever state the machine is in.
     billing=BillingRule(
-        quantum_s=1,
-        minimum_s=0,
         starts=BillingStart.CREATE,
-        storage_while_stopped=True,
         gpu_while_stopped=True,
         gpu_while_broken=True,
     ),
@@ -82,16 +67,13 @@ CAPABILITIES = Capabilities(
 )
 
 
-class TensorDockConfig(BaseModel):
+class TensorDockConfig(CloudConfig):
     """How to reach one TensorDock organization.
 
     `image` is the virtual machine's image, one with drivers. The key and token of the older API (v0) are optional: with
     both, balance and bill can be read.
     """
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    api_token: Credential = SecretStr("")
     base_url: str = "https://dashboard.tensordock.com/api/v2"
     image: str = "ubuntu2404_nvidia_570"
     v0_api_key: Credential = SecretStr("")
@@ -99,29 +81,41 @@ class TensorDockConfig(BaseModel):
     v0_url: str = "https://marketplace.tensordock.com/api/v0"
 
 
-class TensorDockProvider:
+class TensorDockProvider(CloudAdapter):
     """One TensorDock organization. The provider contract says what each method promises."""
 
     name = CLOUD
+    capabilities = CAPABILITIES
+    TITLE = "TensorDock"
+    KEY_PAGE = "https://dashboard.tensordock.com/developers"
+    KEY_VARIABLE = "TENSORDOCK_API_TOKEN"
+    KEY_MISSING = "the API token is not set"
+    TIMEOUT_S = 30.0
+    CREATE = ("POST", "/instances")
+    REF_WRONG = "that is not an id of a TensorDock machine; one is a UUID"
+    NOT_READY = "the account's SSH keys could not be read ({}), so no create was sent"
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = {
+        "restart": "TensorDock has no restart; reboot the machine over SSH",
+        "balance": "TensorDock tells the balance through its older API only, whose key is not set",
+        "charges": "TensorDock tells the bill through its older API only, whose key is not set",
+    }
 
     def __init__(self, config: TensorDockConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        token = config.api_token.get_secret_value()
-        self._has_token = bool(token)
+        super().__init__(config, clock, pacer)
         self._image = config.image
-        self._clock = clock
         self._v0_form = {
             "api_key": config.v0_api_key.get_secret_value(),
             "api_token": config.v0_api_token.get_secret_value(),
         }
         paid = all(self._v0_form.values())
         self.capabilities = replace(CAPABILITIES, balance=paid, charges=paid)
-        self.account = fingerprint(token)
         #: Machines as a read by id told them, while they run: a listing has no ports, and may have only names.
-        self._read: dict[str, ObservedInstance] = {}
-        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), lambda *_: ("any",))
-        headers = {"Authorization": f"Bearer {token}"}
-        self._http = CloudHttp(CLOUD, config.base_url, headers, clock, READ_TIMEOUT_S, pacing)
-        self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, READ_TIMEOUT_S)
+        self._running: dict[str, ObservedInstance] = {}
+        self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, self.TIMEOUT_S)
+
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
+        """By status and words, those of an error inside a 200 included."""
+        return call_error(reply)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
@@ -132,43 +126,31 @@ class TensorDockProvider:
         if spot is True:
             return ()
         at = self._clock.now()
-        return tensordock_offers.offers(await self._get("/locations"), constraint, disk_gb=disk_gb, at=at)
-
-    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
-        """One answer holds every location."""
-        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
-
-    async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
-        """The API has no filter by name, so this reads the whole account."""
-        listing = await self.list()
-        found = [item for item in listing.items if (item.name or "").endswith(name_suffix)]
-        if not found:
-            return NotSeen(CLOUD, listing.at)
-        return tuple(sorted(found, key=lambda item: item.created_at or listing.at))
+        return offers.offers(await self._get("/locations"), constraint, disk_gb=disk_gb, at=at)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One machine; 404, as a status or inside a 200, is `NotSeen`."""
         at = self._clock.now()
-        reply = await self._call("GET", f"/instances/{_ref(ref)}")
+        reply = await self._call("GET", f"/instances/{self._checked(ref)}")
         if not_there(reply):
             return NotSeen(CLOUD, at)
         seen = instances.observed(self._body(reply))
         return NotSeen(CLOUD, at) if seen.status is InstanceStatus.TERMINATED else seen
 
     async def list(self) -> Listing:
-        """One answer without pages, and once for each running machine a read by id, which alone tells its port.
+        """One answer without pages, and once for each running machine a read by id, which alone has its port.
 
         A second read that fails takes nothing from the listing: the machine is there, its address is not known.
         """
         at = self._clock.now()
         items = [instances.observed(row) for row in instances.rows(await self._get("/instances"))]
         running = {item.ref for item in items if item.status is InstanceStatus.RUNNING}
-        self._read = {ref: seen for ref, seen in self._read.items() if ref in running}
+        self._running = {ref: seen for ref, seen in self._running.items() if ref in running}
         full = [await self._in_full(item) if item.ref in running and item.ssh is None else item for item in items]
         return Listing(CLOUD, self.account, at, tuple(full))
 
     async def _in_full(self, item: ObservedInstance) -> ObservedInstance:
-        seen = self._read.get(item.ref)
+        seen = self._running.get(item.ref)
         if seen is None:
             try:
                 found = await self.get(item.ref)
@@ -178,7 +160,7 @@ class TensorDockProvider:
                 return item
             seen = found
             if seen.ssh is not None and seen.status is InstanceStatus.RUNNING:
-                self._read[item.ref] = seen
+                self._running[item.ref] = seen
         return replace(
             item,
             gpu=item.gpu or seen.gpu,
@@ -189,71 +171,47 @@ class TensorDockProvider:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
-        """Without a key to bring, the account's own is looked up; then the create's turn."""
-        forbid_in_transaction("tensordock create")
-        secret = None if spec.public_keys else await self._secret()
-        ready = replace(spec, ready={"ssh_secret": secret.id} if secret else {})
-        self._order(ready)
-        await self._http.turn("POST", "/instances")
-        return ready
+    async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
+        """Without a key to bring, the account's own first one is looked up."""
+        secret = "" if spec.public_keys else await self._secret()
+        instances.create_body(spec, self._image, secret)
+        return {"ssh_secret": secret}
 
-    def _order(self, spec: InstanceSpec) -> dict[str, Any]:
-        ref = (spec.ready or {}).get("ssh_secret")
-        return instances.create_body(spec, self._image, instances.SshSecret(ref) if ref else None)
-
-    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+    async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `POST`, which may take more than a minute. A 2xx is a yes only when it names an id and no error."""
-        if spec.ready is None:
-            spec = await self.prepare(spec, grant)
-        body = self._order(spec)
-        reply = await self._http.send_once("POST", "/instances", timeout_s=CREATE_TIMEOUT_S, json=body)
+        body = instances.create_body(spec, self._image, (spec.ready or {}).get("ssh_secret", ""))
+        reply = await self._post(spec, body, CREATE_TIMEOUT_S)
         ref = made_id(reply)
         status, _ = meaning(reply)
-        failed = isinstance(reply.body, dict) and reply.body.get("error")
-        if ref is None or failed or not 200 <= status < 300:
+        if ref is None or reply.fields.get("error") or not 200 <= status < 300:
             raise create_error(reply)
-        return ObservedInstance(
-            cloud=CLOUD,
-            ref=ref,
-            name=spec.name,
-            status=InstanceStatus.PENDING,
-            gpu=spec.offer.gpu,
-            gpu_count=spec.offer.gpu_count,
-            region=spec.offer.region,
-        )
+        return pending(ref, spec)
 
-    async def _secret(self) -> instances.SshSecret | None:
-        """The account's first SSH key. Every failure here is a definite no: the create was not sent."""
-        try:
-            body = await self._get("/secrets")
-        except ProviderError as error:
-            if error.definite_no:
-                raise
-            message = f"the account's SSH keys could not be read ({error.message}), so no create was sent"
-            raise NotSent(CLOUD, message) from error
+    async def _secret(self) -> str:
+        """The id of the account's first SSH key; "" when it has none."""
+        body = await self._get("/secrets")
         data = body.get("data") if isinstance(body, dict) else None
         rows = data.get("secrets") if isinstance(data, dict) else None
         keys = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         found = sorted(str(row["id"]) for row in keys if "ssh" in str(row.get("type", "")).lower() and row.get("id"))
-        return instances.SshSecret(found[0]) if found else None
+        return found[0] if found else ""
 
     async def stop(self, ref: str) -> None:
         """Saves nothing unless TensorDock gives the GPU back, which it may or may not do. Gone counts as stopped."""
-        reply = await self._call("POST", f"/instances/{_ref(ref)}/stop")
-        self._read.pop(ref, None)
+        reply = await self._call("POST", f"/instances/{self._checked(ref)}/stop")
+        self._running.pop(ref, None)
         if not not_there(reply):
             await self._done(ref, reply, InstanceStatus.STOPPED, InstanceStatus.TERMINATED)
 
     async def start(self, ref: str) -> None:
         """`NoCapacity` when the GPU was given back and is taken."""
-        reply = await self._call("POST", f"/instances/{_ref(ref)}/start")
-        self._read.pop(ref, None)
+        reply = await self._call("POST", f"/instances/{self._checked(ref)}/start")
+        self._running.pop(ref, None)
         if not_there(reply):
             raise NoCapacity(CLOUD, "the machine no longer exists, so it cannot be started")
         await self._done(ref, reply, InstanceStatus.RUNNING, InstanceStatus.BOOTING)
 
-    async def _done(self, ref: str, reply: Reply, *wanted: InstanceStatus) -> None:
+    async def _done(self, ref: str, reply: HttpReply, *wanted: InstanceStatus) -> None:
         """Raise what the answer means, unless the machine is where it was to go: a repeated order is refused."""
         error = call_error(reply)
         if error is None:
@@ -264,13 +222,9 @@ class TensorDockProvider:
                 return
         raise error
 
-    async def restart(self, ref: str) -> None:
-        """There is none."""
-        raise Unsupported(CLOUD, "TensorDock has no restart; reboot the machine over SSH")
-
     async def terminate(self, ref: str) -> bool:
         """`DELETE`; 404 is success."""
-        reply = await self._call("DELETE", f"/instances/{_ref(ref)}")
+        reply = await self._call("DELETE", f"/instances/{self._checked(ref)}")
         if not_there(reply):
             return False
         error = call_error(reply)
@@ -283,44 +237,36 @@ class TensorDockProvider:
     async def balance(self) -> Balance:
         """From the older API, where its key is set."""
         if not self.capabilities.balance:
-            raise Unsupported(CLOUD, "TensorDock tells the balance through its older API only, whose key is not set")
-        return Balance(billing.credit(await billing.ask(self._v0, "/billing/balance", self._v0_form)))
+            raise self._unsupported("balance")
+        return Balance(billing.credit(await billing.read_v0(self._v0, "/billing/balance", self._v0_form)))
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         """Monthly totals per machine from the older API: a line may reach outside the asked time."""
         if not self.capabilities.charges:
-            raise Unsupported(CLOUD, "TensorDock tells the bill through its older API only, whose key is not set")
+            raise self._unsupported("charges")
         lines: tuple[Charge, ...] = ()
         for period, start, end in billing.periods(since, until):
-            body = await billing.ask(self._v0, "/billing/summary", {**self._v0_form, "period": period})
+            body = await billing.read_v0(self._v0, "/billing/summary", {**self._v0_form, "period": period})
             lines += tuple(billing.charges(body, period, start, end))
         return ruled(lines, CAPABILITIES.billing)
 
-    async def preflight(self) -> Preflight:
-        """Reads the machines: it needs a valid token and costs nothing."""
-        if not self._has_token:
-            return Preflight(
-                CLOUD, ok=False, missing=("TENSORDOCK_API_TOKEN",), where=KEY_PAGE, problem="the API token is not set"
-            )
-        try:
-            await self.list()
-            balance = await self.balance() if self.capabilities.balance else None
-        except ProviderError as error:
-            where = KEY_PAGE if isinstance(error, AuthFailed) else ""
-            return Preflight(CLOUD, ok=False, where=where, problem=error.message, account=self.account, code=error.code)
-        poor = balance is not None and balance.credit_usd < LEAST_USD
-        problem = f"the balance is below the ${LEAST_USD} that a create needs" if poor else ""
-        code = "insufficient_funds" if poor else ""
-        return Preflight(CLOUD, ok=not poor, problem=problem, account=self.account, balance=balance, code=code)
+    async def _usable(self) -> Preflight:
+        """Read the machines, and the balance where its key is set."""
+        await self.list()
+        balance = await self.balance() if self.capabilities.balance else None
+        if balance is not None and balance.credit_usd < LEAST_USD:
+            problem = f"the balance is below the ${LEAST_USD} that a create needs"
+            return self._report(ok=False, problem=problem, balance=balance, code=InsufficientFunds.code)
+        return self._report(ok=True, balance=balance)
 
     async def close(self) -> None:
         """Release connections."""
-        await self._http.close()
+        await super().close()
         await self._v0.close()
 
     # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _call(self, method: str, path: str) -> Reply:
+    async def _call(self, method: str, path: str) -> HttpReply:
         """A repeatable call; a refused token is tried once more, because refusals at random were seen."""
         reply = await self._http.read(method, path)
         if meaning(reply)[0] == 401:
@@ -330,17 +276,3 @@ class TensorDockProvider:
 
     async def _get(self, path: str) -> Any:
         return self._body(await self._call("GET", path))
-
-    def _body(self, reply: Reply) -> Any:
-        """The body of a success; raises what any other answer means."""
-        error = call_error(reply)
-        if error is not None:
-            raise error
-        return self._http.json(reply)
-
-
-def _ref(ref: str) -> str:
-    """`InvalidSpec` for what cannot be a machine's id and might lead to another path."""
-    if not REF.fullmatch(ref):
-        raise InvalidSpec(CLOUD, "that is not an id of a TensorDock machine; one is a UUID")
-    return ref

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.adapter_helpers import number
 from providers.clouds.tensordock.errors import CLOUD, call_error, text_of
-from providers.clouds.tensordock.offers import number
 from providers.contract import Charge
 from providers.errors import AuthFailed, ProviderError, UnexpectedResponse
 from providers.http import CloudHttp
@@ -20,7 +20,7 @@ _REFUSED = ("auth", "api key", "api_key", "token", "credential", "permission")
 _COMPONENTS: Mapping[str, str] = {"vm_expenses": "gpu", "storage_expenses": "storage"}
 
 
-async def ask(http: CloudHttp, path: str, form: Mapping[str, str]) -> dict[str, Any]:
+async def read_v0(http: CloudHttp, path: str, form: Mapping[str, str]) -> dict[str, Any]:
     """One read of v0. Raises what its answer means."""
     reply = await http.read("POST", path, data=dict(form))
     body = reply.body
@@ -58,7 +58,7 @@ def periods(since: datetime, until: datetime) -> Iterator[tuple[str, datetime, d
 
 
 def charges(body: Mapping[str, Any], period: str, start: datetime, end: datetime) -> list[Charge]:
-    """One line per machine and kind of cost for one month: v0 tells totals, not times.
+    """One line per machine and kind of cost for one month: v0 has totals, not times.
 
     Raises `UnexpectedResponse` when neither list is there, or a row has no machine or no amount.
     """

@@ -6,9 +6,10 @@ error codes, so a few sentences have to be told apart; matching is on lower-case
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from providers.adapter_helpers import seconds
+from providers.error_table import Row, first, row
 from providers.errors import (
     AuthFailed,
     InsufficientFunds,
@@ -21,25 +22,11 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "tensordock"
 #: Stands before the texts of the validator's form, [{code, message, path}, …], which is a refusal whatever they say.
 VALIDATOR = "validation: "
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One row: one of these statuses, and fragments of which one must occur in the text (none: any text)."""
-
-    statuses: frozenset[int]
-    raises: type[ProviderError]
-    says: str
-    fragments: tuple[str, ...] = ()
-
-
-def _row(statuses: set[int], raises: type[ProviderError], says: str, *fragments: str) -> Outcome:
-    return Outcome(frozenset(statuses), raises, says, fragments)
 
 
 _STOCK = (
@@ -55,58 +42,58 @@ _KEY = "TensorDock refuses the API token"
 
 #: The answers to a create that leave nothing behind; the first matching row counts. All others are unknown, among
 #: them every 5xx and "virtual machine deployment failed": a deploy can fail after an instance was made.
-CREATE_OUTCOMES: tuple[Outcome, ...] = (
-    _row({429}, RateLimited, "TensorDock was called too often"),
-    _row({401}, AuthFailed, _KEY),
-    _row({400, 404, 409, 422}, NoCapacity, "TensorDock has no free node for this offer", *_STOCK),
-    _row({400, 402, 403, 422}, InsufficientFunds, "the account's balance does not cover it", *_MONEY),
-    _row({402}, InsufficientFunds, "the account's balance does not cover it"),
-    _row({400, 403, 422}, QuotaExceeded, "a limit of the account forbids it", *_QUOTA),
-    _row({403}, AuthFailed, "TensorDock does not let this API token create machines"),
-    _row({400, 422}, InvalidSpec, _REFUSED, *_SHAPE),
-    _row({422}, InvalidSpec, _REFUSED),
+CREATE_OUTCOMES: tuple[Row, ...] = (
+    row(429, RateLimited, "TensorDock was called too often"),
+    row(401, AuthFailed, _KEY),
+    row({400, 404, 409, 422}, NoCapacity, "TensorDock has no free node for this offer", *_STOCK),
+    row({400, 402, 403, 422}, InsufficientFunds, "the account's balance does not cover it", *_MONEY),
+    row(402, InsufficientFunds, "the account's balance does not cover it"),
+    row({400, 403, 422}, QuotaExceeded, "a limit of the account forbids it", *_QUOTA),
+    row(403, AuthFailed, "TensorDock does not let this API token create machines"),
+    row({400, 422}, InvalidSpec, _REFUSED, *_SHAPE),
+    row(422, InvalidSpec, _REFUSED),
 )
 
 #: The same for every other call. What is absent here is `Unavailable` for 5xx, else `UnexpectedResponse`.
-CALL_OUTCOMES: tuple[Outcome, ...] = (
-    _row({429}, RateLimited, "TensorDock was called too often"),
-    _row({401}, AuthFailed, _KEY),
-    _row({400, 404, 409, 422}, NoCapacity, "the GPU of this machine was taken by somebody else", *_STOCK),
-    _row({400, 402, 403, 422}, InsufficientFunds, "the account's balance does not cover it", *_MONEY),
-    _row({403}, AuthFailed, "TensorDock does not let this API token do that"),
+CALL_OUTCOMES: tuple[Row, ...] = (
+    row(429, RateLimited, "TensorDock was called too often"),
+    row(401, AuthFailed, _KEY),
+    row({400, 404, 409, 422}, NoCapacity, "the GPU of this machine was taken by somebody else", *_STOCK),
+    row({400, 402, 403, 422}, InsufficientFunds, "the account's balance does not cover it", *_MONEY),
+    row(403, AuthFailed, "TensorDock does not let this API token do that"),
 )
 
 
-def create_error(reply: Reply) -> ProviderError:
+def create_error(reply: HttpReply) -> ProviderError:
     """The error for an answer to a create that did not confirm an instance."""
     status, text = meaning(reply)
     if made_id(reply) is not None:
         return OutcomeUnknown(CLOUD, "TensorDock reported a failure and named an instance all the same")
-    row = _match(CREATE_OUTCOMES, status, text)
-    if row is None:
+    found = first(CREATE_OUTCOMES, status, text=text)
+    if found is None:
         return OutcomeUnknown(CLOUD, f"TensorDock answered the create with {status}, which does not tell the outcome")
-    return _build(row, reply)
+    return found.error(CLOUD, seconds(reply.headers.get("retry-after")))
 
 
-def call_error(reply: Reply) -> ProviderError | None:
+def call_error(reply: HttpReply) -> ProviderError | None:
     """The error for an answer to anything but a create; None when it is a plain success."""
     status, text = meaning(reply)
     if 200 <= status < 300:
         return None
-    row = _match(CALL_OUTCOMES, status, text)
-    if row is not None:
-        return _build(row, reply)
+    found = first(CALL_OUTCOMES, status, text=text)
+    if found is not None:
+        return found.error(CLOUD, seconds(reply.headers.get("retry-after")))
     if status >= 500 or status == 408:
         return Unavailable(CLOUD, f"TensorDock answered {status}")
     return UnexpectedResponse(CLOUD, f"TensorDock answered {status}")
 
 
-def not_there(reply: Reply) -> bool:
+def not_there(reply: HttpReply) -> bool:
     """True when the instance does not exist: 404, as a status or inside a 200."""
     return meaning(reply)[0] == 404
 
 
-def meaning(reply: Reply) -> tuple[int, str]:
+def meaning(reply: HttpReply) -> tuple[int, str]:
     """The status that an answer really has, and its error text in lower case ("" for none).
 
     Inside a 2xx, `status` as a number of at least 400 counts, and so does an `error` without any data (as 400, the
@@ -132,34 +119,12 @@ def meaning(reply: Reply) -> tuple[int, str]:
     return reply.status, text.lower()
 
 
-def made_id(reply: Reply) -> str | None:
+def made_id(reply: HttpReply) -> str | None:
     """The id of the instance that an answer names, wrapped in `data` or not."""
     body = reply.body
     data = body.get("data", body) if isinstance(body, dict) else None
     found = data.get("id") if isinstance(data, dict) else None
     return found if isinstance(found, str) and found else None
-
-
-def _match(rows: tuple[Outcome, ...], status: int, text: str) -> Outcome | None:
-    for row in rows:
-        if status in row.statuses and (not row.fragments or any(part in text for part in row.fragments)):
-            return row
-    return None
-
-
-def _build(row: Outcome, reply: Reply) -> ProviderError:
-    if issubclass(row.raises, RateLimited):
-        return row.raises(CLOUD, row.says, _retry_after(reply))
-    return row.raises(CLOUD, row.says)
-
-
-def _retry_after(reply: Reply) -> float | None:
-    """`Retry-After` when there is one. The names of the other rate-limit headers are not documented."""
-    try:
-        seconds = float(reply.headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None
 
 
 def text_of(body: Any) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, TypeGuard
 
+from providers import cloud_init
+from providers.adapter_helpers import instant, number
 from providers.clouds.tensordock.errors import CLOUD
-from providers.clouds.tensordock.offers import disk_size, gpu_of, number
+from providers.clouds.tensordock.offers import disk_size, gpu_of
 from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 
@@ -19,9 +20,6 @@ SSH_PORT = 22
 #: Neither length nor charset of a name is documented; this much was seen to work.
 NAME = re.compile(r"[A-Za-z0-9-]{1,60}", re.ASCII)
 NAME_MAX = 60
-FOLDER = "/opt/gpu-shopper"
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_PUBLIC_KEY = re.compile(r"\s*((?:ssh|ecdsa|sk)-[a-z0-9@.-]+\s+[A-Za-z0-9+/]+=*)(?:\s|\Z)", re.ASCII)
 _VM_IMAGE = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII)
 
 #: Stopped, and its GPU was given back: only the disk is paid for.
@@ -46,21 +44,14 @@ _WORDS: Mapping[str, InstanceStatus] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SshSecret:
-    """The account's own key, used when a create brings none."""
-
-    id: str
-
-
 # ── create ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def create_body(spec: InstanceSpec, image: str, secret: SshSecret | None) -> dict[str, Any]:
+def create_body(spec: InstanceSpec, image: str, secret: str) -> dict[str, Any]:
     """The body of a create. Raises `InvalidSpec` for what TensorDock would refuse or misread.
 
-    `image` is the virtual machine's image unless the spec names one. A container image (with a slash or a colon) is
-    pulled in the background and named by IMAGE to the start script, which runs on the machine itself as root.
+    `image` is the virtual machine's image unless the spec names one; `secret` is the id of the account's own SSH key,
+    which is used when the spec brings none.
     """
     ticket = spec.offer.ticket
     if not NAME.fullmatch(spec.name):
@@ -68,8 +59,8 @@ def create_body(spec: InstanceSpec, image: str, secret: SshSecret | None) -> dic
     disk_gb = disk_size(spec.disk_gb)
     if spec.offer.disk_gb_max is not None and disk_gb > spec.offer.disk_gb_max:
         raise InvalidSpec(CLOUD, f"this location has {spec.offer.disk_gb_max} GB of disk, {disk_gb} GB is needed")
-    keys = [public_key(key) for key in spec.public_keys]
-    if not keys and secret is None:
+    keys = [cloud_init.key_material(CLOUD, key) for key in spec.public_keys]
+    if not keys and not secret:
         raise InvalidSpec(CLOUD, "TensorDock needs an SSH key: give one, or keep one as a secret of the account")
     try:
         slug, location = ticket["gpu"], ticket["location"]
@@ -87,9 +78,9 @@ def create_body(spec: InstanceSpec, image: str, secret: SshSecret | None) -> dic
             "gpus": {slug: {"count": spec.offer.gpu_count}},
         },
         "location_id": location,
-        "cloud_init": cloud_init(spec, keys),
+        "cloud_init": first_boot(spec, keys),
     }
-    attributes |= {"ssh_key": keys[0]} if keys else {"ssh_key_id": secret.id if secret else ""}
+    attributes |= {"ssh_key": keys[0]} if keys else {"ssh_key_id": secret}
     if ticket.get("own_ip") == "yes":
         # Some locations ignore forwarded ports altogether, so an address of its own comes first.
         attributes["useDedicatedIp"] = True
@@ -98,44 +89,22 @@ def create_body(spec: InstanceSpec, image: str, secret: SshSecret | None) -> dic
     return {"data": {"type": "virtualmachine", "attributes": attributes}}
 
 
-def public_key(text: str) -> str:
-    """Type and key, without the comment. `InvalidSpec` when it is not an OpenSSH public key."""
-    found = _PUBLIC_KEY.match(text)
-    if found is None:
-        raise InvalidSpec(CLOUD, "that is not an SSH public key; one looks like ssh-ed25519 AAAAC3Nz… name")
-    return " ".join(found[1].split())
-
-
-def cloud_init(spec: InstanceSpec, keys: Sequence[str]) -> dict[str, Any]:
+def first_boot(spec: InstanceSpec, keys: Sequence[str]) -> dict[str, Any]:
     """Cloud-init as an object. Keys are appended by commands: the key fields were seen to be unreliable.
 
     Files carry plain text, because `encoding: b64` is not supported there.
     """
-    for name in spec.env:
-        if not _ENV_NAME.fullmatch(name):
-            raise InvalidSpec(CLOUD, f"{name[:40]!r} is not the name of a variable; use letters, digits and _")
     container = "" if _VM_IMAGE.fullmatch(spec.image) else spec.image
-    variables = {**spec.env, **({"IMAGE": container} if container else {})}
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     commands = []
-    for home, owner in (("/root", "root"), (f"/home/{USER}", USER)):
-        if lines := " ".join(shlex.quote(key) for key in keys):
-            commands.append(
-                f"mkdir -p {home}/.ssh && printf '%s\\n' {lines} >> {home}/.ssh/authorized_keys && "
-                f"chmod 700 {home}/.ssh && chmod 600 {home}/.ssh/authorized_keys && chown -R {owner}: {home}/.ssh"
-            )
+    for home, owner in (("/root", "root"), (f"/home/{USER}", USER)) if keys else ():
+        commands.append(f"{cloud_init.authorized_keys(home, keys)} && chown -R {owner}: {home}/.ssh")
     if container:
         pull = f"command -v docker && docker pull -q {shlex.quote(container)}"
-        commands.append(f"nohup sh -c {shlex.quote(pull)} >{FOLDER}/pull.log 2>&1 &")
-    if spec.onstart:
-        commands.append(f". {FOLDER}/env && nohup bash {FOLDER}/start >{FOLDER}/start.log 2>&1 &")
+        commands.append(cloud_init.background(f"sh -c {shlex.quote(pull)}", "pull"))
     return {
         "package_update": False,
-        "write_files": [
-            {"path": f"{FOLDER}/env", "permissions": "0600", "content": exports},
-            {"path": f"{FOLDER}/start", "permissions": "0700", "content": spec.onstart},
-        ],
-        "runcmd": commands,
+        "write_files": cloud_init.files(CLOUD, spec, container),
+        "runcmd": [*commands, *cloud_init.start(spec)],
     }
 
 
@@ -181,7 +150,7 @@ def observed(row: Any) -> ObservedInstance:
         price_usd_h=_first_number(row, "rateHourly", "price_per_hour", "rate_hourly"),
         ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
         holds_gpu=known != _RELEASED,
-        created_at=_time(row.get("created_at", row.get("createdAt"))),
+        created_at=instant(row.get("created_at", row.get("createdAt")), UTC),
     )
 
 
@@ -233,15 +202,6 @@ def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:
 
 def _first_number(row: Mapping[str, Any], *names: str) -> Any:
     return next((value for value in (number(row.get(name)) for name in names) if value is not None), None)
-
-
-def _time(value: Any) -> datetime | None:
-    """A time in ISO 8601; the zone was not seen documented, and UTC is what the rest of the service speaks."""
-    try:
-        at = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import number
 from providers.clouds.tensordock.errors import CLOUD
 from providers.contract import Offer
 from providers.errors import UnexpectedResponse
@@ -174,14 +175,3 @@ def _part(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _is_word(value: Any) -> bool:
     return isinstance(value, str) and _WORD.fullmatch(value) is not None
-
-
-def number(value: Any) -> Decimal | None:
-    """A JSON number as a decimal; None for what is missing, not finite or not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        parsed = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return parsed if parsed.is_finite() else None

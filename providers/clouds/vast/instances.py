@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.adapter_helpers import number
+from providers.cloud_init import authorized_keys
 from providers.clouds.vast.errors import CLOUD
-from providers.clouds.vast.offers import country, is_id, number
+from providers.clouds.vast.offers import country, is_id
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 from providers.gpus.table import canonical
@@ -75,13 +76,7 @@ def onstart(spec: InstanceSpec) -> str:
     """The public keys, then the caller's script: a key attached by a second call could be lost with that call."""
     if not spec.public_keys:
         return spec.onstart
-    keys = " ".join(shlex.quote(key) for key in spec.public_keys)
-    return (
-        "mkdir -p /root/.ssh && chmod 700 /root/.ssh\n"
-        f"printf '%s\\n' {keys} >> /root/.ssh/authorized_keys\n"
-        "chmod 600 /root/.ssh/authorized_keys\n"
-        f"{spec.onstart}"
-    )
+    return f"{authorized_keys('/root', spec.public_keys)}\n{spec.onstart}"
 
 
 def observed(row: Any, at: datetime) -> ObservedInstance:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, TypeGuard
 
 from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import fits, number
 from providers.clouds.vast.errors import CLOUD
 from providers.contract import Offer
 from providers.errors import UnexpectedResponse
@@ -17,8 +18,6 @@ from providers.gpus.table import GPUS, canonical, spellings
 #: The service never returns more rows, whatever `limit` says.
 ROWS_MAX = 64
 MONTH_H = Decimal(720)
-#: No price, size or time of the API comes near it; larger numbers would overflow what is computed from them.
-LARGEST = Decimal(10) ** 12
 ON_DEMAND, BID = "on-demand", "bid"
 #: Cards report less than nominal (15 360 MB on a 16 GB card) or, in binary units, more: the filter leaves room, and
 #: the rows are checked again by nominal memory.
@@ -93,19 +92,8 @@ def translate(
     """
     for row in found:
         offer = _offer(row, disk_gb=disk_gb, kind=kind, at=at)
-        if offer is not None and _fits(offer, constraint, disk_gb):
+        if offer is not None and fits(offer, constraint, disk_gb):
             yield offer
-
-
-def _fits(offer: Offer, constraint: GpuConstraint, disk_gb: int) -> bool:
-    low, high = constraint.memory_gb_min, constraint.memory_gb_max
-    return (
-        constraint.count_min <= offer.gpu_count <= constraint.count_max
-        and (not constraint.names or offer.gpu in constraint.names)
-        and (low is None or offer.memory_gb >= low)
-        and (high is None or offer.memory_gb <= high)
-        and (offer.disk_gb_max is None or offer.disk_gb_max >= disk_gb)
-    )
 
 
 def _offer(row: Mapping[str, Any], *, disk_gb: int, kind: str, at: datetime) -> Offer | None:
@@ -165,17 +153,6 @@ def country(place: str) -> str | None:
     """The two letters at the end of "Texas, US"; None when there are none."""
     code = place.rpartition(",")[2].strip()
     return code if len(code) == 2 and code.isalpha() else None
-
-
-def number(value: Any) -> Decimal | None:
-    """A JSON number as a decimal; None for what is missing, absurdly large, not finite or not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        parsed = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return parsed if parsed.is_finite() and abs(parsed) < LARGEST else None
 
 
 def _ram_gb(row: Mapping[str, Any]) -> Decimal | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.timeline import Meter, Timeline
+from providers.sandbox.account import SandboxAccount
+from providers.sandbox.engine import SandboxCloud, TrueInstance
+from providers.sandbox.instance import PhasedInstance
+from providers.sandbox.timeline import Timeline
 
 SESSIONS_MAX = 2
 WEEK_S = 30 * 3600
@@ -23,26 +26,30 @@ FINAL = ("COMPLETE", "ERROR", "CANCEL_ACKNOWLEDGED")
 
 @dataclass(slots=True)
 class Plan:
-    """How a pushed program will go: seconds in the queue (None: for ever), then its own end after `work_s`."""
+    """How a pushed program will go: seconds in the queue (None: without end), then its own end after `work_s`."""
 
     queue_s: float | None
     work_s: float | None
     fails: bool = False
 
 
-@dataclass(slots=True)
-class Run:
+def shape_of(source: dict[str, Any]) -> str:
+    """What a push runs on: "" without an accelerator."""
+    if not source.get("enableGpu") and not source.get("machineShape"):
+        return ""
+    shape = str(source.get("machineShape") or "")
+    return RETIRED.get(shape, shape)
+
+
+@dataclass(kw_only=True)
+class Run(PhasedInstance[str]):
     """One version of a kernel with its session. `status` is the truth; what is shown may be `stuck`."""
 
+    phases: Timeline[str] = field(default_factory=lambda: Timeline("QUEUED"))
     owner: str
     slug: str
     version: int
     source: dict[str, Any]
-    pushed_at: datetime
-    listed_at: datetime
-    status: Timeline[str]
-    meter: Meter = field(default_factory=Meter)
-    ended_at: datetime | None = None
     failure: str = ""
     stuck: bool = False
     deleted: bool = False
@@ -50,17 +57,31 @@ class Run:
     status_absent: bool = False
     old_words: bool = False
 
-    @property
-    def ref(self) -> str:
-        return f"{self.owner}/{self.slug}/{self.version}"
+    def status(self, now: datetime) -> str:
+        """The API's word, when it is not stuck."""
+        return self.phases.at(now)
+
+    def answers(self, now: datetime) -> bool:
+        """Never: there is no SSH."""
+        return False
+
+    def exists(self, now: datetime) -> bool:
+        """Until it is deleted."""
+        return self.created_at <= now and not self.deleted
+
+    def is_over(self, now: datetime) -> bool:
+        """Never: the hours of a week are counted over all its runs."""
+        return False
+
+    def truth(self, cloud: str, now: datetime) -> TrueInstance:
+        """Its end is planned from its start, and comes later."""
+        found = super().truth(cloud, now)
+        return replace(found, ended_at=None) if self.active(now) else found
 
     @property
     def shape(self) -> str:
         """What it runs on: "" without an accelerator."""
-        if not self.source.get("enableGpu") and not self.source.get("machineShape"):
-            return ""
-        shape = str(self.source.get("machineShape") or "")
-        return RETIRED.get(shape, shape)
+        return shape_of(self.source)
 
     @property
     def timeout_s(self) -> int:
@@ -76,35 +97,40 @@ class Run:
         final = "ERROR" if plan.fails or timed_out else "COMPLETE"
         if timed_out:
             self.failure = "Your notebook was stopped because it exceeded its session timeout."
-        self.status.plan(self.pushed_at, (plan.queue_s, "RUNNING"), (plan.queue_s + length_s, final))
-        started_at = self.pushed_at + timedelta(seconds=plan.queue_s)
+        self.phases.plan(self.created_at, (plan.queue_s, "RUNNING"), (plan.queue_s + length_s, final))
+        started_at = self.created_at + timedelta(seconds=plan.queue_s)
         self.ended_at = started_at + timedelta(seconds=length_s)
         if self.shape:
             self.meter.start("gpu", started_at, Decimal(0))
             self.meter.stop("gpu", self.ended_at)
 
-    def end(self, at: datetime, word: str, failure: str = "") -> None:
-        """End it now, unless it is over already."""
-        if self.status.at(at) in FINAL:
+    def finish(self, at: datetime, word: str, failure: str = "") -> None:
+        """End it now, unless it has ended already."""
+        if self.status(at) in FINAL:
             return
-        self.status.plan(at, (0, word))
+        self.phases.plan(at, (0, word))
         self.meter.stop_all(at)
         self.ended_at = at
         self.failure = failure
 
     def active(self, at: datetime) -> bool:
         """Whether it holds a session."""
-        return self.pushed_at <= at and self.status.at(at) not in FINAL
+        return self.created_at <= at and self.status(at) not in FINAL
 
 
-class Account:
-    """Everything one user owns. Times are passed in; nothing here reads a clock."""
+class KaggleAccount(SandboxAccount[Run]):
+    """Everything one user owns."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, cloud: SandboxCloud, owner: str) -> None:
+        super().__init__(cloud)
         self.owner = owner
-        self.runs: list[Run] = []
         #: Hours used by what is not shown here, such as an editor session on the web page; per week.
         self.elsewhere: dict[datetime, int] = {}
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every version that was ever pushed, oldest first."""
+        return list(self.instances.values())
 
     def week(self, at: datetime) -> datetime:
         """When the week of `at` began."""
@@ -126,25 +152,38 @@ class Account:
 
     def newest(self, slug: str, at: datetime) -> Run | None:
         """The latest version that has landed and is not deleted."""
-        found = [r for r in self.runs if r.slug == slug and r.pushed_at <= at and not r.deleted]
+        found = [run for run in self.runs if run.slug == slug and run.exists(at)]
         return found[-1] if found else None
 
     def version(self, slug: str, number: int, at: datetime) -> Run | None:
         """One version."""
-        found = [r for r in self.runs if r.slug == slug and r.version == number and r.pushed_at <= at and not r.deleted]
-        return found[0] if found else None
+        run = self.instances.get(f"{self.owner}/{slug}/{number}")
+        return run if run is not None and run.exists(at) else None
 
     def kernels(self, at: datetime) -> list[Run]:
         """The newest listed version of each kernel, newest first."""
         newest: dict[str, Run] = {}
         for run in self.runs:
-            if run.listed_at <= at and run.pushed_at <= at and not run.deleted:
+            if run.listed_at <= at and run.exists(at):
                 newest[run.slug] = run
-        return sorted(newest.values(), key=lambda run: run.pushed_at, reverse=True)
+        return sorted(newest.values(), key=lambda run: run.created_at, reverse=True)
 
     def push(self, slug: str, source: dict[str, Any], at: datetime, listed_at: datetime) -> Run:
         """A new version of `slug`, which begins when its plan is made."""
         number = 1 + sum(run.slug == slug for run in self.runs)
-        run = Run(self.owner, slug, number, source, at, listed_at, Timeline("QUEUED"))
-        self.runs.append(run)
-        return run
+        gpu = bool(shape_of(source))
+        return self.add(
+            Run(
+                ref=f"{self.owner}/{slug}/{number}",
+                name=slug,
+                gpu="T4" if gpu else "",
+                gpu_count=2 if gpu else 0,
+                created_at=at,
+                shown_at=at,
+                listed_at=listed_at,
+                owner=self.owner,
+                slug=slug,
+                version=number,
+                source=source,
+            )
+        )

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from providers.sandbox.api import ApiSandbox
 from providers.sandbox.kaggle import faults
-from providers.sandbox.kaggle.account import FINAL, WEEK, WEEK_S, Account, Run
-from providers.sandbox.kaggle.transport import Asked, Handler, Refused, Take
+from providers.sandbox.kaggle.account import FINAL, WEEK, WEEK_S, KaggleAccount, Run
+from providers.sandbox.kaggle.transport import Handler, KaggleCall, no
 
 SIGNED_FOR = timedelta(minutes=10)
 RESULT = "result.txt"
 
 
 class Kernels:
-    """The reading calls. `account` gives the account of the moment, because a reset replaces it."""
+    """The calls about kernels, but for the push."""
 
-    def __init__(self, account: Callable[[], Account], take: Take, now: Callable[[], datetime], token: str) -> None:
-        self._account = account
-        self._take = take
-        self._now = now
+    def __init__(self, cloud: ApiSandbox[KaggleAccount], token: str) -> None:
+        self._cloud = cloud
         self._token = token
 
     def handlers(self) -> dict[str, Handler]:
@@ -46,12 +45,12 @@ class Kernels:
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
-    def list(self, asked: Asked) -> Response:
+    def list(self, asked: KaggleCall) -> Response:
         """The account's own kernels for the group PROFILE; everybody's public ones, none of them here, otherwise."""
-        rows = self._account().kernels(self._now()) if asked.text("group").upper() in ("PROFILE", "1") else []
+        rows = self._cloud.account.kernels(self._cloud.now) if asked.text("group").upper() in ("PROFILE", "1") else []
         wanted = asked.text("search").lower()
         rows = [run for run in rows if wanted in run.slug]
-        small, numbered = self._take("small_pages"), self._take("no_page_token")
+        small, numbered = self._cloud.fault("small_pages"), self._cloud.fault("no_page_token")
         size = asked.whole("pageSize", 20) if small is None else int(small.get("rows", 1))
         token = asked.text("pageToken")
         page = int(token.removeprefix("page-")) if token.removeprefix("page-").isdigit() else asked.whole("page", 1)
@@ -61,26 +60,26 @@ class Kernels:
             {"kernels": [_row(run) for run in part], "nextPageToken": f"page-{page + 1}" if more else ""}
         )
 
-    def status(self, asked: Asked) -> Response:
+    def status(self, asked: KaggleCall) -> Response:
         """Of the version asked for, else of the newest. A wrong slug is a 403, a label such as `3` a 404."""
-        run, now = self._run(asked, "userName"), self._now()
-        word = "RUNNING" if run.stuck and run.status.at(now) in FINAL else run.status.at(now)
+        run, now = self._run(asked, "userName"), self._cloud.now
+        word = "RUNNING" if run.stuck and run.status(now) in FINAL else run.status(now)
         if word == "QUEUED" and run.status_absent:
             return JSONResponse({})
         shown = _camel(word) if run.old_words else word
         failed = word == "ERROR" and run.failure
         return JSONResponse({"status": shown} | ({"failureMessage": run.failure} if failed else {}))
 
-    def files(self, asked: Asked) -> Response:
-        """The one file that the program leaves, once it is over."""
+    def files(self, asked: KaggleCall) -> Response:
+        """The one file that the program leaves, once it has ended."""
         run = self._run(asked, "userName")
-        done = run.status.at(self._now()) in FINAL
+        done = run.status(self._cloud.now) in FINAL
         return JSONResponse({"files": [{"name": RESULT, "size": len(_result(run))}] if done else []})
 
-    def output(self, asked: Asked) -> Response:
+    def output(self, asked: KaggleCall) -> Response:
         """Files by signed addresses, and the log. Both are empty while it runs."""
-        run, now = self._run(asked, "userName"), self._now()
-        if run.status.at(now) not in FINAL:
+        run, now = self._run(asked, "userName"), self._cloud.now
+        if run.status(now) not in FINAL:
             return JSONResponse({"files": [], "log": "", "nextPageToken": ""})
         expires = int((now + SIGNED_FOR).timestamp())
         query = f"expires={expires}&sig={_signature(run.ref, expires)}"
@@ -88,31 +87,31 @@ class Kernels:
         log = json.dumps(_events(run))
         return JSONResponse({"files": [{"url": url, "fileName": RESULT}], "log": log, "nextPageToken": ""})
 
-    def download(self, asked: Asked) -> Response:
+    def download(self, asked: KaggleCall) -> Response:
         """One file of the newest version."""
         run = self._run(asked, "ownerSlug")
-        if asked.text("filePath") != RESULT or run.status.at(self._now()) not in FINAL:
-            raise Refused(404, "Not found")
+        if asked.text("filePath") != RESULT or run.status(self._cloud.now) not in FINAL:
+            raise no(404, "Not found")
         return PlainTextResponse(_result(run))
 
-    def signed(self, asked: Asked) -> Response:
+    def signed(self, asked: KaggleCall) -> Response:
         """A signed address; 403 when it is forged or old."""
         ref = f"{asked.text('owner')}/{asked.text('slug')}/{asked.text('version')}"
         expires = asked.whole("expires", 0)
-        if asked.text("sig") != _signature(ref, expires) or expires < self._now().timestamp():
+        if asked.text("sig") != _signature(ref, expires) or expires < self._cloud.now.timestamp():
             return PlainTextResponse("Forbidden", 403)
-        run = self._account().version(asked.text("slug"), asked.whole("version", 0), self._now())
+        run = self._cloud.account.version(asked.text("slug"), asked.whole("version", 0), self._cloud.now)
         return PlainTextResponse("Not found", 404) if run is None else PlainTextResponse(_result(run))
 
-    def logs(self, asked: Asked) -> Response:
+    def logs(self, asked: KaggleCall) -> Response:
         """Server-sent events while it runs; afterwards one JSON array, which is no event stream."""
         run = self._run(asked, "owner")
-        if run.status.at(self._now()) in FINAL:
+        if run.status(self._cloud.now) in FINAL:
             return JSONResponse(_events(run))
         lines = [f"data: {json.dumps(event)}\n\n" for event in _events(run)]
         return Response("".join([*lines, "data: END_OF_LOG\n\n"]), media_type="text/event-stream")
 
-    def pull(self, asked: Asked) -> Response:
+    def pull(self, asked: KaggleCall) -> Response:
         """The source and what is known about it."""
         run = self._run(asked, "userName")
         blob = {key: run.source.get(key) for key in ("language", "kernelType")}
@@ -122,29 +121,29 @@ class Kernels:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    def delete(self, asked: Asked) -> Response:
+    def delete(self, asked: KaggleCall) -> Response:
         """Removes every version with its results, and ends a session that runs: whether it does is not documented."""
         self._run(asked, "userName")
-        now = self._now()
-        if self._take("delete_ignored") is None:
-            spared = self._take("delete_spares_run") is not None
-            for run in self._account().runs:
-                if run.slug == asked.text("kernelSlug") and run.pushed_at <= now:
+        now = self._cloud.now
+        if self._cloud.fault("delete_ignored") is None:
+            spared = self._cloud.fault("delete_spares_run") is not None
+            for run in self._cloud.account.runs:
+                if run.slug == asked.text("kernelSlug") and run.created_at <= now:
                     run.deleted = True
                     if not spared:
-                        run.end(now, "CANCEL_ACKNOWLEDGED")
+                        run.finish(now, "CANCEL_ACKNOWLEDGED")
         return JSONResponse({})
 
     # ── the account ──────────────────────────────────────────────────────────────────────────────
 
-    def quota(self, _asked: Asked) -> Response:
+    def quota(self, _asked: KaggleCall) -> Response:
         """Hours of this week as protobuf durations."""
-        account, now = self._account(), self._now()
+        account, now = self._cloud.account, self._cloud.now
         refresh = (account.week(now) + WEEK).strftime("%Y-%m-%dT%H:%M:%SZ")
         tpu = {"timeUsed": "0s", "timeReserved": "0s", "totalTimeAllowed": "72000s", "hasEverRun": False}
-        if self._take("quota_missing") is not None:
+        if self._cloud.fault("quota_missing") is not None:
             return JSONResponse({"quotaRefreshTime": refresh})
-        reserved = self._take("quota_reserved")
+        reserved = self._cloud.fault("quota_reserved")
         gpu = {
             "timeUsed": f"{account.used_s(now).normalize():f}s",
             "timeReserved": f"{0 if reserved is None else int(reserved.get('seconds', 3600))}s",
@@ -154,35 +153,35 @@ class Kernels:
         }
         return JSONResponse({"quotaRefreshTime": refresh, "gpuQuota": gpu, "tpuQuota": tpu})
 
-    def introspect(self, asked: Asked) -> Response:
+    def introspect(self, asked: KaggleCall) -> Response:
         """Whose token it is; an unknown one is a 400."""
         if asked.text("token") != self._token:
-            raise Refused(400, "Invalid token")
-        owner = self._account().owner
+            raise no(400, "Invalid token")
+        owner = self._cloud.account.owner
         return JSONResponse({"active": True, "username": owner, "userId": 1, "scope": "resources.admin:*"})
 
-    def _run(self, asked: Asked, owner_field: str) -> Run:
+    def _run(self, asked: KaggleCall, owner_field: str) -> Run:
         """The version that a call names. Raises `Refused`: 403 for a wrong slug, 404 for a wrong label."""
-        account, now = self._account(), self._now()
+        account, now = self._cloud.account, self._cloud.now
         slug, label = asked.text("kernelSlug", "slug"), asked.text("versionLabel")
         newest = account.newest(slug, now)
         if asked.text(owner_field) != account.owner or newest is None:
-            raise Refused(403, faults.DENIED)
+            raise no(403, faults.DENIED)
         if not label:
             return newest
         number = label.removeprefix("v")
         run = account.version(slug, int(number), now) if label.startswith("v") and number.isdigit() else None
         if run is None:
-            raise Refused(404, "Version not found")
+            raise no(404, "Version not found")
         return run
 
 
-def _denied(_asked: Asked) -> Response:
+def _denied(_asked: KaggleCall) -> Response:
     """No public answer holds a session id, and the call is refused even with one."""
-    raise Refused(403, "Permission 'kernelSessions.cancel' was denied")
+    raise no(403, "Permission 'kernelSessions.cancel' was denied")
 
 
-def _competitions(_asked: Asked) -> Response:
+def _competitions(_asked: KaggleCall) -> Response:
     row = {"id": 1, "ref": "https://www.kaggle.com/competitions/titanic", "title": "Titanic", "userHasEntered": False}
     return JSONResponse({"competitions": [row], "nextPageToken": ""})
 
@@ -195,7 +194,7 @@ def _row(run: Run) -> dict[str, Any]:
         "title": run.source.get("newTitle", run.slug),
         "author": run.owner,
         "slug": run.slug,
-        "lastRunTime": run.pushed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "lastRunTime": run.created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "machineShape": run.shape,
         "currentVersionNumber": run.version,
         "totalVotes": 0,

@@ -1,35 +1,37 @@
-"""The sandbox as the shared engine sees it: faults, truth, moves from outside, and the push."""
+"""The sandbox as the shared engine sees it: faults, credentials, moves from outside, and the push."""
 
 from __future__ import annotations
 
+import base64
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
-from providers.sandbox.faults import LostReply
+from providers.sandbox.api import ApiSandbox, json_of
 from providers.sandbox.kaggle import faults
-from providers.sandbox.kaggle.account import FINAL, SESSIONS_MAX, WEEK_S, Account, Plan, Run
+from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, KaggleAccount, Plan, Run
 from providers.sandbox.kaggle.routes_kernels import Kernels
-from providers.sandbox.kaggle.transport import Asked, Refused, Wire, address
+from providers.sandbox.kaggle.transport import KaggleCall, address, endpoint, no, routes
 
 NINE_HOURS_S = 9 * 3600
 KEY = "t4x2"
 #: How long a pushed program works when nothing else is said.
 WORK_S = 600.0
+#: How the address of the call ends that needs no credentials, in both its forms.
+INTROSPECT = ("IntrospectToken", "oauth2/introspect")
 
 
-class KaggleSandbox(SandboxCloud):
+class KaggleSandbox(ApiSandbox[KaggleAccount]):
     """Kaggle as of November 2026: remote calls and classic paths, key and token, two GPU sessions, 30 hours a week."""
 
     name = "kaggle"
     FAULTS = faults.FAULTS
-    ALIASES = faults.ALIASES
-    CREATE_FAULTS = faults.CREATE_FAULTS
     DISTURBANCES = faults.DISTURBANCES
     USERNAME = "simuser"
     API_KEY = "5a9d0b0c5a9d0b0c5a9d0b0c5a9d0b0c"
@@ -41,15 +43,12 @@ class KaggleSandbox(SandboxCloud):
     PACED = False
     PAGED = False
 
-    account: Account
     #: How long the programs pushed from now on work before they end by themselves, in seconds.
     work_s: float
-    #: The push that is being answered; nothing waits between its note and its answer.
-    _call: CreateCall
 
     def reset(self) -> None:
         """Back to an account without kernels and with all its hours."""
-        self.account = Account(self.USERNAME)
+        self.account = KaggleAccount(self, self.USERNAME)
         self.work_s = WORK_S
 
     def environment(self, url: str) -> dict[str, str]:
@@ -63,71 +62,79 @@ class KaggleSandbox(SandboxCloud):
 
     def routes(self) -> list[BaseRoute]:
         """The calls, the log streams and the signed files."""
-        kernels = Kernels(lambda: self.account, self.fault, lambda: self.now, self.API_TOKEN)
-        credentials = (self.USERNAME, self.API_KEY, self.API_TOKEN)
-        handlers = {**kernels.handlers(), "SaveKernel": self.save}
-        wire = Wire(handlers, self.fault, lambda: self.now, credentials, self._note)
-        logs = wire.endpoint("GetKernelSessionLogsStream", kernels.logs)
+        kernels = Kernels(self, self.API_TOKEN)
+        logs = endpoint(self, "", kernels.logs)
 
-        async def signed(request: Any) -> Response:
+        async def signed(request: Request) -> Response:
             given = {**request.query_params, **request.path_params}
-            return kernels.signed(Asked(given, address(request)))
+            return kernels.signed(KaggleCall(given, address(request)))
 
         return [
-            *wire.routes(),
+            *routes(self, {**kernels.handlers(), "SaveKernel": self.save}),
             *[Route(f"{p}/v1/kernels/logs/stream/{{owner}}/{{slug}}", logs, methods=["GET"]) for p in ("", "/api")],
             Route("/signed/{owner}/{slug}/{version}/{file}", signed, methods=["GET"]),
         ]
 
+    # ── the gateway ──────────────────────────────────────────────────────────────────────────────
+
+    def has_key(self, request: Request) -> bool:
+        """User name and key, or a token; asking whose token it is needs neither."""
+        basic = base64.b64encode(f"{self.USERNAME}:{self.API_KEY}".encode()).decode()
+        good = {f"Basic {basic}", f"Bearer {self.API_TOKEN}"}
+        return request.headers.get("authorization") in good or request.url.path.endswith(INTROSPECT)
+
+    def refuse_key(self, request: Request, group: str) -> Response:
+        """A 401."""
+        return faults.error(401, faults.UNAUTHENTICATED)
+
+    async def body_of(self, request: Request) -> Any:
+        """The body together with the query and the path, which a classic call uses instead."""
+        body = await json_of(request)
+        return {**request.query_params, **request.path_params, **body} if isinstance(body, dict) else None
+
+    def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
+        """An offer is a shape."""
+        return str(body.get("slug") or "").partition("/")[2], str(body.get("machineShape") or "")
+
+    def malformed(self) -> Response:
+        """A 400."""
+        return faults.error(400, "the body is not a JSON object")
+
+    def answer_late(self) -> Response:
+        """A gateway's timeout."""
+        return faults.error(504, "Deadline exceeded")
+
     # ── pushing ──────────────────────────────────────────────────────────────────────────────────
 
-    def _note(self, method: str, asked: Asked) -> None:
-        """A push is a create call whatever is decided about it; nothing else is."""
-        if method == "SaveKernel":
-            name, shape = asked.text("slug").partition("/")[2], asked.text("machineShape")
-            self._call = self.engine.note_create(self.name, name, shape)
-            self._call.outcome = "refused"
-
-    def save(self, asked: Asked) -> Response:
+    def save(self, asked: KaggleCall) -> Response:
         """`SaveKernel`: a new version with a session of its own, or a refusal in `error` under status 200."""
-        source, call = asked.body, self._call
+        source = asked.body
         slug = str(source.get("slug") or "")
         self._check(source, slug)
-        sentence = self._refusal(bool(source.get("machineShape") or source.get("enableGpu")))
-        if sentence:
-            return JSONResponse({"errorNullable": sentence, "error": sentence, "hasError": True, **_NOTHING})
-        late = self.fault("late_push")
-        run = self._start(slug.partition("/")[2], source, 0.0 if late is None else float(late.get("after_s", 200)))
-        call.ref, call.outcome = run.ref, "committed" if late is None else "pending"
-        spoiled = self._spoiled(call)
-        return JSONResponse(self._answer(run)) if spoiled is None else spoiled
+        if source.get("machineShape") or source.get("enableGpu"):
+            if self.account.active(self.now) >= SESSIONS_MAX:
+                return faults.sentence(faults.SESSIONS_FULL)
+            if self.account.used_s(self.now) >= WEEK_S:
+                return faults.sentence(faults.WEEK_FULL)
+        lands_in_s = self.lands_in_s()
+        run = self._start(slug.partition("/")[2], source, lands_in_s)
+        self.committed(run.ref, lands_in_s)
+        return JSONResponse(self._answer(run))
 
     def _check(self, source: dict[str, Any], slug: str) -> None:
         """Raises `Refused` for what the service cannot file."""
         owner, _, name = slug.partition("/")
         if owner != self.USERNAME:
-            raise Refused(403, "Permission 'kernels.update' was denied")
+            raise no(403, "Permission 'kernels.update' was denied")
         if not re.fullmatch(r"[a-z0-9-]{5,}", name) or len(str(source.get("newTitle") or "")) < 5:
-            raise Refused(400, "The kernel's slug and title must be at least five characters")
+            raise no(400, "The kernel's slug and title must be at least five characters")
         if source.get("language") not in ("python", "r", "rmarkdown"):
-            raise Refused(400, "The language is not supported")
+            raise no(400, "The language is not supported")
         if source.get("kernelType") not in ("script", "notebook") or not source.get("text"):
-            raise Refused(400, "The kernel has no source of a supported type")
-
-    def _refusal(self, gpu: bool) -> str:
-        for name, sentence in faults.REFUSALS.items():
-            if self.fault(name) is not None:
-                return sentence
-        if gpu and self.account.active(self.now) >= SESSIONS_MAX:
-            return faults.SESSIONS_FULL
-        if gpu and self.account.used_s(self.now) >= WEEK_S:
-            return faults.WEEK_FULL
-        return ""
+            raise no(400, "The kernel has no source of a supported type")
 
     def _start(self, slug: str, source: dict[str, Any], after_s: float) -> Run:
-        timing = self.engine.timing
-        lag = self.fault("list_lag")
-        listed_s = timing.list_lag_s if lag is None else float(lag.get("after_s", 60))
+        listed_s = self.account.lag_s("create_list_lag", self.engine.timing.list_lag_s)
         at = self.now + timedelta(seconds=after_s)
         if self.fault("other_slug") is not None:
             slug = f"k-{slug}"
@@ -160,46 +167,6 @@ class KaggleSandbox(SandboxCloud):
             body |= {"error": faults.WENT_WRONG, "hasError": True}
         return body
 
-    def _spoiled(self, call: CreateCall) -> Response | None:
-        """What is answered instead while a fault of the reply is armed."""
-        if call.outcome == "pending":
-            return Refused(504, "Deadline exceeded").answer()
-        if self.fault("lost_reply") is not None:
-            return LostReply()
-        broken = self.fault("error_after_push")
-        if broken is not None:
-            return Refused(int(broken.get("status", 503)), faults.WENT_WRONG).answer()
-        if self.fault("unreadable_reply") is not None:
-            return Response("<html><body>OK</body></html>", media_type="text/html")
-        return None
-
-    # ── the truth ────────────────────────────────────────────────────────────────────────────────
-
-    def reachable(self) -> list[str]:
-        """Nothing: there is no SSH."""
-        return []
-
-    def instances(self) -> list[TrueInstance]:
-        """Every run that has landed; all of them cost nothing."""
-        now = self.now
-        return [
-            TrueInstance(
-                cloud=self.name,
-                ref=run.ref,
-                name=run.slug,
-                status=run.status.at(now),
-                gpu="T4" if run.shape else "",
-                gpu_count=2 if run.shape else 0,
-                created_at=run.pushed_at,
-                ended_at=run.ended_at if run.status.at(now) in FINAL else None,
-                gpu_s=run.meter.seconds("gpu", now),
-                gpu_usd=Decimal(0),
-                storage_usd=Decimal(0),
-            )
-            for run in sorted(self.account.runs, key=lambda run: run.pushed_at)
-            if run.pushed_at <= now
-        ]
-
     # ── moves from outside ───────────────────────────────────────────────────────────────────────
 
     def reprice(self, key: str, factor: Decimal) -> int:
@@ -213,20 +180,15 @@ class KaggleSandbox(SandboxCloud):
         self.account.use_up(self.now)
         return 1
 
-    def disturb(self, ref: str, what: str) -> None:
-        """Do one of `DISTURBANCES` to a run. KeyError for an unknown run or word."""
-        run = {run.ref: run for run in self.account.runs}[ref]
+    def happen(self, ref: str, what: str) -> None:
+        """Do one of `DISTURBANCES` to a run."""
+        run = self.account.instances[ref]
         if what == "fail":
-            run.end(self.now, "ERROR", "Your notebook exited with code 1.")
+            run.finish(self.now, "ERROR", "Your notebook exited with code 1.")
         elif what == "cancel":
-            run.end(self.now, "CANCEL_ACKNOWLEDGED")
+            run.finish(self.now, "CANCEL_ACKNOWLEDGED")
         elif what == "vanish":
-            run.end(self.now, "CANCEL_ACKNOWLEDGED")
+            run.finish(self.now, "CANCEL_ACKNOWLEDGED")
             run.deleted = True
-        elif what == "stick":
-            run.stuck = True
         else:
-            raise KeyError(what)
-
-
-_NOTHING = {"ref": "", "url": "", "versionNumber": 0, "hasVersionNumber": False, "kernelId": 0}
+            run.stuck = True

@@ -5,24 +5,23 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from providers.sandbox.engine import Engine, SandboxCloud
-from providers.sandbox.lambda_cloud.instance import Machine
-from providers.sandbox.lambda_cloud.market import Kind, Market
-from providers.sandbox.timeline import Living
+from providers.gpus.table import canonical
+from providers.sandbox.account import SandboxAccount
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.lambda_cloud.instance import LambdaInstance
+from providers.sandbox.lambda_cloud.market import LambdaInstanceType, LambdaMarket
 
 ACCOUNT_LRN = "lrn:cloud:account:fedcba9876543210fedcba9876543210"
 OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 KEY_LRN = "lrn:cloud:api_key:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 
-class Account:
-    """Everything one customer has. Times come from the engine's clock."""
+class LambdaAccount(SandboxAccount[LambdaInstance]):
+    """Everything one customer has."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.market = Market(engine.random("lambda"))
-        self.machines: dict[str, Machine] = {}
-        self.living = Living(self.machines, _over, lambda machine, now: machine.billed_usd(now))
+    def __init__(self, cloud: SandboxCloud) -> None:
+        super().__init__(cloud)
+        self.market = LambdaMarket(self.engine.random("lambda"))
         #: Made on the web page before anything else, as every account has one.
         self.ssh_keys = [{"id": "5c0ffee" + "0" * 25, "name": "laptop", "public_key": OWNERS_KEY}]
         self.file_systems: list[dict[str, Any]] = []
@@ -32,12 +31,7 @@ class Account:
         ]
         self.events: list[dict[str, Any]] = []
         self.inactive = False
-        self._ids = engine.random("lambda/ids")
-
-    @property
-    def now(self) -> datetime:
-        """The sandbox's time."""
-        return self.engine.clock.now()
+        self._ids = self.engine.random("lambda/ids")
 
     def new_id(self) -> str:
         """32 hexadecimal digits."""
@@ -68,68 +62,50 @@ class Account:
         self.log("ssh_key", "created", self.now, [key["id"]])
         return key
 
-    def launch(self, kind: Kind, place: str, body: dict[str, Any], faults: SandboxCloud, lands_in_s: float) -> Machine:
+    def launch(self, kind: LambdaInstanceType, place: str, body: dict[str, Any], lands_in_s: float) -> LambdaInstance:
         """Make an instance. The caller has checked the request and taken the machine from the market."""
-        at = self.now + timedelta(seconds=lands_in_s)
-        timing = self.engine.timing
-        higher = faults.fault("price_higher_than_quoted")
-        cents = round(kind.cents * float(higher.get("factor", 1.5))) if higher is not None else kind.cents
-        machine = Machine(
+        timing, fault = self.engine.timing, self.cloud.fault
+        machine = LambdaInstance(
             ref=self.new_id(),
             name=body.get("name"),
+            gpu=canonical("lambda", kind.gpu) or kind.gpu,
+            gpu_count=kind.gpus,
             kind=kind,
             place=place,
-            cents=cents,
+            cents=round(kind.cents * self.price_factor()),
             key_name=body["ssh_key_names"][0],
             tags=list(body.get("tags") or []),
             user_data=str(body.get("user_data") or ""),
-            created_at=at,
-            shown_at=at + timedelta(seconds=_lag(faults, "create_get_lag", timing.get_lag_s)),
-            listed_at=at + timedelta(seconds=_lag(faults, "create_list_lag", timing.list_lag_s)),
-            ip="127.0.0.1",
-            reachable_s=_lag(faults, "running_before_reachable", timing.reachable_s, 120),
-            private_ip=faults.fault("no_private_ip") is None,
-            tags_shown=faults.fault("tags_hidden") is None,
-            refuses_while_booting=faults.fault("terminate_refused_while_booting") is not None,
-            price_live=faults.fault("price_live") is not None,
+            private_ip=fault("no_private_ip") is None,
+            tags_shown=fault("tags_hidden") is None,
+            refuses_while_booting=fault("terminate_refused_while_booting") is not None,
+            price_live=fault("price_live") is not None,
             file_systems=[str(name) for name in body.get("file_system_names") or []],
+            **self.times(lands_in_s),
         )
-        machine.boot(self.now, timing.boot_s, billed_from_active=faults.fault("billed_from_active") is not None)
-        if faults.fault("never_boots") is not None:
+        at = machine.created_at
+        machine.boot(self.now, timing.boot_s, billed_from_active=fault("billed_from_active") is not None)
+        if fault("never_boots") is not None:
             machine.phases.plan(at, (0.0, "booting"))
-        elif faults.fault("boots_unhealthy") is not None:
+        elif fault("boots_unhealthy") is not None:
             machine.phases.plan(at, (0.0, "booting"), (timing.boot_s, "unhealthy"))
-        self.machines[machine.ref] = machine
         lrn = f"lrn:cloud:instance:{machine.ref}"
         self.log("instance", "launched", at, [machine.ref], instance_lrn=lrn, instance_type=kind.name, region=place)
-        return machine
+        return self.add(machine)
 
-    # ── what is seen ─────────────────────────────────────────────────────────────────────────────
+    def listed(self) -> list[LambdaInstance]:
+        """Newest first, so that nobody relies on an order."""
+        return super().listed()[::-1]
 
-    def shown(self, ref: str) -> Machine | None:
-        """What a read by id finds."""
-        machine = self.existing(ref)
-        return machine if machine is not None and self.now >= machine.shown_at else None
-
-    def existing(self, ref: str) -> Machine | None:
-        """What a command finds."""
-        machine = self.machines.get(ref)
-        return machine if machine is not None and machine.exists(self.now) else None
-
-    def listed(self) -> list[Machine]:
-        """What the listing finds, oldest last, so that nobody relies on an order."""
-        now = self.now
-        return [m for m in reversed(self.living.at(now)) if m.exists(now) and now >= m.listed_at]
-
-    def wire(self, machine: Machine) -> dict[str, Any]:
+    def wire(self, machine: LambdaInstance) -> dict[str, Any]:
         """The instance as the API prints it now."""
         up = machine.status(self.now) in {"active", "unhealthy"}
-        port = self.engine.doors.reserve(f"lambda/{machine.ref}") if up else None
+        port = self.reserve_port(machine) if up else None
         return machine.wire(self.now, port, machine.kind.cents if machine.price_live else None)
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
-    def terminate(self, machine: Machine) -> None:
+    def terminate(self, machine: LambdaInstance) -> None:
         """End billing and free the machine; the row stays for a while."""
         if machine.ended_at is not None:
             return
@@ -139,7 +115,7 @@ class Account:
         details = {"instance_lrn": lrn, "instance_type": machine.kind.name, "region": machine.place}
         self.log("instance", "terminated", self.now, [machine.ref], **details)
 
-    def restart(self, machine: Machine) -> None:
+    def restart(self, machine: LambdaInstance) -> None:
         """Reboot: billed on."""
         machine.powered_off = False
         machine.phases.plan(self.now, (0.0, "booting"), (self.engine.timing.start_s, "active"))
@@ -150,12 +126,3 @@ class Account:
         until = self.now - timedelta(seconds=self.engine.timing.charges_lag_s)
         found = [e for e in self.events if datetime.fromisoformat(e["event_time"]) <= until]
         return sorted(found, key=lambda e: str(e["event_time"]))
-
-
-def _lag(faults: SandboxCloud, name: str, usual_s: float, default_s: float = 60.0) -> float:
-    params = faults.fault(name)
-    return usual_s if params is None else float(params.get("after_s", default_s))
-
-
-def _over(machine: Machine, now: datetime) -> bool:
-    return machine.created_at <= now and not machine.exists(now)

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.lambda_cloud.market import Kind, region
-from providers.sandbox.timeline import Meter, Timeline
+from providers.sandbox.instance import PhasedInstance
+from providers.sandbox.lambda_cloud.market import LambdaInstanceType, region
+from providers.sandbox.timeline import Timeline
 
 MINUTE_S = 60
 #: Machines with several GPUs boot this many times slower.
@@ -17,23 +18,17 @@ MULTI_GPU_BOOT = 3
 ACTIONS = ("migrate", "rebuild", "restart", "cold_reboot", "terminate")
 
 
-@dataclass(slots=True)
-class Machine:
-    """State of one instance. `cents` is the price it was launched at; `gone_at` is when the API forgets it."""
+@dataclass(kw_only=True)
+class LambdaInstance(PhasedInstance[str]):
+    """State of one instance. `cents` is the price it was launched at."""
 
-    ref: str
-    name: str | None
-    kind: Kind
+    phases: Timeline[str] = field(default_factory=lambda: Timeline("booting"))
+    kind: LambdaInstanceType
     place: str
     cents: int
     key_name: str
     tags: list[dict[str, str]]
     user_data: str
-    created_at: datetime
-    shown_at: datetime
-    listed_at: datetime
-    ip: str
-    reachable_s: float = 0.0
     private_ip: bool = True
     tags_shown: bool = True
     refuses_while_booting: bool = False
@@ -42,10 +37,6 @@ class Machine:
     lingers_s: float = 0.0
     powered_off: bool = False
     file_systems: list[str] = field(default_factory=list)
-    ended_at: datetime | None = None
-    gone_at: datetime | None = None
-    phases: Timeline[str] = field(default_factory=lambda: Timeline("booting"))
-    meter: Meter = field(default_factory=Meter)
 
     @property
     def usd_h(self) -> Decimal:
@@ -70,32 +61,22 @@ class Machine:
         lingers = timedelta(seconds=self.lingers_s)
         return self.created_at <= now and (self.gone_at is None or now < self.gone_at + lingers)
 
-    def reachable(self, now: datetime) -> bool:
-        """True when SSH must answer: active for long enough, switched on, not ordered to end."""
-        began = self.phases.since(now)
-        if not self.exists(now) or self.ended_at is not None or self.powered_off or began is None:
-            return False
-        return self.phases.at(now) == "active" and now >= began + timedelta(seconds=self.reachable_s)
+    def answers(self, now: datetime) -> bool:
+        """While it is active and switched on."""
+        return self.phases.at(now) == "active" and not self.powered_off
 
-    def end(self, now: datetime, forgotten_after_s: float) -> None:
-        """Billing ends now; the API forgets the row later."""
-        if self.ended_at is None:
-            self.ended_at = now
-            self.gone_at = now + timedelta(seconds=forgotten_after_s)
-            self.meter.stop_all(now)
-
-    def billed_s(self, now: datetime) -> Decimal:
+    def gpu_s(self, now: datetime) -> Decimal:
         """Seconds that are paid: every begun minute, and at least one once it was begun."""
         begun = any(span.start <= now for span in self.meter.spans) or self.ended_at is not None
         minutes = math.ceil(self.meter.seconds("gpu", now) / MINUTE_S)
         return Decimal(max(minutes, int(begun)) * MINUTE_S)
 
-    def billed_usd(self, now: datetime) -> Decimal:
+    def gpu_usd(self, now: datetime) -> Decimal:
         """Dollars so far."""
-        return self.billed_s(now) * self.usd_h / 3600
+        return self.gpu_s(now) * self.usd_h / 3600
 
     def wire(self, now: datetime, ssh_port: int | None, cents: int | None = None) -> dict[str, Any]:
-        """The instance as the API prints it. The port is told by a tag, because every real one answers on 22."""
+        """The instance as the API prints it. The port is in a tag, because every real one answers on 22."""
         status = self.status(now)
         up = status in {"active", "unhealthy"}
         tags = [*self.tags, *([{"key": "ssh-port", "value": str(ssh_port)}] if ssh_port is not None else [])]
@@ -115,7 +96,7 @@ class Machine:
             "firewall_rulesets": [],
         }
         if up:
-            row["ip"] = self.ip
+            row["ip"] = "127.0.0.1"
             row["jupyter_token"] = f"sandbox-jupyter-{self.ref}"
             row["jupyter_url"] = f"https://jupyter.example.invalid/?token=sandbox-jupyter-{self.ref}"
             if self.private_ip:

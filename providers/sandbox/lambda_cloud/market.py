@@ -27,7 +27,7 @@ REGIONS: dict[str, str] = {
 
 
 @dataclass(slots=True)
-class Kind:
+class LambdaInstanceType:
     """One instance type. `cents` is the price of an hour of the whole instance; `free` maps a region to machines."""
 
     name: str
@@ -83,15 +83,15 @@ KINDS: tuple[tuple[str, str, int, int, int, int, int, int, tuple[int, int]], ...
 )
 
 
-class Market:
+class LambdaMarket:
     """All types, and the machines that are free now."""
 
     def __init__(self, random: Random) -> None:
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, LambdaInstanceType] = {}
         for name, gpu, gpus, cents, vcpus, memory, storage, regions, machines in KINDS:
             places = random.sample(sorted(REGIONS), regions)
             free = {place: random.randint(*machines) for place in places}
-            self.kinds[name] = Kind(name, gpu, gpus, cents, vcpus, memory, storage, free)
+            self.kinds[name] = LambdaInstanceType(name, gpu, gpus, cents, vcpus, memory, storage, free)
 
     def wire(self) -> dict[str, Any]:
         """`GET /instance-types`: types without capacity stay in the map, with an empty list."""
@@ -103,18 +103,18 @@ class Market:
             for kind in self.kinds.values()
         }
 
-    def take(self, kind: Kind, place: str) -> bool:
+    def take(self, kind: LambdaInstanceType, place: str) -> bool:
         """Occupy one machine; False when none is free there."""
         if kind.free.get(place, 0) < 1:
             return False
         kind.free[place] -= 1
         return True
 
-    def give_back(self, kind: Kind, place: str) -> None:
+    def give_back(self, kind: LambdaInstanceType, place: str) -> None:
         """Free one machine."""
         kind.free[place] = kind.free.get(place, 0) + 1
 
-    def chosen(self, key: str) -> list[tuple[Kind, str]]:
+    def chosen(self, key: str) -> list[tuple[LambdaInstanceType, str]]:
         """What an adapter's key `TYPE/REGION` names ("*": everything with capacity)."""
         name, _, place = key.partition("/")
         pairs = [(kind, r) for kind in self.kinds.values() for r in sorted(kind.free) if kind.free[r] > 0]

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.api import ApiSandbox
 from providers.sandbox.lambda_cloud import faults as say
-from providers.sandbox.lambda_cloud.account import Account
+from providers.sandbox.lambda_cloud.account import LambdaAccount
 from providers.sandbox.lambda_cloud.market import REGIONS, images, region
 
 AUDIT_PAGE = 100
 _FILE_SYSTEM_NAME = re.compile(r"[a-zA-Z]+[0-9a-zA-Z-]*")
 
 
-class Side:
-    """Handlers that touch no instance. `account` is asked each time, because a reset replaces it."""
+class LambdaOtherRoutes:
+    """Handlers that touch no instance."""
 
-    def __init__(self, cloud: SandboxCloud, account: Callable[[], Account]) -> None:
+    def __init__(self, cloud: ApiSandbox[LambdaAccount]) -> None:
         self._cloud = cloud
-        self._account = account
 
     async def regions(self, _request: Request, _body: dict[str, Any]) -> Response:
         """Every region."""
@@ -39,13 +37,11 @@ class Side:
 
     async def keys(self, _request: Request, _body: dict[str, Any]) -> Response:
         """All keys of the account."""
-        if self._cloud.fault("keys_garbage") is not None:
-            return say.garbage()
-        return JSONResponse({"data": self._account().ssh_keys})
+        return JSONResponse({"data": self._cloud.account.ssh_keys})
 
     async def add_key(self, _request: Request, body: dict[str, Any]) -> Response:
-        """Register a key. Without `public_key` one is generated, and its private half is told this once."""
-        account = self._account()
+        """Register a key. Without `public_key` one is generated, and its private half is shown this once."""
+        account = self._cloud.account
         name, public_key = body.get("name"), body.get("public_key")
         if not isinstance(name, str) or not 1 <= len(name) <= 64 or len(str(public_key or "")) > 4096:
             return say.invalid()
@@ -61,7 +57,7 @@ class Side:
 
     async def delete_key(self, request: Request, _body: dict[str, Any]) -> Response:
         """Forget a key; instances keep what was injected."""
-        keys = self._account().ssh_keys
+        keys = self._cloud.account.ssh_keys
         found = [key for key in keys if key["id"] == request.path_params["ref"]]
         for key in found:
             keys.remove(key)
@@ -71,11 +67,11 @@ class Side:
 
     async def file_systems(self, _request: Request, _body: dict[str, Any]) -> Response:
         """All file systems."""
-        return JSONResponse({"data": self._account().file_systems})
+        return JSONResponse({"data": self._cloud.account.file_systems})
 
     async def add_file_system(self, _request: Request, body: dict[str, Any]) -> Response:
         """A new one in one region."""
-        account = self._account()
+        account = self._cloud.account
         name, place = str(body.get("name") or ""), str(body.get("region") or "")
         if not _FILE_SYSTEM_NAME.fullmatch(name) or len(name) > 60 or place not in REGIONS:
             return say.invalid()
@@ -96,7 +92,7 @@ class Side:
 
     async def delete_file_system(self, request: Request, _body: dict[str, Any]) -> Response:
         """Delete one that no instance uses."""
-        account = self._account()
+        account = self._cloud.account
         found = next((fs for fs in account.file_systems if fs["id"] == request.path_params["ref"]), None)
         if found is None:
             return say.missing("Filesystem")
@@ -107,14 +103,14 @@ class Side:
 
     async def rules(self, _request: Request, _body: dict[str, Any]) -> Response:
         """The account's inbound rules."""
-        return JSONResponse({"data": self._account().rules})
+        return JSONResponse({"data": self._cloud.account.rules})
 
     async def put_rules(self, _request: Request, body: dict[str, Any]) -> Response:
         """Replaces the whole list."""
         rules = body.get("data")
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and "protocol" in rule for rule in rules):
             return say.invalid()
-        self._account().rules = rules
+        self._cloud.account.rules = rules
         return JSONResponse({"data": rules})
 
     # ── audit log ────────────────────────────────────────────────────────────────────────────────
@@ -132,7 +128,7 @@ class Side:
         kind = query.get("resource_type")
         events = [
             event
-            for event in self._account().visible_events()
+            for event in self._cloud.account.visible_events()
             if (start is None or datetime.fromisoformat(event["event_time"]) >= start)
             and (end is None or datetime.fromisoformat(event["event_time"]) <= end)
             and kind in {None, f"cloud.{event['resource_name']}"}

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import random
 import string
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.engine import Engine
+from providers.gpus.table import canonical
+from providers.sandbox.account import SandboxAccount
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.instance import ACTIONS, Boot, Pod, rfc3339
-from providers.sandbox.runpod.market import Market
-from providers.sandbox.runpod.validation import Order, Problem
-from providers.sandbox.timeline import Living, Settled
+from providers.sandbox.runpod.market import GpuType, RunPodMarket
+from providers.sandbox.runpod.responses import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
+from providers.sandbox.runpod.validation import Order
 
-NO_CAPACITY = (
-    "There are no longer any instances available with the requested specifications. Please refresh and try again."
-)
-NO_FREE_GPU = "There are not enough free GPUs on the host machine to start this pod."
-LOW_BALANCE = "Your account balance is too low to rent a pod. Please add funds to your account."
-SPEND_LIMIT = "This pod would exceed your account's spend limit."
 CREDIT_USD = Decimal(500)
 SPEND_LIMIT_USD_H = Decimal(80)
 #: Dollars per GB and hour, from RunPod's price page; a month counts as 720 hours.
@@ -29,72 +25,48 @@ STOPPED_USD_GB_H = Decimal("0.20") / 720
 ALPHABET = string.ascii_lowercase + string.digits
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """How a create takes effect: when, when it is seen, at which price, and how its container starts."""
+class RunPodAccount(SandboxAccount[Pod]):
+    """One account. Whatever reads or changes pods first brings the bill up to date."""
 
-    boot: Boot
-    after_s: float = 0
-    listed_after_s: float = 0
-    found_after_s: float = 0
-    price_factor: Decimal = Decimal(1)
-
-
-class Account:
-    """One account. Amounts are dollars. Whatever reads or changes pods first brings the bill up to date."""
-
-    def __init__(self, engine: Engine, market: Market) -> None:
-        self._engine = engine
-        self.market = market
-        self.credit_usd = CREDIT_USD
-        self._settled = Settled()
+    def __init__(self, cloud: SandboxCloud) -> None:
+        super().__init__(cloud, CREDIT_USD)
+        self.market = RunPodMarket(self.engine.seed)
         self.spend_limit_usd_h = SPEND_LIMIT_USD_H
         self.public_key = ""
-        #: Every pod that ever was, by id, in order of creation.
-        self.pods: dict[str, Pod] = {}
-        self.living = Living(self.pods, self._over, lambda pod, now: pod.meter.total_usd(now))
         #: Network volume → its datacenter. There is no route to make one: a test adds what it needs.
         self.network_volumes: dict[str, str] = {}
         self._began = self.now
-        self._ids = random.Random(f"{market.seed}/ids")
-
-    @property
-    def now(self) -> datetime:
-        """The sandbox's time."""
-        return self._engine.clock.now()
+        self._ids = random.Random(f"{self.engine.seed}/ids")
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
+    def exists(self, instance: Pod) -> bool:
+        """A terminated pod is listed for a moment longer."""
+        return super().exists(instance) or instance.fading(self.now)
+
     def listed(self) -> list[Pod]:
-        """What a listing shows, newest first: terminated pods for a moment longer, new ones after their lag."""
-        self.settle()
-        now, destroy_s = self.now, self._engine.timing.destroy_s
-        shown = [
-            pod
-            for pod in self.living.at(now)
-            if (pod.exists(now) or pod.fading(now, destroy_s)) and pod.age_s(now) >= pod.listed_after_s
-        ]
-        return sorted(shown, key=lambda pod: pod.created_at, reverse=True)
+        """What a listing shows, newest first."""
+        return sorted(super().listed(), key=lambda pod: pod.created_at, reverse=True)
 
     def seen(self, pod_id: str) -> Pod:
         """A pod asked for by id. Raises `Problem` 404 for one that is gone or not visible yet."""
         pod = self.pod(pod_id)
-        if pod.age_s(self.now) < pod.found_after_s:
-            raise Problem(404, "pod not found")
+        if self.now < pod.shown_at:
+            raise RunPodProblem(404, "pod not found")
         return pod
 
     def pod(self, pod_id: str) -> Pod:
         """A pod that exists, visible or not. Raises `Problem` 404."""
         self.settle()
-        pod = self.pods.get(pod_id)
+        pod = self.instances.get(pod_id)
         if pod is None or not pod.exists(self.now):
-            raise Problem(404, "pod not found")
+            raise RunPodProblem(404, "pod not found")
         return pod
 
-    def balance_usd(self) -> Decimal:
+    def left_usd(self) -> Decimal:
         """Credit left."""
         self.settle()
-        return self.credit_usd - self.living.spent_usd(self.now)
+        return super().left_usd()
 
     def rate_usd_h(self) -> Decimal:
         """What the account spends per hour now."""
@@ -102,50 +74,94 @@ class Account:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    def create(self, order: Order, landing: Landing) -> Pod:
-        """A new pod, billed from the moment it lands. Raises `Problem` 400, 402 or 422 as the service would."""
+    def deploy(self, order: Order, lands_in_s: float) -> Pod:
+        """A new pod, billed from the moment it lands. Raises `Problem` as the service would."""
         self.settle()
+        for name in faults.REFUSALS:
+            if (params := self.cloud.fault(name)) is not None:
+                raise faults.refusal(name, params)
+        order = self._with_key(order)
         gpu = self.market.types.get(order.gpu_id)
         if gpu is None:
-            raise Problem(422, f"gpu type '{order.gpu_id}' was not found")
+            raise RunPodProblem(422, f"gpu type '{order.gpu_id}' was not found")
         price = gpu.price_usd_h.get(order.tier)
         center = self.market.place(gpu, order.tier, order.count, self._wanted(order))
         if center is None or price is None:
-            raise Problem(400, NO_CAPACITY)
+            raise RunPodProblem(400, NO_CAPACITY)
         if order.bid_usd_h is not None:
             price = Decimal(str(order.bid_usd_h))
-        rate = price * order.count * landing.price_factor
-        if self.balance_usd() < rate:
-            raise Problem(402, LOW_BALANCE)
+        rate = price * order.count * self.price_factor()
+        if self.left_usd() < rate:
+            raise RunPodProblem(402, LOW_BALANCE)
         if self.rate_usd_h() + rate > self.spend_limit_usd_h:
-            raise Problem(400, SPEND_LIMIT)
-        at = self.now + timedelta(seconds=landing.after_s)
-        pod = Pod(self._new_id(), order, gpu, rate, center or None, at, at, landing.boot)
-        pod.listed_after_s, pod.found_after_s = landing.listed_after_s, landing.found_after_s
-        pod.change = f"Rented by User: {_words(at)}"
+            raise RunPodProblem(400, SPEND_LIMIT)
+        return self.add(self._pod(order, gpu, rate, center, lands_in_s))
+
+    def _pod(self, order: Order, gpu: GpuType, rate_usd_h: Decimal, center: str, lands_in_s: float) -> Pod:
+        at, timing = self.now + timedelta(seconds=lands_in_s), self.engine.timing
+        pod = Pod(
+            ref="".join(self._ids.choices(ALPHABET, k=14)),
+            name=order.name,
+            gpu=canonical("runpod", gpu.id) or gpu.id,
+            gpu_count=order.count,
+            order=order,
+            kind=gpu,
+            rate_usd_h=rate_usd_h,
+            data_center=center or None,
+            created_at=at,
+            launched_at=at,
+            boot=self._first_boot(),
+            shown_at=at + timedelta(seconds=timing.get_lag_s),
+            listed_at=at + timedelta(seconds=self.lag_s("create_list_lag", timing.list_lag_s)),
+            fades_s=timing.destroy_s,
+            change=f"Rented by User: {_words(at)}",
+        )
         self._run(pod, at)
-        self.pods[pod.id] = pod
         return pod
+
+    def _with_key(self, order: Order) -> Order:
+        """With `startSsh` the account's keys go into PUBLIC_KEY, unless the order brings its own."""
+        if not order.start_ssh or "PUBLIC_KEY" in order.env or not self.public_key:
+            return order
+        return order.with_env({**order.env, "PUBLIC_KEY": self.public_key})
+
+    def _first_boot(self) -> Boot:
+        timing, fault = self.engine.timing, self.cloud.fault
+        loop = fault("exit_loop")
+        return Boot(
+            running_s=timing.boot_s,
+            reachable_s=timing.boot_s + timing.reachable_s,
+            running_at_once=fault("running_at_once") is not None,
+            sshd_lag_s=self.lag_s("running_before_reachable", 0, 90),
+            never=fault("never_boots") is not None,
+            exit_every_s=None if loop is None else float(loop.get("every_s", 20)),
+        )
+
+    def next_boot(self) -> Boot:
+        """How a container starts again after a start or restart."""
+        timing = self.engine.timing
+        stale = self.cloud.fault("stale_address") is not None
+        return Boot(timing.start_s, timing.start_s + timing.reachable_s, stale_address=stale)
 
     def act(self, pod_id: str, action: str, boot: Boot) -> Pod:
         """One of start, stop, restart, terminate. Raises `Problem` 404, or 409 when the pod's status forbids it."""
         pod, now = self.pod(pod_id), self.now
         status = pod.status(now)
         if action not in ACTIONS[status]:
-            raise Problem(409, f"action '{action}' is not allowed while the pod is {status}")
+            raise RunPodProblem(409, f"action '{action}' is not allowed while the pod is {status}")
         if action == "terminate":
             self.end(pod, "TERMINATED", now, f"Terminated by user: {_words(now)}")
         elif action == "stop":
             self.end(pod, "EXITED", now, f"Exited by user: {_words(now)}")
-        elif action == "start" and self.balance_usd() < pod.rate_usd_h:
-            raise Problem(402, LOW_BALANCE)
+        elif action == "start" and self.left_usd() < pod.rate_usd_h:
+            raise RunPodProblem(402, LOW_BALANCE)
         else:
             self._launch(pod, now, boot)
         return pod
 
     def end(self, pod: Pod, ended: str, at: datetime, change: str) -> None:
         """Put a pod into EXITED, ERROR or TERMINATED and its bill with it."""
-        pod.ended, pod.ended_at, pod.change = ended, at, change
+        pod.ended, pod.ended_at, pod.change = ended, at if ended == "TERMINATED" else None, change
         pod.meter.stop_all(at)
         if ended != "TERMINATED" and pod.order.volume_gb:
             pod.meter.start("storage", at, pod.order.volume_gb * STOPPED_USD_GB_H)
@@ -168,22 +184,20 @@ class Account:
             return order.data_centers
         home = self.network_volumes.get(order.network_volume)
         if home is None or (order.data_centers and home not in order.data_centers):
-            raise Problem(400, "network volume not found in the requested data centers")
+            raise RunPodProblem(400, "network volume not found in the requested data centers")
         return (home,)
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
-    def settle(self) -> None:
+    def charge(self) -> None:
         """When the credit ran out, end what the service ends at $0, at the second it happened.
 
         Pods with a network volume are stopped, all others are terminated with their data.
         """
-        if self._settled.before(self.now, self.credit_usd):
-            return
         if self.living.spent_usd(self.now) <= self.credit_usd:
             return
         empty_at = self._empty_at()
-        for pod in self.pods.values():
+        for pod in self.instances.values():
             if pod.exists(self.now) and self._rate(pod) > 0:
                 keeps = pod.order.network_volume is not None
                 at = max(empty_at, pod.created_at)
@@ -201,12 +215,7 @@ class Account:
         return min(self._began + timedelta(seconds=first), self.now)
 
     def _spent(self, until: datetime) -> Decimal:
-        return sum((pod.meter.total_usd(until) for pod in self.pods.values()), Decimal(0))
-
-    def _over(self, pod: Pod, now: datetime) -> bool:
-        """Terminated, shown no longer, and without a port that somebody has to take away."""
-        gone = pod.ended == "TERMINATED" and not pod.fading(now, self._engine.timing.destroy_s)
-        return gone and pod.port is None
+        return sum((pod.meter.total_usd(until) for pod in self.instances.values()), Decimal(0))
 
     def _rate(self, pod: Pod) -> Decimal:
         return pod.meter.rate_usd_h("gpu", self.now) + pod.meter.rate_usd_h("storage", self.now)
@@ -217,7 +226,7 @@ class Account:
         The newest charges are missing for as long as the timing says.
         """
         self.settle()
-        known = self.now - timedelta(seconds=self._engine.timing.charges_lag_s)
+        known = self.now - timedelta(seconds=self.engine.timing.charges_lag_s)
         # Nothing is billed before the account began, so a wide window costs no more than its own life.
         start = max(start, self._began)
         begin_s = start.timestamp() // bucket.total_seconds() * bucket.total_seconds()
@@ -227,17 +236,14 @@ class Account:
             until = min(begin + bucket, known)
             records += [
                 _record(pod, begin, begin + bucket, until)
-                for pod in self.pods.values()
-                if pod_id in (None, pod.id)
+                for pod in self.instances.values()
+                if pod_id in (None, pod.ref)
                 and pod.created_at < until
-                and (pod.ended != "TERMINATED" or pod.ended_at is None or pod.ended_at > begin)
+                and (pod.ended_at is None or pod.ended_at > begin)
                 and pod.meter.usd("gpu", until, begin) + pod.meter.usd("storage", until, begin)
             ]
             begin += bucket
         return records
-
-    def _new_id(self) -> str:
-        return "".join(self._ids.choices(ALPHABET, k=14))
 
 
 def _record(pod: Pod, start: datetime, end: datetime, until: datetime) -> dict[str, Any]:
@@ -246,7 +252,7 @@ def _record(pod: Pod, start: datetime, end: datetime, until: datetime) -> dict[s
     return {
         "startTime": rfc3339(start),
         "endTime": rfc3339(end),
-        "podId": pod.id,
+        "podId": pod.ref,
         "totalAmount": float(gpu + disk),
         "gpuAmount": float(gpu),
         "cpuAmount": 0,

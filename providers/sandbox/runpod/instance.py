@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.sandbox.instance import SandboxInstance
 from providers.sandbox.runpod.market import GpuType
 from providers.sandbox.runpod.validation import Order
 from providers.sandbox.ssh import HOST
-from providers.sandbox.timeline import Meter
 
 ACTIONS = {
     "PROVISIONING": ("stop", "terminate"),
@@ -45,32 +45,32 @@ class Boot:
     stale_address: bool = False
 
 
-@dataclass(slots=True)
-class Pod:
+@dataclass(kw_only=True)
+class Pod(SandboxInstance):
     """A pod and everything that happened to it. `launched_at` is the newest create, start or restart."""
 
-    id: str
     order: Order
-    gpu: GpuType
+    kind: GpuType
     rate_usd_h: Decimal
     data_center: str | None
-    created_at: datetime
     launched_at: datetime
     boot: Boot
-    meter: Meter = field(default_factory=Meter)
+    #: How long it is shown as TERMINATED.
+    fades_s: float
     #: EXITED, ERROR or TERMINATED once that happened; None while alive.
     ended: str | None = None
-    ended_at: datetime | None = None
     change: str = ""
-    #: How many seconds after the create it appears in a listing, and when asked for by id.
-    listed_after_s: float = 0
-    found_after_s: float = 0
     #: Counts containers, because each gets a public port of its own. `port` is the present one's.
     generation: int = 1
     port: int | None = None
     old_port: int | None = None
     #: Switched by a test: sshd does not answer although everything says that it does.
     deaf: bool = False
+
+    @property
+    def port_key(self) -> str:
+        """The key of its SSH port: its id, with a number from its second container on."""
+        return self.ref if self.generation == 1 else f"{self.ref}.{self.generation}"
 
     def status(self, now: datetime) -> str:
         """The v2 status word."""
@@ -89,20 +89,23 @@ class Pod:
         """Whether it is in the account: created by now and not terminated."""
         return self.created_at <= now and self.ended != "TERMINATED"
 
-    def fading(self, now: datetime, destroy_s: float) -> bool:
+    def fading(self, now: datetime) -> bool:
         """Whether it is terminated and still shown for a moment, as TERMINATED."""
-        ended = self.ended_at if self.ended == "TERMINATED" else None
-        return ended is not None and now < ended + timedelta(seconds=destroy_s)
+        return self.ended_at is not None and now < self.ended_at + timedelta(seconds=self.fades_s)
+
+    def is_over(self, now: datetime) -> bool:
+        """Terminated, shown no longer, and without a port that has to be closed."""
+        return self.ended == "TERMINATED" and not self.fading(now) and self.port is None
 
     def shown(self, now: datetime) -> bool:
         """Whether the container's runtime is reported."""
         return self.ended is None and not self.boot.never and self._container_s(now) >= self.boot.reachable_s
 
-    def listening(self, now: datetime) -> bool:
+    def reachable(self, now: datetime) -> bool:
         """Whether sshd answers now."""
         lag_s = self.boot.reachable_s + self.boot.sshd_lag_s
-        silent = self.deaf or self.boot.exit_every_s is not None
-        return self.shown(now) and self._container_s(now) >= lag_s and not silent and "22/tcp" in self.order.ports
+        silent = self.deaf or self.boot.exit_every_s is not None or "22/tcp" not in self.order.ports
+        return self.exists(now) and self.shown(now) and self._container_s(now) >= lag_s and not silent
 
     def uptime_s(self, now: datetime) -> int:
         """Seconds since the container last started."""
@@ -127,10 +130,6 @@ class Pod:
         if self.meter.rate_usd_h("gpu", now):
             self.meter.start("gpu", now, self.rate_usd_h)
 
-    def age_s(self, now: datetime) -> float:
-        """Seconds since the create took effect; negative before."""
-        return (now - self.created_at) / timedelta(seconds=1)
-
     def _container_s(self, now: datetime) -> float:
         return (now - self.launched_at) / timedelta(seconds=1)
 
@@ -141,7 +140,7 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
     direct = proxy = None
     ports = []
     if pod.shown(now):
-        user = f"{pod.id}-64411eb2"
+        user = f"{pod.ref}-64411eb2"
         proxy = {"host": "ssh.runpod.io", "port": 22, "username": user, "command": f"ssh {user}@ssh.runpod.io"}
     if address is not None:
         host, port = address
@@ -154,7 +153,7 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
     elif order.volume_gb:
         mounts = {"persistent": {"size": order.volume_gb, "path": order.volume_path}}
     return {
-        "id": pod.id,
+        "id": pod.ref,
         "name": order.name,
         "image": order.image,
         "args": order.args,
@@ -165,7 +164,7 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
         "registry": None,
         "status": status,
         "actions": list(ACTIONS[status]),
-        "gpu": {"id": pod.gpu.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
+        "gpu": {"id": pod.kind.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
         "cloud": order.tier,
         "dataCenterId": None if status == "PROVISIONING" else pod.data_center,
         "cudaVersion": "12.8" if pod.shown(now) else None,
@@ -201,7 +200,7 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         ports = [{"ip": host, "isIpPublic": True, "privatePort": 22, "publicPort": port, "type": "tcp"}]
     shown = pod.shown(now)
     return {
-        "id": pod.id,
+        "id": pod.ref,
         "name": order.name,
         "imageName": order.image,
         "dockerArgs": order.args,
@@ -220,8 +219,8 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         "lastStatusChange": pod.change,
         "podType": "INTERRUPTABLE" if order.bid_usd_h is not None else "RESERVED",
         "uptimeSeconds": pod.uptime_s(now) if shown else 0,
-        "machineId": f"m{pod.id[:8]}",
-        "machine": {"gpuDisplayName": pod.gpu.name, "podHostId": f"{pod.id}-64411eb2"},
+        "machineId": f"m{pod.ref[:8]}",
+        "machine": {"gpuDisplayName": pod.kind.name, "podHostId": f"{pod.ref}-64411eb2"},
         "runtime": {"uptimeInSeconds": pod.uptime_s(now), "ports": ports} if shown else None,
     }
 

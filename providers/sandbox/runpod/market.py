@@ -131,7 +131,7 @@ def _parse() -> dict[str, GpuType]:
     return types
 
 
-class Market:
+class RunPodMarket:
     """The catalogue of one sandbox. The same seed gives the same stock; prices may be moved by a test."""
 
     def __init__(self, seed: int) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-from datetime import datetime, timedelta
+from collections.abc import Iterable
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from providers.sandbox.runpod.validation import Problem
+from providers.sandbox.api import RateWindow, Refused
 
 TITLES = {
     400: "Bad Request",
@@ -26,6 +26,13 @@ TITLES = {
     503: "Service Unavailable",
     504: "Gateway Timeout",
 }
+NO_CAPACITY = (
+    "There are no longer any instances available with the requested specifications. Please refresh and try again."
+)
+NO_FREE_GPU = "There are not enough free GPUs on the host machine to start this pod."
+LOW_BALANCE = "Your account balance is too low to rent a pod. Please add funds to your account."
+SPEND_LIMIT = "This pod would exceed your account's spend limit."
+INVALID_KEY = "invalid bearer token"
 #: Window → (requests, seconds): the numbers of the documented example.
 WINDOWS = {"minute": (60, 60), "hour": (3000, 3600), "day": (50000, 86400)}
 
@@ -38,41 +45,34 @@ def problem(status: int, detail: str, errors: tuple[str, ...] = (), headers: dic
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-def from_problem(raised: Problem) -> Response:
-    """The answer that a raised `Problem` stands for."""
-    return problem(raised.status, raised.detail, raised.errors)
+class RunPodProblem(Refused):
+    """An answer in the RFC 9457 form: `status`, `detail`, and the list `errors` of a 422."""
+
+    def __init__(self, status: int, detail: str, errors: tuple[str, ...] = ()) -> None:
+        super().__init__(problem(status, detail, errors))
+        self.status, self.detail, self.errors = status, detail, errors
 
 
-class RateWindows:
-    """Counts one user's requests in three windows at once. A refused request is not counted."""
+def rate_headers(windows: Iterable[RateWindow], now_s: float) -> dict[str, str]:
+    """`RateLimit-Policy` and `RateLimit` as of now."""
+    policy, state = [], []
+    for window in windows:
+        left = max(0, window.most - window.used(now_s))
+        policy.append(f'"{window.name}";q={window.most};w={window.seconds:g}')
+        state.append(f'"{window.name}";r={left};t={int(window.opens_s(now_s))}')
+    return {"RateLimit-Policy": ", ".join(policy), "RateLimit": ", ".join(state)}
 
-    def __init__(self) -> None:
-        self._seen: deque[datetime] = deque()
 
-    def take(self, now: datetime) -> str | None:
-        """Count a request, or name the window that is full."""
-        full = next((name for name in WINDOWS if self._left(name, now) <= 0), None)
-        if full is None:
-            self._seen.append(now)
-        return full
+def bearer(request: Request) -> str | None:
+    """The token of a call."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key if scheme.lower() == "bearer" and key else None
 
-    def headers(self, now: datetime) -> dict[str, str]:
-        """`RateLimit-Policy` and `RateLimit` as of now."""
-        policy = ", ".join(f'"{name}";q={q};w={w}' for name, (q, w) in WINDOWS.items())
-        state = ", ".join(f'"{name}";r={max(0, self._left(name, now))};t={self.opens_s(name, now)}' for name in WINDOWS)
-        return {"RateLimit-Policy": policy, "RateLimit": state}
 
-    def opens_s(self, name: str, now: datetime) -> int:
-        """Whole seconds until the oldest request leaves the window."""
-        inside = self._inside(name, now)
-        if not inside:
-            return 0
-        return max(1, int((inside[0] + timedelta(seconds=WINDOWS[name][1]) - now).total_seconds()))
-
-    def _left(self, name: str, now: datetime) -> int:
-        return WINDOWS[name][0] - len(self._inside(name, now))
-
-    def _inside(self, name: str, now: datetime) -> list[datetime]:
-        while self._seen and self._seen[0] <= now - timedelta(days=1):
-            self._seen.popleft()
-        return [at for at in self._seen if at > now - timedelta(seconds=WINDOWS[name][1])]
+def key_problem(request: Request, key: str | None, right: str) -> Response | None:
+    """The refusal of a bot's user agent or a bad key; None when all is well."""
+    if request.headers.get("user-agent", "").startswith("Python-urllib"):
+        return Response("error code: 1010", 403, media_type="text/plain")
+    if key is None:
+        return problem(401, "missing bearer token")
+    return None if key == right else problem(401, INVALID_KEY)

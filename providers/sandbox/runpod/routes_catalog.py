@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from providers.sandbox.runpod.market import DATA_CENTERS, GpuType, Market
-from providers.sandbox.runpod.validation import Problem
+from providers.sandbox.runpod.market import DATA_CENTERS, GpuType, RunPodMarket
+from providers.sandbox.runpod.responses import RunPodProblem
 
 TIERS = ("SECURE", "COMMUNITY")
 
 
-def gpus_body(market: Market, query: Mapping[str, str]) -> dict[str, Any]:
+def gpus_body(market: RunPodMarket, query: Mapping[str, str]) -> dict[str, Any]:
     """`GET /v2/catalog/gpus`. Every type is listed, sold in the asked tier or not. Raises `Problem` 400."""
     return {"gpus": [gpu_row(market, gpu, query) for gpu in market.types.values()]}
 
 
-def gpu_row(market: Market, gpu: GpuType, query: Mapping[str, str]) -> dict[str, Any]:
+def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dict[str, Any]:
     """One type; with `include=AVAILABILITY` the stock of the asked tier and count as well."""
     row: dict[str, Any] = {
         "id": gpu.id,
@@ -42,7 +42,7 @@ def gpu_row(market: Market, gpu: GpuType, query: Mapping[str, str]) -> dict[str,
     return row
 
 
-def centers_body(market: Market, query: Mapping[str, str]) -> dict[str, Any]:
+def centers_body(market: RunPodMarket, query: Mapping[str, str]) -> dict[str, Any]:
     """`GET /v2/catalog/datacenters`, with `include=GPU_AVAILABILITY` also what each has in stock."""
     regions = {r for r in query.get("regions", "").split(",") if r}
     rows = []
@@ -78,10 +78,10 @@ def _price(gpu: GpuType, tier: str) -> float | None:
 
 def _asked(query: Mapping[str, str]) -> tuple[str, int]:
     if "product" not in query:
-        raise Problem(400, "product is required when include is given")
+        raise RunPodProblem(400, "product is required when include is given")
     tier, count = query.get("cloud", "SECURE"), query.get("count", "1")
     if tier not in TIERS:
-        raise Problem(400, "cloud must be one of SECURE, COMMUNITY")
+        raise RunPodProblem(400, "cloud must be one of SECURE, COMMUNITY")
     if not count.isdigit() or int(count) < 1:
-        raise Problem(400, "count must be a positive integer")
+        raise RunPodProblem(400, "count must be a positive integer")
     return tier, int(count)

@@ -14,10 +14,11 @@ from typing import Any
 from graphql import DocumentNode, GraphQLError, OperationDefinitionNode, build_schema, execute_sync, parse, validate
 from graphql.validation import NoSchemaIntrospectionCustomRule, specified_rules
 
-from providers.sandbox.runpod.account import NO_CAPACITY, NO_FREE_GPU, Account
-from providers.sandbox.runpod.instance import Boot, graphql
+from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.instance import Pod, graphql
 from providers.sandbox.runpod.market import DATA_CENTERS, GpuType
-from providers.sandbox.runpod.validation import Order, Problem
+from providers.sandbox.runpod.responses import NO_CAPACITY, NO_FREE_GPU, RunPodProblem
+from providers.sandbox.runpod.validation import Order
 
 SCHEMA = build_schema(
     """
@@ -136,16 +137,12 @@ def fields(parsed: DocumentNode) -> frozenset[str]:
 def run(
     parsed: DocumentNode,
     variables: Any,
-    account: Account,
-    boot: Callable[[], Boot],
-    deploy: Callable[[Order], str],
+    account: RunPodAccount,
+    deploy: Callable[[Order], Pod],
 ) -> dict[str, Any]:
-    """Execute against `account`. `deploy` makes a pod and returns its id, so that both APIs create the same way.
-
-    `boot` tells how a resumed container starts.
-    """
+    """Execute against `account`. `deploy` makes a pod, so that both APIs create the same way."""
     values = variables if isinstance(variables, dict) else None
-    result = execute_sync(SCHEMA, parsed, root_value=Root(account, boot, deploy), variable_values=values)
+    result = execute_sync(SCHEMA, parsed, root_value=Root(account, deploy), variable_values=values)
     answer: dict[str, Any] = {"data": result.data}
     if result.errors:
         answer["errors"] = [_error(e) for e in result.errors]
@@ -155,7 +152,7 @@ def run(
 def _error(error: GraphQLError) -> dict[str, Any]:
     original = error.original_error
     code, message = "INTERNAL_SERVER_ERROR", "Something went wrong. Please try again later or contact support."
-    if isinstance(original, Problem):
+    if isinstance(original, RunPodProblem):
         message = original.detail
         code = "SUPPLY_CONSTRAINT" if message == NO_CAPACITY else _CODES.get(original.status, "RUNPOD")
     return {"message": message, "path": error.path, "extensions": {"code": code}}
@@ -164,9 +161,8 @@ def _error(error: GraphQLError) -> dict[str, Any]:
 class Root:
     """The resolvers: one method per root field, found by name."""
 
-    def __init__(self, account: Account, boot: Callable[[], Boot], deploy: Callable[[Order], str]) -> None:
+    def __init__(self, account: RunPodAccount, deploy: Callable[[Order], Pod]) -> None:
         self._account = account
-        self._boot = boot
         self._deploy = deploy
 
     def gpuTypes(self, info: Any, input: dict[str, Any] | None = None) -> list[dict[str, Any]]:  # noqa: A002, N802
@@ -193,7 +189,7 @@ class Root:
 
     def myself(self, info: Any) -> dict[str, Any]:
         account, now = self._account, self._account.now
-        balance = account.balance_usd()
+        balance = account.left_usd()
         return {
             "id": USER_ID,
             "email": "practice@example.com",
@@ -213,7 +209,7 @@ class Root:
     def pod(self, info: Any, input: dict[str, Any] | None = None) -> dict[str, Any] | None:  # noqa: A002
         try:
             found = self._account.pod((input or {}).get("podId", ""))
-        except Problem:
+        except RunPodProblem:
             return None
         return graphql(found, self._account.now)
 
@@ -228,19 +224,19 @@ class Root:
 
     def podResume(self, info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002, N802
         if self._account.pod(input["podId"]).order.bid_usd_h is not None:
-            raise Problem(400, "You can not resume a spot pod; use podBidResume.")
+            raise RunPodProblem(400, "You can not resume a spot pod; use podBidResume.")
         return self._act(input["podId"], "start")
 
     def podBidResume(self, info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002, N802
         if self._account.pod(input["podId"]).order.bid_usd_h is None:
-            raise Problem(400, NO_FREE_GPU)
+            raise RunPodProblem(400, NO_FREE_GPU)
         return self._act(input["podId"], "start")
 
     def podTerminate(self, info: Any, input: dict[str, Any]) -> None:  # noqa: A002, N802
         try:
             self._account.pod(input["podId"])
-        except Problem as problem:
-            raise Problem(404, "pod not found to terminate") from problem
+        except RunPodProblem as problem:
+            raise RunPodProblem(404, "pod not found to terminate") from problem
         self._act(input["podId"], "terminate")
 
     def updateUserSettings(self, info: Any, input: dict[str, Any] | None = None) -> dict[str, Any]:  # noqa: A002, N802
@@ -249,18 +245,16 @@ class Root:
         return self.myself(info)
 
     def _act(self, pod_id: str, action: str) -> dict[str, Any]:
-        return graphql(self._account.act(pod_id, action, self._boot()), self._account.now)
+        return graphql(self._account.act(pod_id, action, self._account.next_boot()), self._account.now)
 
     def _create(self, given: dict[str, Any], bid: float | None) -> dict[str, Any]:
         cloud = given.get("cloudType") or "ALL"
-        problem = Problem(400, NO_CAPACITY)
+        problem = RunPodProblem(400, NO_CAPACITY)
         for tier in ("COMMUNITY", "SECURE") if cloud == "ALL" else (cloud,):
             try:
-                pod_id = self._deploy(_order(given, tier, bid))
-            except Problem as refused:
+                return graphql(self._deploy(_order(given, tier, bid)), self._account.now)
+            except RunPodProblem as refused:
                 problem = refused
-            else:
-                return graphql(self._account.pods[pod_id], self._account.now)
         raise problem
 
     def _gpu(self, gpu: GpuType) -> dict[str, Any]:
@@ -308,7 +302,7 @@ class Root:
 
 def _order(given: dict[str, Any], tier: str, bid: float | None) -> Order:
     if not given.get("gpuTypeId"):
-        raise Problem(400, "gpuTypeId is required")
+        raise RunPodProblem(400, "gpuTypeId is required")
     center = given.get("dataCenterId")
     return Order(
         name=given.get("name") or "unnamed",

@@ -1,47 +1,43 @@
-"""The sandbox as the shared engine sees it: faults, truth, market moves, and the create that both APIs go through."""
+"""The sandbox as the shared engine sees it: faults, keys and limits of the gateway, truth, and market moves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from providers.gpus import table
-from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
-from providers.sandbox.faults import LostReply
+from providers.sandbox.api import ApiSandbox, RateWindow
 from providers.sandbox.runpod import faults
-from providers.sandbox.runpod.account import Account, Landing
-from providers.sandbox.runpod.instance import Boot, Pod
-from providers.sandbox.runpod.market import GpuType, Market
-from providers.sandbox.runpod.responses import RateWindows, problem
+from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.market import GpuType, RunPodMarket
+from providers.sandbox.runpod.responses import INVALID_KEY, WINDOWS, RunPodProblem, bearer, key_problem, problem
 from providers.sandbox.runpod.routes_rest import Rest
-from providers.sandbox.runpod.validation import Order, Problem
 
 KEY = re.compile(r"(?P<tier>secure|community)/(?P<slug>.+)x(?P<count>\d+)(?:/(?P<center>[^/]+))?")
 
 
-class RunPodSandbox(SandboxCloud):
+class RunPodSandbox(ApiSandbox[RunPodAccount]):
     """RunPod as of November 2026: REST v2, the deprecated GraphQL, and REST v1 answering 410."""
 
     name = "runpod"
     FAULTS = faults.FAULTS
-    ALIASES = faults.ALIASES
-    CREATE_FAULTS = faults.CREATE_FAULTS
     DISTURBANCES = faults.DISTURBANCES
     API_KEY = "rpa_SANDBOX0000000000000000000000000000000000"
 
-    account: Account
-    market: Market
-    windows: RateWindows
-
     def reset(self) -> None:
         """Back to the seeded market and an empty account with $500."""
-        self.market = Market(self.engine.seed)
-        self.account = Account(self.engine, self.market)
-        self.windows = RateWindows()
+        self.account = RunPodAccount(self)
+        self._windows = tuple(RateWindow(most, seconds, name) for name, (most, seconds) in WINDOWS.items())
+
+    @property
+    def market(self) -> RunPodMarket:
+        """What it sells."""
+        return self.account.market
 
     def environment(self, url: str) -> dict[str, str]:
         """For the adapter, for `runpodctl` (RUNPOD_REST_V2_URL, RUNPOD_GRAPHQL_URL) and for the Python SDK."""
@@ -57,73 +53,38 @@ class RunPodSandbox(SandboxCloud):
         """`/v2/…`, `/graphql`, and `/v1/…`, which is gone."""
         return Rest(self).routes()
 
-    # ── creating ─────────────────────────────────────────────────────────────────────────────────
+    # ── the gateway ──────────────────────────────────────────────────────────────────────────────
 
-    def deploy(self, order: Order, call: CreateCall) -> Pod:
-        """Make the pod that was ordered, or refuse. Raises `Problem`; `call` is brought up to date either way."""
-        for name in faults.REFUSALS:
-            params = self.fault(name)
-            if params is not None:
-                call.outcome = "refused"
-                raise faults.refusal(name, params)
-        late = self.fault("late_create")
-        after_s = 0.0 if late is None else float(late.get("after_s", 200))
-        try:
-            pod = self.account.create(self._with_key(order), self._landing(after_s))
-        except Problem:
-            call.outcome = "refused"
-            raise
-        call.ref = pod.id
-        call.outcome = "committed" if late is None else "pending"
-        return pod
+    def has_key(self, request: Request) -> bool:
+        """A token, and not the user agent of a simple script."""
+        return key_problem(request, bearer(request), self.API_KEY) is None
 
-    def spoiled(self, call: CreateCall) -> Response | None:
-        """What is answered instead of the created pod while a fault of the reply is armed."""
-        if call.outcome == "pending":
-            return problem(504, "upstream request timeout")
-        if self.fault("lost_reply") is not None:
-            return LostReply(201)
-        broken = self.fault("error_after_create")
-        if broken is not None:
-            return problem(int(broken.get("status", 503)), faults.WENT_WRONG)
-        if self.fault("unreadable_reply") is not None:
-            return Response("<html><body>Created</body></html>", 201, media_type="text/html")
-        return None
+    def refuse_key(self, request: Request, group: str) -> Response:
+        """A missing key, a wrong one, or a bot."""
+        return key_problem(request, bearer(request), self.API_KEY) or problem(401, INVALID_KEY)
 
-    def _with_key(self, order: Order) -> Order:
-        """With `startSsh` the account's keys go into PUBLIC_KEY, unless the order brings its own."""
-        if not order.start_ssh or "PUBLIC_KEY" in order.env or not self.account.public_key:
-            return order
-        return order.with_env({**order.env, "PUBLIC_KEY": self.account.public_key})
+    def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
+        """An offer is a GPU in a tier."""
+        name, gpu = body.get("name"), body.get("gpu")
+        gpu_id = gpu.get("id") if isinstance(gpu, dict) else None
+        return name if isinstance(name, str) else None, f"{body.get('cloud')}/{gpu_id}"
 
-    def _landing(self, after_s: float) -> Landing:
-        timing = self.engine.timing
-        lag, price = self.fault("list_lag"), self.fault("price_above")
-        return Landing(
-            boot=self._first_boot(),
-            after_s=after_s,
-            listed_after_s=timing.list_lag_s if lag is None else float(lag.get("after_s", 60)),
-            found_after_s=timing.get_lag_s,
-            price_factor=Decimal(1) if price is None else Decimal(str(price.get("factor", "1.5"))),
-        )
+    def malformed(self) -> Response:
+        """As the checks of the body say it."""
+        return RunPodProblem(422, "Request validation failed.", ("$: got another type, want object",)).answer
 
-    def _first_boot(self) -> Boot:
-        timing = self.engine.timing
-        sshd, loop = self.fault("sshd_lag"), self.fault("exit_loop")
-        return Boot(
-            running_s=timing.boot_s,
-            reachable_s=timing.boot_s + timing.reachable_s,
-            running_at_once=self.fault("running_at_once") is not None,
-            sshd_lag_s=0 if sshd is None else float(sshd.get("after_s", 90)),
-            never=self.fault("never_boots") is not None,
-            exit_every_s=None if loop is None else float(loop.get("every_s", 20)),
-        )
+    def rate_windows(self, group: str) -> Iterable[RateWindow]:
+        """Three for one user."""
+        return self._windows
 
-    def next_boot(self) -> Boot:
-        """How a container starts again after a start or restart."""
-        timing = self.engine.timing
-        stale = self.fault("stale_address") is not None
-        return Boot(timing.start_s, timing.start_s + timing.reachable_s, stale_address=stale)
+    def too_often(self, group: str, window: RateWindow, wait_s: int) -> Response:
+        """A 429 that names the full window."""
+        detail = f"rate limit exceeded for the {window.name} window"
+        return problem(429, detail, headers={"Retry-After": str(wait_s)})
+
+    def answer_late(self) -> Response:
+        """A gateway's timeout."""
+        return problem(504, "upstream request timeout")
 
     # ── the truth ────────────────────────────────────────────────────────────────────────────────
 
@@ -133,42 +94,20 @@ class RunPodSandbox(SandboxCloud):
         now = self.now
         for pod in self.account.living.at(now):
             if pod.ended is not None and pod.port is not None:
-                await self.engine.doors.close(self.door(_door(pod)))
+                await self.engine.ssh_ports.close(self.port_key(pod.port_key))
                 pod.old_port, pod.port = pod.port, None
             elif pod.port is None and pod.shown(now):
-                pod.port = self.engine.doors.reserve(self.door(_door(pod)))
+                pod.port = self.engine.ssh_ports.reserve(self.port_key(pod.port_key))
         await super().tick()
 
     def reachable(self) -> list[str]:
         """Containers whose sshd answers now: the pod's id, with a number from its second container on."""
         now = self.now
-        return [_door(p) for p in self.account.living.at(now) if p.exists(now) and p.listening(now)]
+        return [p.port_key for p in self.account.living.at(now) if p.reachable(now)]
 
     def variables(self, ref: str) -> Mapping[str, str]:
         """What the pod was made with."""
-        return next((pod.order.env for pod in self.account.living.at(self.now) if _door(pod) == ref), {})
-
-    def instances(self) -> list[TrueInstance]:
-        """Every pod that has landed."""
-        self.account.settle()
-        now = self.now
-        return [
-            TrueInstance(
-                cloud=self.name,
-                ref=pod.id,
-                name=pod.order.name,
-                status=pod.status(now),
-                gpu=table.canonical(self.name, pod.gpu.id) or pod.gpu.id,
-                gpu_count=pod.order.count,
-                created_at=pod.created_at,
-                ended_at=pod.ended_at if pod.ended == "TERMINATED" else None,
-                gpu_s=pod.meter.seconds("gpu", now),
-                gpu_usd=pod.meter.usd("gpu", now),
-                storage_usd=pod.meter.usd("storage", now),
-            )
-            for pod in sorted(self.account.pods.values(), key=lambda p: p.created_at)
-            if pod.created_at <= now
-        ]
+        return next((pod.order.env for pod in self.account.living.at(self.now) if pod.port_key == ref), {})
 
     # ── moves from outside ───────────────────────────────────────────────────────────────────────
 
@@ -199,9 +138,9 @@ class RunPodSandbox(SandboxCloud):
         self.market.withdraw(gpu.id, tier, center, count)
         return 1
 
-    def disturb(self, ref: str, what: str) -> None:
-        """Do one of `DISTURBANCES`. KeyError for an unknown pod or word."""
-        pod, now = self.account.pods[ref], self.now
+    def happen(self, ref: str, what: str) -> None:
+        """Do one of `DISTURBANCES`. KeyError for an unknown pod."""
+        pod, now = self.account.instances[ref], self.now
         if what == "host_failure":
             self.account.end(pod, "ERROR", now, "Exited by Runpod: host failure")
         elif what == "exit":
@@ -210,10 +149,8 @@ class RunPodSandbox(SandboxCloud):
             self.account.end(pod, "TERMINATED", now, "Terminated by user")
         elif what == "deaf":
             pod.deaf = True
-        elif what in faults.DEARER:
-            pod.reprice(now, faults.DEARER[what])
         else:
-            raise KeyError(what)
+            pod.reprice(now, faults.DEARER[what])
 
     def _find(self, key: str) -> tuple[GpuType, str, int, str] | None:
         """GPU, tier, count and datacenter ("" = any) of an offer key of the adapter."""
@@ -222,7 +159,3 @@ class RunPodSandbox(SandboxCloud):
             return None
         gpu = self.market.by_slug().get(match["slug"])
         return None if gpu is None else (gpu, match["tier"].upper(), int(match["count"]), match["center"] or "")
-
-
-def _door(pod: Pod) -> str:
-    return pod.id if pod.generation == 1 else f"{pod.id}.{pod.generation}"

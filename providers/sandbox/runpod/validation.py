@@ -9,17 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from providers.sandbox.runpod.responses import RunPodProblem
+
 ENV_MAX = 50
-
-
-class Problem(Exception):
-    """An answer in the RFC 9457 form: `status`, `detail`, and the list `errors` of a 422."""
-
-    def __init__(self, status: int, detail: str, errors: tuple[str, ...] = ()) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.errors = errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +109,7 @@ _NETWORK: Mapping[str, Check] = {"volumeId": _filled, "path": _filled}
 def read_create(body: Any) -> Order:
     """The order in `body`. Raises `Problem` 422 with every complaint, or 400 for a rule across fields."""
     if not isinstance(body, dict):
-        raise Problem(422, "Request validation failed.", ("$: got another type, want object",))
+        raise RunPodProblem(422, "Request validation failed.", ("$: got another type, want object",))
     errors = _check("$", body, _POD, required=("name",))
     gpu = body.get("gpu")
     if isinstance(gpu, dict):
@@ -126,23 +118,23 @@ def read_create(body: Any) -> Order:
     if isinstance(mounts, dict):
         errors += _check_mounts(mounts)
     if errors:
-        raise Problem(422, "Request validation failed.", tuple(errors))
+        raise RunPodProblem(422, "Request validation failed.", tuple(errors))
     if "image" not in body and "templateId" not in body:
-        raise Problem(400, "image is required unless templateId is set")
+        raise RunPodProblem(400, "image is required unless templateId is set")
     if not isinstance(gpu, dict) or "cpu" in body:
-        raise Problem(400, "exactly one of gpu and cpu must be set; this service rents GPU pods only")
+        raise RunPodProblem(400, "exactly one of gpu and cpu must be set; this service rents GPU pods only")
     if "allowedCudaVersions" in gpu and "minCudaVersion" in gpu:
-        raise Problem(400, "allowedCudaVersions and minCudaVersion exclude each other")
+        raise RunPodProblem(400, "allowedCudaVersions and minCudaVersion exclude each other")
     return _order(body, gpu, mounts if isinstance(mounts, dict) else {})
 
 
 def read_action(body: Any) -> str:
     """The action in the body of `POST /v2/pods/{id}/action`. Raises `Problem` 422."""
     if not isinstance(body, dict):
-        raise Problem(422, "Request validation failed.", ("$: got another type, want object",))
+        raise RunPodProblem(422, "Request validation failed.", ("$: got another type, want object",))
     errors = _check("$", body, {"action": _action}, required=("action",))
     if errors:
-        raise Problem(422, "Request validation failed.", tuple(errors))
+        raise RunPodProblem(422, "Request validation failed.", tuple(errors))
     return str(body["action"])
 
 

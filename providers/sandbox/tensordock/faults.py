@@ -2,114 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from providers.sandbox.faults import COMMON_FAULTS
+from providers.sandbox.faults import Fault, FaultTable, LostReply, common, per_group
 
-CALLS_A_MINUTE = 100
 GROUPS = ("search", "create", "get", "list", "stop", "start", "destroy", "secrets", "v0")
-_GENERIC = {
-    "429": "refused for calling too often [form=json|html, retry_after (null: no such header)]",
-    "503": "answered 503 with an HTML page, without doing anything",
-    "auth": "the token is refused, as happens at random to valid ones too: 401",
-}
 NO_NODES = "No available nodes found"
-#: What a create may meet: name → the error class that an adapter must raise, or "ok".
-CREATE_FAULTS: Mapping[str, str] = {
-    "create_lost_reply": "OutcomeUnknown",
-    "create_lost_request": "OutcomeUnknown",
-    "create_503": "OutcomeUnknown",
-    "create_503_after": "OutcomeUnknown",
-    "create_lands_late": "OutcomeUnknown",
-    "create_garbage": "OutcomeUnknown",
-    "create_no_id": "OutcomeUnknown",
-    "create_half_made": "OutcomeUnknown",
-    "create_deploy_failed": "OutcomeUnknown",
-    "create_500_inside": "OutcomeUnknown",
-    "create_unknown_400": "OutcomeUnknown",
-    "create_unknown_inside": "OutcomeUnknown",
-    "create_redirect": "OutcomeUnknown",
-    "create_stale_offer": "NoCapacity",
-    "create_hostnode_gone": "NoCapacity",
-    "create_no_ips": "NoCapacity",
-    "create_out_of_stock": "NoCapacity",
-    "create_429": "RateLimited",
-    "create_429_html": "RateLimited",
-    "create_auth": "AuthFailed",
-    "create_auth_html": "AuthFailed",
-    "create_forbidden": "AuthFailed",
-    "create_no_credit": "InsufficientFunds",
-    "create_402": "InsufficientFunds",
-    "create_limit": "QuotaExceeded",
-    "create_bad_args": "InvalidSpec",
-    "create_bad_args_inside": "InvalidSpec",
-    "create_ratio": "InvalidSpec",
-    "create_no_port_22": "InvalidSpec",
-    "create_slow": "ok",
-    "create_says_creating": "ok",
-    "create_get_lag": "ok",
-    "create_list_lag": "ok",
-    "price_higher_than_quoted": "ok",
-    "never_boots": "ok",
-    "boot_error": "ok",
-    "late_address": "ok",
-    "ports_ignored": "ok",
-    "running_before_reachable": "ok",
-}
-#: Faults by name with one sentence each.
-FAULTS: Mapping[str, str] = {
-    **{f"{group}_{kind}": f"{group}: {what}" for group in GROUPS for kind, what in _GENERIC.items()},
-    **COMMON_FAULTS,
-    "create_lost_request": "the connection drops before anything is made",
-    "create_garbage": "the machine is made and the answer is an HTML page with 200",
-    "create_no_id": "200 with data without an id, and nothing made",
-    "create_half_made": "200 with an error and an id: the machine exists",
-    "create_deploy_failed": "200 with status 400: virtual machine deployment failed",
-    "create_500_inside": "200 with status 500 inside",
-    "create_unknown_400": "a 400 whose text nobody documented",
-    "create_unknown_inside": "200 with status 400 and a text that nobody documented",
-    "create_redirect": "a 308 that nobody should follow with a create",
-    "create_stale_offer": "200 with status 400: no available nodes found, although the location was listed",
-    "create_hostnode_gone": "200 with status 400: hostnode unavailable",
-    "create_no_ips": "200 with status 400: no available public IPs",
-    "create_out_of_stock": "a 409 that says out of stock",
-    "create_429_html": "429 as an HTML page without Retry-After",
-    "create_auth_html": "401 as an HTML page",
-    "create_forbidden": "403",
-    "create_402": "402 without any text",
-    "create_limit": "400: an account limit is reached",
-    "create_bad_args": "400 with the validator's list of code, message and path",
-    "create_bad_args_inside": "the same with 200",
-    "create_ratio": "200 with status 400: RAM per GPU exceeds ratio limit",
-    "create_no_port_22": "200 with status 400: port 22 must be forwarded",
-    "create_slow": "the answer comes after more than a minute [after_s=70]",
-    "create_says_creating": "201, with the status of the new machine as creating [status=creating]",
-    "create_get_lag": "reading the new machine by id answers 404 for a while [after_s=60]",
-    "boot_error": "the new machine ends in the status error",
-    "late_address": "the new machine runs for a while without an address [after_s=60]",
-    "ports_ignored": "the location ignores forwarded ports: none is ever shown, and SSH never answers",
-    "search_empty": "200 with no locations",
-    "search_garbage": "200 with something that is not JSON",
-    "search_error_inside": "200 with status 500 and an error instead of locations",
-    "get_missing": "an existing machine answers 404 to a read by id",
-    "get_wrapped": "the machine comes inside `data`",
-    "get_missing_inside": "200 with status 404 inside",
-    "list_documented": "the listing in the documented shape: no more than names and statuses",
-    "list_attributes": "the listing in the shape of the page for beginners, under attributes",
-    "list_bare": "the listing as a bare array",
-    "list_garbage": "200 with something that is not JSON",
-    "list_error_inside": "200 with status 500 and an error instead of a list",
-    "list_unknown_shape": "200 with an object that holds no list",
-    "stop_releases": "a stop gives the GPU back: StoppedDisassociated, and only the disk is billed",
-    "start_no_nodes": "a start finds no GPU: 200 with status 400, and the machine stays stopped",
-    "destroy_lost_reply": "the machine is deleted and the reply never arrives",
-    "destroy_503_after": "the machine is deleted and the answer is 503",
-    "destroy_error_inside": "200 with status 500 and an error, and nothing is deleted",
-    "v0_html": "the older API answers 200 with an HTML page",
-    "v0_words": "the older API says success as a word",
-}
+DEPLOY_FAILED = "Virtual machine deployment failed"
 #: What can happen to a machine from outside.
 DISTURBANCES: Mapping[str, str] = {
     "vanish": "the machine is gone without anybody's asking",
@@ -161,26 +62,118 @@ def invalid(path: str, message: str, status: int = 400) -> Response:
     return JSONResponse([{"code": "invalid_type", "message": message, "path": path.split(".")}], status)
 
 
-#: Refusals of a create that need nothing else.
-CREATE_REFUSALS: Mapping[str, Callable[[], Response]] = {
-    "create_stale_offer": lambda: failed(NO_NODES),
-    "create_hostnode_gone": lambda: failed("Hostnode unavailable"),
-    "create_no_ips": lambda: failed("No available public IPs"),
-    "create_out_of_stock": lambda: refused(409, "Out of stock"),
-    "create_429_html": lambda: too_often("html", None),
-    "create_auth_html": lambda: page(401),
-    "create_forbidden": lambda: refused(403, "Forbidden"),
-    "create_no_credit": lambda: failed("Your balance must be at least $1 to deploy"),
-    "create_402": lambda: page(402),
-    "create_limit": lambda: refused(400, "Instance limit reached"),
-    "create_bad_args": lambda: invalid("data.attributes.resources.storage_gb", "Number must be at least 100"),
-    "create_bad_args_inside": lambda: invalid("data.attributes.image", "Required", 200),
-    "create_ratio": lambda: failed("RAM per GPU exceeds ratio limit"),
-    "create_no_port_22": lambda: failed("SSH port (22) must be forwarded for Ubuntu VMs"),
-    "create_no_id": lambda: JSONResponse({"data": {"type": "virtualmachine"}}),
-    "create_deploy_failed": lambda: failed("Virtual machine deployment failed"),
-    "create_500_inside": lambda: failed("Internal server error", 500),
-    "create_unknown_400": lambda: refused(400, "Something new"),
-    "create_unknown_inside": lambda: failed("Something new"),
-    "create_redirect": lambda: Response(status_code=308, headers={"Location": "/elsewhere"}),
-}
+def broken() -> Response:
+    """An error of the service inside a 200."""
+    return failed("Internal server error", 500)
+
+
+def v0_refused() -> Response:
+    """A wrong key of the older API."""
+    return JSONResponse({"success": False, "error": "Invalid API key or token"})
+
+
+def half_made(ref: str) -> Response:
+    """An error that names the machine which it made all the same."""
+    return JSONResponse({"status": 400, "error": DEPLOY_FAILED, "data": {"type": "virtualmachine", "id": ref}})
+
+
+def lacks_credit() -> Response:
+    """A create needs a dollar."""
+    return failed("Your balance must be at least $1 to deploy")
+
+
+def wrong_ratio() -> Response:
+    """Too much memory for so few GPUs."""
+    return failed("RAM per GPU exceeds ratio limit")
+
+
+def no_addresses() -> Response:
+    """The location has no address to give."""
+    return failed("No available public IPs")
+
+
+def port_22_missing() -> Response:
+    """Neither an own address nor a forwarded port."""
+    return failed("SSH port (22) must be forwarded for Ubuntu VMs")
+
+
+#: Everything that can go wrong; parameters are in brackets.
+# fmt: off
+FAULTS = FaultTable(
+    *per_group(GROUPS, "auth", "the token is refused, as happens at random to valid ones too: 401",
+        lambda _: unauthorised(), "AuthFailed"),
+    *per_group(GROUPS, "429", "refused for calling too often [form=json|html, retry_after (null: no such header)]",
+        lambda given: too_often(str(given.get("form", "json")), given.get("retry_after", 5)), "RateLimited"),
+    *per_group(GROUPS, "503", "answered 503 with an HTML page, without doing anything", lambda _: page(503),
+        "OutcomeUnknown"),
+    Fault("v0_auth", "v0: the key is refused, with 200", refuses=lambda _: v0_refused()),
+    common("create_503_after", spoils=lambda _: page(503)),
+    common("create_no_credit", refuses=lambda _: lacks_credit()),
+    Fault("create_lost_request", "the connection drops before anything is made", "OutcomeUnknown",
+        lambda _: LostReply()),
+    Fault("create_garbage", "the machine is made and the answer is an HTML page with 200", "OutcomeUnknown",
+        spoils=lambda _: page(200)),
+    Fault("create_no_id", "200 with data without an id, and nothing made", "OutcomeUnknown",
+        lambda _: JSONResponse({"data": {"type": "virtualmachine"}})),
+    Fault("create_half_made", "200 with an error and an id: the machine exists", "OutcomeUnknown",
+        spoils=lambda given: half_made(str(given["ref"]))),
+    Fault("create_deploy_failed", "200 with status 400: virtual machine deployment failed", "OutcomeUnknown",
+        lambda _: failed(DEPLOY_FAILED)),
+    Fault("create_500_inside", "200 with status 500 inside", "OutcomeUnknown", lambda _: broken()),
+    Fault("create_unknown_400", "a 400 whose text nobody documented", "OutcomeUnknown",
+        lambda _: refused(400, "Something new")),
+    Fault("create_unknown_inside", "200 with status 400 and a text that nobody documented", "OutcomeUnknown",
+        lambda _: failed("Something new")),
+    Fault("create_redirect", "a 308 that nobody should follow with a create", "OutcomeUnknown",
+        lambda _: Response(status_code=308, headers={"Location": "/elsewhere"})),
+    Fault("create_stale_offer", "200 with status 400: no available nodes found, although the location was listed",
+        "NoCapacity", lambda _: failed(NO_NODES)),
+    Fault("create_hostnode_gone", "200 with status 400: hostnode unavailable", "NoCapacity",
+        lambda _: failed("Hostnode unavailable")),
+    Fault("create_no_ips", "200 with status 400: no available public IPs", "NoCapacity", lambda _: no_addresses()),
+    Fault("create_out_of_stock", "a 409 that says out of stock", "NoCapacity", lambda _: refused(409, "Out of stock")),
+    Fault("create_429_html", "429 as an HTML page without Retry-After", "RateLimited",
+        lambda _: too_often("html", None)),
+    Fault("create_auth_html", "401 as an HTML page", "AuthFailed", lambda _: page(401)),
+    Fault("create_forbidden", "403", "AuthFailed", lambda _: refused(403, "Forbidden")),
+    Fault("create_402", "402 without any text", "InsufficientFunds", lambda _: page(402)),
+    Fault("create_limit", "400: an account limit is reached", "QuotaExceeded",
+        lambda _: refused(400, "Instance limit reached")),
+    Fault("create_bad_args", "400 with the validator's list of code, message and path", "InvalidSpec",
+        lambda _: invalid("data.attributes.resources.storage_gb", "Number must be at least 100")),
+    Fault("create_bad_args_inside", "the same with 200", "InvalidSpec",
+        lambda _: invalid("data.attributes.image", "Required", 200)),
+    Fault("create_ratio", "200 with status 400: RAM per GPU exceeds ratio limit", "InvalidSpec",
+        lambda _: wrong_ratio()),
+    Fault("create_no_port_22", "200 with status 400: port 22 must be forwarded", "InvalidSpec",
+        lambda _: port_22_missing()),
+    Fault("create_slow", "the answer comes after more than a minute [after_s=70]", "ok"),
+    Fault("create_says_creating", "201, with the status of the new machine as creating [status=creating]", "ok"),
+    Fault("create_get_lag", "reading the new machine by id answers 404 for a while [after_s=60]", "ok"),
+    Fault("boot_error", "the new machine ends in the status error", "ok"),
+    Fault("late_address", "the new machine runs for a while without an address [after_s=60]", "ok"),
+    Fault("ports_ignored", "the location ignores forwarded ports: none is ever shown, and SSH never answers", "ok"),
+    Fault("search_empty", "200 with no locations", refuses=lambda _: JSONResponse({"data": {"locations": []}})),
+    Fault("search_garbage", "200 with something that is not JSON", refuses=lambda _: page(200)),
+    Fault("search_error_inside", "200 with status 500 and an error instead of locations", refuses=lambda _: broken()),
+    Fault("get_missing", "an existing machine answers 404 to a read by id", refuses=lambda _: missing()),
+    Fault("get_wrapped", "the machine comes inside `data`"),
+    Fault("get_missing_inside", "200 with status 404 inside", refuses=lambda _: failed("Instance not found", 404)),
+    Fault("list_documented", "the listing in the documented shape: no more than names and statuses"),
+    Fault("list_attributes", "the listing in the shape of the page for beginners, under attributes"),
+    Fault("list_bare", "the listing as a bare array"),
+    Fault("list_garbage", "200 with something that is not JSON", refuses=lambda _: page(200)),
+    Fault("list_error_inside", "200 with status 500 and an error instead of a list", refuses=lambda _: broken()),
+    Fault("list_unknown_shape", "200 with an object that holds no list",
+        refuses=lambda _: JSONResponse({"data": {"type": "list"}})),
+    Fault("stop_releases", "a stop gives the GPU back: StoppedDisassociated, and only the disk is billed"),
+    Fault("start_no_nodes", "a start finds no GPU: 200 with status 400, and the machine stays stopped",
+        refuses=lambda _: failed(NO_NODES)),
+    Fault("destroy_lost_reply", "the machine is deleted and the reply never arrives", spoils=lambda _: LostReply()),
+    Fault("destroy_503_after", "the machine is deleted and the answer is 503", spoils=lambda _: page(503)),
+    Fault("destroy_error_inside", "200 with status 500 and an error, and nothing is deleted",
+        refuses=lambda _: broken()),
+    Fault("v0_html", "the older API answers 200 with an HTML page", refuses=lambda _: page(200)),
+    Fault("v0_words", "the older API says success as a word"),
+)
+# fmt: on

@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.tensordock.market import Place, Stock
-from providers.sandbox.timeline import Meter, Timeline
+from providers.sandbox.instance import PhasedInstance
+from providers.sandbox.tensordock.market import Place, TensorDockStock
+from providers.sandbox.timeline import Timeline
 
 #: The share of the boot at which each word begins; the address follows at its end.
 CREATING_AT, RUNNING_AT = 0.1, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """What the API says in one stretch: the status, and whether the address is told."""
+class TensorDockPhase:
+    """What the API says in one stretch: the status, and whether it shows the address."""
 
     status: str
     address: bool = False
 
 
-RUNNING = Phase("running", address=True)
+RUNNING = TensorDockPhase("running", address=True)
 #: The GPU is kept and paid for.
-RESERVED = Phase("stopped", address=True)
+RESERVED = TensorDockPhase("stopped", address=True)
 #: The GPU was given back; only the disk is paid for.
-RELEASED = Phase("stoppeddisassociated")
+RELEASED = TensorDockPhase("stoppeddisassociated")
 
 
-@dataclass(slots=True)
-class Machine:
-    """State of one machine. `gone_at` is when the API forgets it; `ghost` hides it while it goes on."""
+@dataclass(kw_only=True)
+class TensorDockInstance(PhasedInstance[TensorDockPhase]):
+    """State of one machine. `ghost` hides it while it is still billed."""
 
-    ref: str
-    name: str
+    phases: Timeline[TensorDockPhase] = field(default_factory=lambda: Timeline(TensorDockPhase("queued")))
     place: Place
-    stock: Stock
-    count: int
+    stock: TensorDockStock
     vcpus: int
     ram_gb: int
     disk_gb: int
@@ -45,25 +44,17 @@ class Machine:
     compute_usd_h: Decimal
     storage_usd_h: Decimal
     cloud_init: dict[str, Any]
-    created_at: datetime
-    shown_at: datetime
-    listed_at: datetime
-    reachable_s: float = 0.0
     holds_gpu: bool = True
     ports_ignored: bool = False
     ghost: bool = False
-    ended_at: datetime | None = None
-    gone_at: datetime | None = None
-    phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase("queued")))
-    meter: Meter = field(default_factory=Meter)
 
     def boot(self, boot_s: float, address_s: float = 0.0) -> None:
         """Plan the walk to running; everything is billed from the creation on."""
         self.phases.plan(
             self.created_at,
-            (0.0, Phase("queued")),
-            (boot_s * CREATING_AT, Phase("creating")),
-            (boot_s * RUNNING_AT, Phase("running")),
+            (0.0, TensorDockPhase("queued")),
+            (boot_s * CREATING_AT, TensorDockPhase("creating")),
+            (boot_s * RUNNING_AT, TensorDockPhase("running")),
             (boot_s + address_s, RUNNING),
         )
         self.meter.start("gpu", self.created_at, self.compute_usd_h)
@@ -72,45 +63,31 @@ class Machine:
     def halt(self, now: datetime, after_s: float, *, releases: bool) -> None:
         """Stop. Releasing gives the GPU back and ends its billing; otherwise the machine costs what it did."""
         last = RELEASED if releases else RESERVED
-        self.phases.plan(now, (0.0, Phase("stopping")), (after_s, last))
+        self.phases.plan(now, (0.0, TensorDockPhase("stopping")), (after_s, last))
         if releases:
             self.meter.stop("gpu", now)
 
     def resume(self, now: datetime, after_s: float) -> None:
         """Start again."""
-        self.phases.plan(now, (0.0, Phase("starting")), (after_s, RUNNING))
+        self.phases.plan(now, (0.0, TensorDockPhase("starting")), (after_s, RUNNING))
         if not self.meter.rate_usd_h("gpu", now):
             self.meter.start("gpu", now, self.compute_usd_h)
-
-    def end(self, now: datetime, forgotten_after_s: float) -> None:
-        """Billing ends now; the API forgets the machine later."""
-        if self.ended_at is None:
-            self.ended_at = now
-            self.gone_at = now + timedelta(seconds=forgotten_after_s)
-            self.meter.stop_all(now)
-
-    def exists(self, now: datetime) -> bool:
-        """Between landing and being forgotten."""
-        return self.created_at <= now and (self.gone_at is None or now < self.gone_at)
 
     def status(self, now: datetime) -> str:
         """The API's word."""
         return "deleting" if self.ended_at is not None and now >= self.ended_at else self.phases.at(now).status
 
-    def reachable(self, now: datetime) -> bool:
-        """True when SSH must answer: running with an address for long enough, and a port that leads there."""
-        began = self.phases.since(now)
-        if not self.exists(now) or self.ended_at is not None or self.ports_ignored or began is None:
-            return False
-        return self.phases.at(now) == RUNNING and now >= began + timedelta(seconds=self.reachable_s)
+    def answers(self, now: datetime) -> bool:
+        """While it runs with an address, and a port leads there."""
+        return self.phases.at(now) == RUNNING and not self.ports_ignored
 
     def in_full(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
-        """`GET /instances/ID`, in its casing. The port of a machine with its own address is told too: here every
+        """`GET /instances/ID`, in its casing. The port of a machine with its own address is shown too: here every
         machine shares one address, where a real one has 22.
         """
         phase = self.phases.at(now)
         forwards = [] if ssh_port is None or self.ports_ignored else [{"internal_port": 22, "external_port": ssh_port}]
-        gpu = {"count": self.count, "v0Name": self.stock.slug}
+        gpu = {"count": self.gpu_count, "v0Name": self.stock.slug}
         return {
             "type": "virtualmachine",
             "id": self.ref,
@@ -136,7 +113,7 @@ class Machine:
             "status": self.status(now),
             "ipAddress": "127.0.0.1" if phase.address and self.ended_at is None else "",
             "gpu_model": self.stock.slug,
-            "gpu_count": self.count,
+            "gpu_count": self.gpu_count,
             "vcpus": self.vcpus,
             "ram_gb": self.ram_gb,
             "storage_gb": self.disk_gb,

@@ -44,7 +44,7 @@ BAD_PRICES: tuple[Decimal | None, ...] = (Decimal(0), None)
 
 
 @dataclass(slots=True)
-class Stock:
+class TensorDockStock:
     """One GPU at one location. `gpu_usd_h` is per GPU; the other rates are per vCPU, GB of memory and GB of disk."""
 
     slug: str
@@ -87,10 +87,10 @@ class Place:
     tier: int
     own_ips: bool
     forwards: bool
-    stock: dict[str, Stock] = field(default_factory=dict)
+    stock: dict[str, TensorDockStock] = field(default_factory=dict)
 
 
-class Market:
+class TensorDockMarket:
     """All locations and what is free there."""
 
     def __init__(self, random: Random) -> None:
@@ -108,24 +108,24 @@ class Market:
             bad.sized = False
             place.stock[bad.slug] = bad
 
-    def find(self, place_id: Any, slug: Any) -> tuple[Place, Stock] | None:
+    def find(self, place_id: Any, slug: Any) -> tuple[Place, TensorDockStock] | None:
         """A GPU at a location, free or not."""
         place = self.places.get(str(place_id))
         stock = place.stock.get(str(slug)) if place is not None else None
         return None if place is None or stock is None else (place, stock)
 
-    def take(self, stock: Stock, count: int) -> bool:
+    def take(self, stock: TensorDockStock, count: int) -> bool:
         """Occupy GPUs; False when they are not free."""
         if count > stock.most:
             return False
         stock.free -= count
         return True
 
-    def give_back(self, stock: Stock, count: int) -> None:
+    def give_back(self, stock: TensorDockStock, count: int) -> None:
         """Free GPUs."""
         stock.free += count
 
-    def chosen(self, key: str) -> list[Stock]:
+    def chosen(self, key: str) -> list[TensorDockStock]:
         """What an adapter's key `LOCATION/SLUGxCOUNT` names ("*": everything with a GPU free)."""
         place_id, _, rest = key.partition("/")
         slug, _, count = rest.rpartition("x")
@@ -153,13 +153,13 @@ class Market:
         return [_node(place, stock) for place in self.places.values() for stock in place.stock.values()]
 
 
-def _stock(random: Random, slug: str, shown: str, usd: Decimal, free: int) -> Stock:
+def _stock(random: Random, slug: str, shown: str, usd: Decimal, free: int) -> TensorDockStock:
     price = round(usd * Decimal(str(round(random.uniform(0.9, 1.3), 3))), 3)
     disk = random.choice((1000, 2000, 4000))
-    return Stock(slug, shown, price, free, Decimal("0.003"), Decimal("0.002"), Decimal("0.00005"), disk)
+    return TensorDockStock(slug, shown, price, free, Decimal("0.003"), Decimal("0.002"), Decimal("0.00005"), disk)
 
 
-def _row(place: Place, stock: Stock) -> dict[str, Any]:
+def _row(place: Place, stock: TensorDockStock) -> dict[str, Any]:
     resources: dict[str, Any] = {"max_vcpus": 24 * stock.most, "max_ram_gb": 96 * stock.most}
     resources["max_storage_gb"] = stock.disk_gb
     return {
@@ -177,7 +177,7 @@ def _row(place: Place, stock: Stock) -> dict[str, Any]:
     }
 
 
-def _node(place: Place, stock: Stock) -> dict[str, Any]:
+def _node(place: Place, stock: TensorDockStock) -> dict[str, Any]:
     return {
         "id": str(uuid.uuid5(uuid.UUID(place.id), stock.slug)),
         "location_id": place.id,

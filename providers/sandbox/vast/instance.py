@@ -7,15 +7,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.timeline import Meter, Timeline
-from providers.sandbox.vast.market import Machine, hardware, host, storage_usd_h
+from providers.sandbox.instance import PhasedInstance
+from providers.sandbox.timeline import Timeline
+from providers.sandbox.vast.market import VastMachine, hardware, host, storage_usd_h
 
 #: The share of the boot at which each status word begins, after the word-less start.
 CREATED_AT, LOADING_AT = 0.1, 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class VastPhase:
     """What the API says in one stretch: the three status fields, the text, and whether ports are published."""
 
     actual: str | None
@@ -25,44 +26,35 @@ class Phase:
     ports: bool = False
 
 
-BOOTING = Phase("loading", msg="pulling image layers")
-STOPPED = Phase("exited", cur="stopped", intended="stopped")
+BOOTING = VastPhase("loading", msg="pulling image layers")
+STOPPED = VastPhase("exited", cur="stopped", intended="stopped")
 
 
-@dataclass(slots=True)
-class Contract:
-    """State of one instance. `bid_usd_h` None means on demand. `gone_at` is when the API forgets it."""
+@dataclass(kw_only=True)
+class Contract(PhasedInstance[VastPhase]):
+    """State of one instance. `bid_usd_h` None means on demand."""
 
-    ref: int
-    label: str | None
-    machine: Machine
-    size: int
+    phases: Timeline[VastPhase] = field(default_factory=lambda: Timeline(VastPhase(None)))
+    machine: VastMachine
     gpu_usd_h: Decimal
     disk_gb: float
     image: str
     extra_env: list[list[str]]
     onstart: str
-    created_at: datetime
-    shown_at: datetime
-    listed_at: datetime
     bid_usd_h: Decimal | None = None
-    billing_ended_at: datetime | None = None
-    gone_at: datetime | None = None
-    reachable_s: float = 0.0
     holds_gpu: bool = True
     offline: bool = False
     bare: bool = False
     uptime_hidden: bool = False
-    #: The GPUs that it has, where they are not those of the offer.
-    other_gpu: str | None = None
     ssh_keys: list[str] = field(default_factory=list)
-    phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase(None)))
-    meter: Meter = field(default_factory=Meter)
 
-    @property
-    def gpu(self) -> str:
-        """The canonical name of what it really has."""
-        return self.other_gpu or self.machine.gpu
+    def status(self, now: datetime) -> str:
+        """The API's word."""
+        return self.phases.at(now).actual or "null"
+
+    def answers(self, now: datetime) -> bool:
+        """While its ports are published and its host is in contact."""
+        return self.phases.at(now).ports and not self.offline
 
     def reprice(self, now: datetime, factor: Decimal) -> None:
         """Bill so many times the price from now on; the bid of a spot instance is its price."""
@@ -79,43 +71,24 @@ class Contract:
 
     def boot(self, now: datetime, boot_s: float, *, restart: bool = False) -> None:
         """Plan the walk to running; GPU billing begins there. A restart shows *exited* first, as people saw."""
-        first = Phase("exited") if restart else Phase(None)
-        running = Phase("running", msg=f"success, running {self.image}/ssh", ports=True)
+        first = VastPhase("exited") if restart else VastPhase(None)
+        running = VastPhase("running", msg=f"success, running {self.image}/ssh", ports=True)
         steps = [(0.0, first), (boot_s * LOADING_AT, BOOTING), (boot_s, running)]
         if not restart:
-            steps.insert(1, (boot_s * CREATED_AT, Phase("created")))
+            steps.insert(1, (boot_s * CREATED_AT, VastPhase("created")))
         self.phases.plan(now, *steps)
         self.meter.start("gpu", now + timedelta(seconds=boot_s), self.gpu_usd_h)
 
-    def hang(self, now: datetime, phase: Phase) -> None:
+    def hang(self, now: datetime, phase: VastPhase) -> None:
         """Stay in `phase` from now on, without GPU billing."""
         self.phases.plan(now, (0.0, phase))
         self.meter.stop("gpu", now)
 
-    def halt(self, now: datetime, after_s: float, phase: Phase = STOPPED) -> None:
+    def halt(self, now: datetime, after_s: float, phase: VastPhase = STOPPED) -> None:
         """End the GPU's billing now; `phase` shows after `after_s`."""
         going = replace(self.phases.at(now), intended=phase.intended, ports=False)
         self.phases.plan(now, (0.0, going), (after_s, phase))
         self.meter.stop("gpu", now)
-
-    def exists(self, now: datetime) -> bool:
-        """Between landing and being forgotten."""
-        return self.created_at <= now and (self.gone_at is None or now < self.gone_at)
-
-    def reachable(self, now: datetime) -> bool:
-        """True when SSH must answer: running for long enough, host in contact, not destroyed."""
-        if not self.exists(now) or self.offline or self.billing_ended_at is not None:
-            return False
-        began = self.phases.since(now)
-        running = self.phases.at(now).ports and began is not None
-        return running and began is not None and now >= began + timedelta(seconds=self.reachable_s)
-
-    def end(self, now: datetime, forgotten_after_s: float) -> None:
-        """Billing ends now; the API forgets the row later."""
-        if self.billing_ended_at is None:
-            self.billing_ended_at = now
-            self.gone_at = now + timedelta(seconds=forgotten_after_s)
-            self.meter.stop_all(now)
 
     def _uptime_mins(self, now: datetime, actual: str | None) -> float | None:
         began = self.phases.since(now) if actual == "running" and not self.uptime_hidden else None
@@ -127,11 +100,11 @@ class Contract:
         actual = "offline" if self.offline else phase.actual
         gpu_now = self.meter.rate_usd_h("gpu", now)
         storage = self.storage_usd_h
-        has = hardware(replace(self.machine, gpu=self.gpu) if self.other_gpu else self.machine, self.size)
+        has = hardware(replace(self.machine, gpu=self.gpu), self.gpu_count)
         ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(ssh_port)}]}  # noqa: S104 # what Docker reports
         return {
             "id": self.ref,
-            "label": self.label,
+            "label": self.name,
             **has,
             **host(self.machine),
             "gpu_totalram": has["gpu_total_ram"],

@@ -59,7 +59,7 @@ BAD_PRICES: tuple[Decimal | None, ...] = (Decimal(0), None, Decimal("-0.10"))
 
 
 @dataclass(slots=True)
-class Machine:
+class VastMachine:
     """One host machine. `gpu_usd_h` is dollars per GPU-hour (None and ≤ 0 are bad rows); storage is $/GB/month."""
 
     machine_id: int
@@ -89,17 +89,17 @@ class Slice:
 
     offer_id: int
     size: int
-    machine: Machine
+    machine: VastMachine
 
 
-class Market:
+class VastMarket:
     """All machines and the offers now on them."""
 
     def __init__(self, random: Random, now: datetime) -> None:
         self._random = random
         self._opened = now.timestamp()
         self._next_offer_id = 30_000_000
-        self.machines: list[Machine] = []
+        self.machines: list[VastMachine] = []
         for name, usd, count, sizes, cuda in MODELS:
             for number in range(count):
                 self._add(name, Decimal(usd), sizes[number % len(sizes)], cuda)
@@ -107,11 +107,11 @@ class Market:
             self._add("RTX4090", Decimal("0.30"), 1, "12.8").gpu_usd_h = price
             self.machines[-1].verified = True
 
-    def _add(self, gpu: str, usd_h: Decimal, gpus: int, cuda: str) -> Machine:
+    def _add(self, gpu: str, usd_h: Decimal, gpus: int, cuda: str) -> VastMachine:
         rnd = self._random
         datacenter = gpu[0] in "HB" or (gpu.startswith("A100") and rnd.random() < 0.7)
         price = usd_h * Decimal(str(round(rnd.uniform(0.82, 1.45), 3)))
-        machine = Machine(
+        machine = VastMachine(
             machine_id=51_000 + len(self.machines) * 7,
             host_id=77_000 + rnd.randrange(60),
             gpu=gpu,
@@ -137,7 +137,7 @@ class Market:
         self.refresh(machine)
         return machine
 
-    def refresh(self, machine: Machine) -> None:
+    def refresh(self, machine: VastMachine) -> None:
         """Make the offers of a machine agree with its free GPUs; what comes back gets a new id."""
         sizes = [size for size in (1, 2, 4, 8) if size <= machine.free]
         machine.offers = {size: machine.offers.get(size) or self._new_id() for size in sizes}
@@ -154,7 +154,7 @@ class Market:
                     return Slice(offer_id, size, machine)
         return None
 
-    def take(self, machine: Machine, size: int, offer_id: int | None = None) -> bool:
+    def take(self, machine: VastMachine, size: int, offer_id: int | None = None) -> bool:
         """Occupy `size` GPUs and use the offer id up; False when they are not free."""
         if machine.free < size:
             return False
@@ -163,7 +163,7 @@ class Market:
         self.refresh(machine)
         return True
 
-    def give_back(self, machine: Machine, size: int) -> None:
+    def give_back(self, machine: VastMachine, size: int) -> None:
         """Free `size` GPUs."""
         machine.free = min(machine.gpus, machine.free + size)
         self.refresh(machine)
@@ -208,7 +208,7 @@ class Market:
         }
 
 
-def hardware(machine: Machine, size: int) -> dict[str, Any]:
+def hardware(machine: VastMachine, size: int) -> dict[str, Any]:
     """What `size` GPUs of a machine are. Memory in MB, `cpu_ram` of the whole machine, `compute_cap` = 100 × CC."""
     gpu = GPUS[machine.gpu]
     ram_mb = USABLE_MB.get(machine.gpu, gpu.memory_gb * 1024)
@@ -232,7 +232,7 @@ def hardware(machine: Machine, size: int) -> dict[str, Any]:
     }
 
 
-def host(machine: Machine) -> dict[str, Any]:
+def host(machine: VastMachine) -> dict[str, Any]:
     """What the machine's host offers around the GPUs. Disk in GB, network in Mbit/s, transfer in $/GB."""
     return {
         "machine_id": machine.machine_id,
@@ -254,7 +254,7 @@ def host(machine: Machine) -> dict[str, Any]:
     }
 
 
-def storage_usd_h(machine: Machine, disk_gb: float) -> Decimal:
+def storage_usd_h(machine: VastMachine, disk_gb: float) -> Decimal:
     """Dollars per hour for `disk_gb`: $/GB/month over 720 hours, which is exact on the documented examples."""
     return machine.storage_usd_gb_month * Decimal(str(disk_gb)) / MONTH_H
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.api import ApiSandbox, Refused
 from providers.sandbox.vast import faults as say
-from providers.sandbox.vast.account import Account
+from providers.sandbox.vast.account import VastAccount
+from providers.sandbox.vast.instance import Contract
 from providers.sandbox.vast.market import hardware
 
 PAGE_MAX = 25
@@ -27,11 +27,18 @@ class BadRequest(ValueError):
 
 
 class Pages:
-    """Handlers that change nothing but keys. `account` is asked each time, because a reset replaces it."""
+    """Handlers that change nothing but keys."""
 
-    def __init__(self, cloud: SandboxCloud, account: Callable[[], Account]) -> None:
+    def __init__(self, cloud: ApiSandbox[VastAccount]) -> None:
         self._cloud = cloud
-        self._account = account
+
+    def found(self, request: Request) -> Contract:
+        """The instance that a command names. Raises `Refused`."""
+        ref = int(request.path_params["ref"])
+        contract = self._cloud.account.existing(ref)
+        if contract is None:
+            raise Refused(say.no_such_instance(ref))
+        return contract
 
     async def deprecated(self, _request: Request, _body: dict[str, Any]) -> Response:
         """The old listing is closed."""
@@ -40,9 +47,7 @@ class Pages:
 
     async def instances(self, request: Request, _body: dict[str, Any]) -> Response:
         """Keyset pages of at most 25, ordered by id."""
-        account, now = self._account(), self._cloud.now
-        if self._cloud.fault("list_garbage") is not None:
-            return PlainTextResponse("<html>hello</html>")
+        account, now = self._cloud.account, self._cloud.now
         try:
             rows = [c.wire(now, account.port(c)) for c in account.listed()]
             rows = [row for row in rows if _matches(row, request.query_params.get("select_filters"))]
@@ -73,13 +78,13 @@ class Pages:
 
     async def filters(self, _request: Request, _body: dict[str, Any]) -> Response:
         """The distinct combinations of the columns that the official client offers as filters."""
-        account, now = self._account(), self._cloud.now
+        account, now = self._cloud.account, self._cloud.now
         rows = {tuple(c.wire(now, None)[key] for key in FILTERS) for c in account.listed()}
         return JSONResponse({"filters": [dict(zip(FILTERS, row, strict=True)) for row in sorted(rows, key=str)]})
 
     async def gpu_names(self, _request: Request) -> Response:
         """Every GPU name on the market; open to anybody."""
-        market = self._account().market
+        market = self._cloud.account.market
         return JSONResponse({"gpu_names": sorted({hardware(m, 1)["gpu_name"] for m in market.machines})})
 
     async def charges(self, request: Request, _body: dict[str, Any]) -> Response:
@@ -92,7 +97,7 @@ class Pages:
         except (KeyError, TypeError, ValueError, AttributeError):
             text = "Must provide both 'day' gte and lte filters for instance charges"
             return JSONResponse({"success": False, "msg": text}, 400)
-        rows = self._account().charges(since, until)
+        rows = self._cloud.account.charges(since, until)
         page = rows[skip : skip + limit]
         more = skip + limit < len(rows)
         return JSONResponse(
@@ -107,7 +112,7 @@ class Pages:
 
     async def user(self, _request: Request, _body: dict[str, Any]) -> Response:
         """The account, with its spendable credit."""
-        account = self._account()
+        account = self._cloud.account
         return JSONResponse(
             {
                 "id": 4242,
@@ -122,23 +127,20 @@ class Pages:
 
     async def keys(self, _request: Request, _body: dict[str, Any]) -> Response:
         """A bare array; 404 when there are none."""
-        keys = self._account().ssh_keys
+        keys = self._cloud.account.ssh_keys
         return JSONResponse(keys) if keys else say.envelope(404, "no_ssh_key", "No ssh keys found.")
 
     async def add_key(self, _request: Request, body: dict[str, Any]) -> Response:
         """A key for instances made from now on."""
         if not body.get("ssh_key"):
             return say.envelope(400, "no_ssh_key", "No ssh key given.")
-        keys = self._account().ssh_keys
+        keys = self._cloud.account.ssh_keys
         keys.append({"id": len(keys) + 1, "user_id": 4242, "public_key": body["ssh_key"], "deleted_at": None})
         return JSONResponse({"success": True, "key": keys[-1]})
 
     async def attach_key(self, request: Request, body: dict[str, Any]) -> Response:
         """A key for this instance."""
-        ref = int(request.path_params["ref"])
-        contract = self._account().existing(ref)
-        if contract is None:
-            return say.no_such_instance(ref)
+        contract = self.found(request)
         if not body.get("ssh_key"):
             return say.envelope(400, "no_ssh_key", "No ssh key given.")
         contract.ssh_keys.append(str(body["ssh_key"]))
@@ -146,23 +148,17 @@ class Pages:
 
     async def instance_keys(self, request: Request, _body: dict[str, Any]) -> Response:
         """The keys as JSON text inside JSON, as the real one does."""
-        ref = int(request.path_params["ref"])
-        contract = self._account().existing(ref)
-        if contract is None:
-            return say.no_such_instance(ref)
-        return JSONResponse({"success": True, "ssh_keys": json.dumps(contract.ssh_keys)})
+        return JSONResponse({"success": True, "ssh_keys": json.dumps(self.found(request).ssh_keys)})
 
     async def request_logs(self, request: Request, _body: dict[str, Any]) -> Response:
         """The URL where the log text can be read without credentials."""
-        ref = int(request.path_params["ref"])
-        if self._account().existing(ref) is None:
-            return say.no_such_instance(ref)
+        ref = self.found(request).ref
         url = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}/logs/{ref}"
         return JSONResponse({"success": True, "result_url": url, "msg": "Log retrieval in progress."})
 
     async def log_text(self, request: Request) -> Response:
         """What the container wrote."""
-        contract = self._account().contracts.get(int(request.path_params["ref"]))
+        contract = self._cloud.account.instances.get(int(request.path_params["ref"]))
         if contract is None:
             return PlainTextResponse("NoSuchKey", 404)
         text = contract.phases.at(self._cloud.now).msg or "waiting for the container"

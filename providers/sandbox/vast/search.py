@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from providers.sandbox.vast.market import Market
+from providers.sandbox.vast.market import VastMarket
 
 
 class BadQuery(ValueError):
@@ -30,7 +30,7 @@ ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
 ALIASES = {"reliability": "reliability2", "dphtotal": "dph_total", "gpu_totalram": "gpu_total_ram"}
 
 
-def search(market: Market, query: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
+def search(market: VastMarket, query: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
     """The rows that match `query`, ordered, at most 64 whatever the limit says. Raises `BadQuery`."""
     bid = query.get("type") in {"bid", "interruptible"}
     disk_gb = float(query.get("allocated_storage", 8))

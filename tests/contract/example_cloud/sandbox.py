@@ -2,74 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from providers.sandbox.engine import SandboxCloud, TrueInstance
-from providers.sandbox.faults import COMMON_FAULTS, LostReply
-from providers.sandbox.timeline import Meter, Timeline
+from providers.sandbox.account import SandboxAccount
+from providers.sandbox.api import ApiSandbox, Handler, Refused
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.faults import Fault, FaultTable, common, per_group
+from providers.sandbox.instance import PhasedInstance
+from providers.sandbox.timeline import Timeline
 
-REFUSALS = {"create_stale_offer": 409, "create_no_credit": 402, "create_bad_args": 422}
 PRICES = {"north": Decimal("0.40"), "south": Decimal("0.44")}
+GROUPS = ("search", "create", "get", "list", "destroy")
 
 
-@dataclass(slots=True)
-class Machine:
+def said(status: int, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": status}, status, headers)
+
+
+def too_often(given: Mapping[str, Any]) -> Response:
+    return said(429, {"Retry-After": str(given.get("retry_after", 5))})
+
+
+@dataclass(kw_only=True)
+class Machine(PhasedInstance[str]):
     """One machine and its bill."""
 
-    ref: str
-    name: str
-    offer: str
+    phases: Timeline[str] = field(default_factory=lambda: Timeline("pending"))
     region: str
-    count: int
     usd_h: Decimal
-    created_at: datetime
-    listed_at: datetime
-    reachable_s: float
-    status: Timeline[str] = field(default_factory=lambda: Timeline("pending"))
-    meter: Meter = field(default_factory=Meter)
-    ended_at: datetime | None = None
-    gone_at: datetime | None = None
 
-    def exists(self, now: datetime) -> bool:
-        return self.created_at <= now and (self.gone_at is None or now < self.gone_at)
+    def status(self, now: datetime) -> str:
+        return self.phases.at(now) if self.ended_at is None else "offline"
 
-    def reachable(self, now: datetime) -> bool:
-        began = self.status.since(now)
-        running = self.exists(now) and self.ended_at is None and self.status.at(now) == "running"
-        return running and began is not None and now >= began + timedelta(seconds=self.reachable_s)
+    def answers(self, now: datetime) -> bool:
+        return self.phases.at(now) == "running"
 
 
-class CirrusSandbox(SandboxCloud):
+class Account(SandboxAccount[Machine]):
+    """One Cirrus account, and the market that it sees."""
+
+    def __init__(self, cloud: SandboxCloud) -> None:
+        super().__init__(cloud)
+        self.prices = dict(PRICES)
+        self.taken: set[str] = set()
+
+    def make(self, body: Mapping[str, Any], lands_in_s: float) -> Machine:
+        place, _, count = str(body["offer"]).partition("-")
+        machine = Machine(
+            ref=f"m-{len(self.instances) + 1}",
+            name=str(body["name"]),
+            region=place,
+            gpu="RTX4090",
+            gpu_count=int(count),
+            usd_h=self.prices[place] * int(count) * self.price_factor(),
+            **self.times(lands_in_s),
+        )
+        if self.cloud.fault("never_boots") is None:
+            machine.phases.plan(machine.created_at, (0.0, "booting"), (self.engine.timing.boot_s, "running"))
+        machine.meter.start("gpu", machine.created_at, machine.usd_h)
+        return self.add(machine)
+
+
+class CirrusSandbox(ApiSandbox[Account]):
     """One Cirrus account."""
 
     name = "cirrus"
-    FAULTS: ClassVar[Mapping[str, str]] = {
-        **COMMON_FAULTS,
-        **{f"{group}_auth": "the key is refused" for group in ("search", "get", "list", "destroy")},
-        "create_bad_args": "422",
-    }
-    CREATE_FAULTS: ClassVar[Mapping[str, str]] = {
-        "create_lost_reply": "OutcomeUnknown",
-        "create_503_after": "OutcomeUnknown",
-        "create_lands_late": "OutcomeUnknown",
-        "create_stale_offer": "NoCapacity",
-        "create_no_credit": "InsufficientFunds",
-        "create_bad_args": "InvalidSpec",
-        "create_429": "RateLimited",
-        "create_auth": "AuthFailed",
-        "create_list_lag": "ok",
-        "price_higher_than_quoted": "ok",
-        "never_boots": "ok",
-        "running_before_reachable": "ok",
-    }
+    FAULTS = FaultTable(
+        *per_group(GROUPS, "auth", "the key is refused", lambda _: said(401), "AuthFailed"),
+        *per_group(GROUPS, "429", "called too often [retry_after]", too_often, "RateLimited"),
+        *per_group(GROUPS, "503", "out of service", lambda _: said(503), "OutcomeUnknown"),
+        common("create_503_after", spoils=lambda _: said(503)),
+        common("create_stale_offer", refuses=lambda _: said(409)),
+        common("create_no_credit", refuses=lambda _: said(402)),
+        Fault("create_bad_args", "422", "InvalidSpec", lambda _: said(422)),
+        Fault("create_get_lag", "the new machine is not found by id for a while [after_s=60]", "ok"),
+    )
     DISTURBANCES: ClassVar[Mapping[str, str]] = {"vanish": "the machine is gone without anybody's asking"}
     API_KEY = "sandbox-cirrus-key-8f1e"
     VARIED = False
@@ -80,165 +95,90 @@ class CirrusSandbox(SandboxCloud):
         return {"CIRRUS_API_KEY": self.API_KEY, "CIRRUS_URL": url}
 
     def reset(self) -> None:
-        self.machines: dict[str, Machine] = {}
-        self.prices = dict(PRICES)
-        self.taken: set[str] = set()
+        self.account = Account(self)
 
     # ── from outside ─────────────────────────────────────────────────────────────────────────────
 
-    def reachable(self) -> list[str]:
-        return [machine.ref for machine in self.machines.values() if machine.reachable(self.now)]
-
-    def instances(self) -> list[TrueInstance]:
-        now = self.now
-        return [
-            TrueInstance(
-                self.name, m.ref, m.name, m.status.at(now), "RTX4090", m.count, m.created_at, m.ended_at,
-                m.meter.seconds("gpu", now), m.meter.usd("gpu", now), Decimal(0),
-            )
-            for m in self.machines.values()
-            if m.created_at <= now
-        ]  # fmt: skip
-
     def reprice(self, key: str, factor: Decimal) -> int:
-        chosen = [place for place in self.prices if key in {"*", *(f"{place}-{count}" for count in self.COUNTS)}]
+        prices = self.account.prices
+        chosen = [place for place in prices if key in {"*", *(f"{place}-{count}" for count in self.COUNTS)}]
         for place in chosen:
-            self.prices[place] *= factor
+            prices[place] *= factor
         return len(chosen)
 
     def withdraw(self, key: str) -> int:
         there = {offer for offer in self._keys() if key in {"*", offer}}
-        self.taken |= there
+        self.account.taken |= there
         return len(there)
 
-    def disturb(self, ref: str, what: str) -> None:
-        if what not in self.DISTURBANCES:
-            raise KeyError(what)
-        self._end(self.machines[ref], 0.0)
+    def happen(self, ref: str, what: str) -> None:
+        self.account.instances[ref].end(self.now, 0.0)
 
     # ── the API ──────────────────────────────────────────────────────────────────────────────────
 
     def routes(self) -> list[BaseRoute]:
-        table: list[tuple[str, str, str, Callable[[Request], Awaitable[Response]]]] = [
+        table: list[tuple[str, str, str, Handler]] = [
             ("GET", "/offers", "search", self._offers),
             ("POST", "/machines", "create", self._create),
             ("GET", "/machines", "list", self._list),
             ("GET", "/machines/{ref}", "get", self._get),
             ("DELETE", "/machines/{ref}", "destroy", self._delete),
         ]
-        return [Route(path, self._guarded(group, answer), methods=[verb]) for verb, path, group, answer in table]
+        return [*self.paths(table)]
 
-    def _guarded(
-        self, group: str, answer: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def guarded(request: Request) -> Response:
-            if group == "create":
-                sent = await request.json()
-                self.engine.note_create(self.name, sent.get("name"), str(sent.get("offer"))).outcome = "refused"
-            wrong = request.headers.get("authorization") != f"Bearer {self.API_KEY}"
-            if wrong or self.fault(f"{group}_auth") is not None:
-                return _said(401)
-            if f"{group}_429" in self.FAULTS and (given := self.fault(f"{group}_429")) is not None:
-                return _said(429, {"Retry-After": str(given.get("retry_after", 5))})
-            if f"{group}_503" in self.FAULTS and self.fault(f"{group}_503") is not None:
-                return _said(503)
-            return await answer(request)
+    def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
+        return body.get("name"), str(body.get("offer"))
 
-        return guarded
+    def malformed(self) -> Response:
+        return said(422)
 
     def _keys(self) -> list[str]:
-        there = [f"{place}-{count}" for place in self.prices for count in self.COUNTS]
-        return [key for key in there if key not in self.taken]
+        there = [f"{place}-{count}" for place in self.account.prices for count in self.COUNTS]
+        return [key for key in there if key not in self.account.taken]
 
-    async def _offers(self, _request: Request) -> Response:
+    async def _offers(self, _request: Request, _body: dict[str, Any]) -> Response:
         rows = []
         for key in self._keys():
             place, _, count = key.partition("-")
-            price = float(self.prices[place] * int(count))
+            price = float(self.account.prices[place] * int(count))
             rows.append({"id": key, "gpu": "RTX4090", "count": int(count), "region": place, "usd_h": price})
         return JSONResponse({"offers": rows})
 
-    async def _create(self, request: Request) -> Response:
-        call, body = self.engine.creates[-1], await request.json()
-        for name, status in REFUSALS.items():
-            if self.fault(name) is not None:
-                return _said(status)
+    async def _create(self, _request: Request, body: dict[str, Any]) -> Response:
         if body["offer"] not in self._keys():
-            return _said(409)
-        late = self.fault("create_lands_late")
-        machine = self._made(body, float(late.get("after_s", 200)) if late is not None else 0.0)
-        call.outcome, call.ref = ("committed" if late is None else "pending"), machine.ref
-        if late is not None or self.fault("create_lost_reply") is not None:
-            return LostReply()
-        if self.fault("create_503_after") is not None:
-            return _said(503)
+            return said(409)
+        lands_in_s = self.lands_in_s()
+        machine = self.account.make(body, lands_in_s)
+        self.committed(machine.ref, lands_in_s)
         return JSONResponse(self._wire(machine), 201)
 
-    def _made(self, body: dict[str, Any], lands_in_s: float) -> Machine:
-        at, timing = self.now + timedelta(seconds=lands_in_s), self.engine.timing
-        place, _, count = str(body["offer"]).partition("-")
-        machine = Machine(
-            ref=f"m-{len(self.machines) + 1}",
-            name=str(body["name"]),
-            offer=str(body["offer"]),
-            region=place,
-            count=int(count),
-            usd_h=self.prices[place] * int(count) * self._factor(),
-            created_at=at,
-            listed_at=at + timedelta(seconds=self._lag("create_list_lag", timing.list_lag_s, 60)),
-            reachable_s=self._lag("running_before_reachable", timing.reachable_s, 120),
-        )
-        if self.fault("never_boots") is None:
-            machine.status.plan(at, (0.0, "booting"), (timing.boot_s, "running"))
-        machine.meter.start("gpu", at, machine.usd_h)
-        self.machines[machine.ref] = machine
+    async def _list(self, _request: Request, _body: dict[str, Any]) -> Response:
+        return JSONResponse({"machines": [self._wire(machine) for machine in self.account.listed()]})
+
+    def _found(self, machine: Machine | None) -> Machine:
+        if machine is None:
+            raise Refused(said(404))
         return machine
 
-    def _factor(self) -> Decimal:
-        higher = self.fault("price_higher_than_quoted")
-        return Decimal(1) if higher is None else Decimal(str(higher.get("factor", "1.5")))
+    async def _get(self, request: Request, _body: dict[str, Any]) -> Response:
+        return JSONResponse(self._wire(self._found(self.account.shown(request.path_params["ref"]))))
 
-    def _lag(self, fault: str, usual_s: float, default_s: float) -> float:
-        given = self.fault(fault)
-        return usual_s if given is None else float(given.get("after_s", default_s))
-
-    async def _list(self, _request: Request) -> Response:
-        now = self.now
-        rows = [self._wire(m) for m in self.machines.values() if m.exists(now) and now >= m.listed_at]
-        return JSONResponse({"machines": rows})
-
-    async def _get(self, request: Request) -> Response:
-        machine = self.machines.get(request.path_params["ref"])
-        return _said(404) if machine is None or not machine.exists(self.now) else JSONResponse(self._wire(machine))
-
-    async def _delete(self, request: Request) -> Response:
-        machine = self.machines.get(request.path_params["ref"])
-        if machine is None or not machine.exists(self.now):
-            return _said(404)
+    async def _delete(self, request: Request, _body: dict[str, Any]) -> Response:
+        machine = self._found(self.account.existing(request.path_params["ref"]))
         if self.fault("destroy_not_done") is None:
-            self._end(machine, self.engine.timing.destroy_s)
+            machine.end(self.now, self.engine.timing.destroy_s)
         return JSONResponse({"released": machine.ref})
 
-    def _end(self, machine: Machine, forgotten_after_s: float) -> None:
-        if machine.ended_at is None:
-            machine.ended_at = self.now
-            machine.gone_at = self.now + timedelta(seconds=forgotten_after_s)
-            machine.meter.stop_all(self.now)
-
     def _wire(self, machine: Machine) -> dict[str, Any]:
-        status = machine.status.at(self.now) if machine.ended_at is None else "offline"
+        status = machine.status(self.now)
         return {
             "id": machine.ref,
             "name": machine.name,
             "status": status,
-            "gpu": "RTX4090",
-            "count": machine.count,
+            "gpu": machine.gpu,
+            "count": machine.gpu_count,
             "usd_h": float(machine.usd_h),
             "region": machine.region,
-            "port": self.engine.doors.reserve(self.door(machine.ref)) if status == "running" else None,
+            "port": self.account.reserve_port(machine) if status == "running" else None,
             "created_at": machine.created_at.isoformat(),
         }
-
-
-def _said(status: int, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": status}, status, headers)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.pages import clouds as page_of_clouds
-from bot.rules.grammar.parser import Command, GrammarError, parse
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from bot.settings import load
 from providers import cloud_names
@@ -44,12 +44,12 @@ def test_every_door_knows_it(sixth: ProviderEntry, monkeypatch: pytest.MonkeyPat
     assert cloud_names.names() == tuple(REGISTRY)
     for words in ("inventory gpu=4090 clouds=vast,cirrus", "provision 1x4090 2h cirrus for=x", "profile cirrus"):
         found = parse(words, Policy())
-        assert isinstance(found, Command), found
+        assert isinstance(found, ParsedCommand), found
         assert "cirrus" in repr(found)
     offer = parse("provision 2h offer=cirrus:north-1 for=x", Policy())
-    assert isinstance(offer, Command), offer
+    assert isinstance(offer, ParsedCommand), offer
     assert model.lint(sixth.profile, CAPABILITIES) == []
-    assert model.load("cirrus").meter == "Release ends the meter for good; it cannot be undone."
+    assert model.load("cirrus").billing_stop == "Release ends the meter for good; it cannot be undone."
     assert "cirrus" in page_of_clouds.page()
 
 

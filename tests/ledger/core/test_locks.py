@@ -9,9 +9,10 @@ from ledger.core.moves import StaleMove, move
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
-from ledger.models import GrantRow, Instance, Request, Session, Stray
-from ledger.queries.decisions import ask_of_request
+from ledger.models import GrantRow, Instance, Orphan, Request, Session
+from ledger.queries.decisions import subject_of_request
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import somebody_waits
@@ -40,11 +41,11 @@ async def test_the_sender_and_an_end_do_not_deadlock(pg_db: Database) -> None:
 async def test_a_parent_and_its_override_do_not_deadlock(pg_db: Database) -> None:
     async with pg_db.write() as tx:
         parent = await rows.request(tx, RequestState.PENDING)
-        override = await rows.request(tx, RequestState.PENDING, kind="override_12h", parent_id=parent.id)
+        override = await rows.request(tx, RequestState.PENDING, kind=RequestKind.OVERRIDE_12H, parent_id=parent.id)
 
     async def refuse_override() -> None:
         async with pg_db.write() as tx:
-            await ask_of_request(tx, override.id)
+            await subject_of_request(tx, override.id)
             await move(tx, Request, override.id, RequestState.REJECTED, at=START, actor=SYSTEM)
             await move(tx, Request, parent.id, RequestState.REJECTED, at=START, actor=SYSTEM)
 
@@ -110,7 +111,7 @@ async def _approve(db: Database, request: Request) -> None:
 async def test_other_rows_and_sqlite_need_no_lock(db: Database) -> None:
     async with db.write() as tx:
         stray = await rows.stray(tx)
-        await lock_family(tx, Stray, stray.id)
+        await lock_family(tx, Orphan, stray.id)
         await lock_family(tx, Request, "req_none")
     async with db.read() as tx:
         await lock_family(tx, Request, "req_none")

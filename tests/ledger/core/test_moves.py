@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.claims import claim
 from ledger.core.moves import IllegalMove, ProofMissing, StaleMove, move
+from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.proof import ProofKind, ProofOfEnd
@@ -25,12 +26,12 @@ from ledger.kernel.states import (
     InstanceState,
     NotificationKind,
     NotificationState,
+    OrphanState,
     RequestState,
     SessionState,
     State,
-    StrayState,
 )
-from ledger.models import Event, GrantRow, Instance, Notification, Request, Session, StateAssigned, Stray
+from ledger.models import Event, GrantRow, Instance, Notification, Orphan, Request, Session, StateAssigned
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, copy_sqlite
@@ -42,7 +43,7 @@ MODELS: dict[type[State], Any] = {
     GrantState: GrantRow,
     SessionState: Session,
     InstanceState: Instance,
-    StrayState: Stray,
+    OrphanState: Orphan,
 }
 PAIRS = [(a, b) for machine in MODELS for a in machine for b in machine]
 
@@ -129,6 +130,29 @@ def wanted_notifications(row: Any, to: State) -> set[tuple[str, str, str]]:
         NotificationKind.STRAY_FOUND: (row.id, "channel:operators"),
     }
     return {(str(kind), *where[kind]) for kind in ANNOUNCES[type(to)].get(to, ())}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_claim_ends_with_a_move_and_what_is_over_is_not_due(shared: Database) -> None:
+    create_or_deadline: dict[type[State], set[str]] = {
+        InstanceState: {"sending"},
+        SessionState: {"queued", "provisioning", "running", "stopped"},
+    }
+    over: dict[type[State], set[str]] = {
+        RequestState: {"approved", "rejected", "cancelled", "expired", "unavailable"},
+        SessionState: {"terminating", "terminated", "failed"},
+        InstanceState: {"gone", "rejected", "tombstone"},
+    }
+    for now, to in [(now, to) for machine in over for now, after in LEGAL[machine].items() for to in after]:
+        until = LATER + timedelta(minutes=1)
+        async with shared.write() as tx:
+            row = await born(tx, now)
+            await amend(tx, MODELS[type(now)], row.id, claim_token="t", claim_until=until, due_at=until)
+        async with shared.write() as tx:
+            moved = await move(tx, MODELS[type(now)], row.id, to, at=LATER, actor=rows.BEN, proof=proof_for(to))
+        held = str(to) in create_or_deadline.get(type(to), ())
+        assert (moved.claim_token, moved.claim_until) == (("t", until) if held else (None, None)), (now, to)
+        assert moved.due_at == (None if str(to) in over[type(to)] else until), (now, to)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -283,12 +307,12 @@ async def test_misuse_is_a_type_error(db: Database) -> None:
             await move(tx, Session, session.id, InstanceState.TERMINATING, at=LATER, actor=SYSTEM)
     with pytest.raises(TypeError, match="are not claimed"):
         async with db.write() as tx:
-            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=LATER, actor=SYSTEM, claim="token")
+            await move(tx, Orphan, stray.id, OrphanState.CONDEMNED, at=LATER, actor=SYSTEM, claim="token")
     for column in ("id", "state", "version"):
         with pytest.raises(TypeError, match="sets id, state and version itself"):
             async with db.write() as tx:
                 await move(
-                    tx, Stray, stray.id, StrayState.CONDEMNED, at=LATER, actor=SYSTEM, values={column: "anything"}
+                    tx, Orphan, stray.id, OrphanState.CONDEMNED, at=LATER, actor=SYSTEM, values={column: "anything"}
                 )
 
 

@@ -10,8 +10,9 @@ from sqlalchemy import func, select
 
 from ledger.core.writes import Tx, amend, book
 from ledger.engine.db import Database
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState
-from ledger.models import Instance, LedgerEntry, Request, Stray
+from ledger.models import Instance, LedgerEntry, Orphan, Request
 from tests.support import rows
 from tests.support.clock import START
 
@@ -19,7 +20,14 @@ from tests.support.clock import START
 async def booked(db: Database, amount: str, key: str = "k", **values: Any) -> bool:
     async with db.write() as tx:
         return await book(
-            tx, key=key, kind="accrue", debit="spent", credit="vast", amount_usd=Decimal(amount), at=START, **values
+            tx,
+            key=key,
+            kind=EntryKind.ACCRUE,
+            debit="spent",
+            credit="vast",
+            amount_usd=Decimal(amount),
+            at=START,
+            **values,
         )
 
 
@@ -63,7 +71,13 @@ async def test_sums_are_exact(db: Database) -> None:
     async with db.write() as tx:
         for n in range(100):
             await book(
-                tx, key=f"k{n}", kind="accrue", debit="spent", credit="vast", amount_usd=Decimal("0.1"), at=START
+                tx,
+                key=f"k{n}",
+                kind=EntryKind.ACCRUE,
+                debit="spent",
+                credit="vast",
+                amount_usd=Decimal("0.1"),
+                at=START,
             )
     async with db.read() as tx:
         assert await balance_of(tx, "spent") == Decimal(10)
@@ -90,7 +104,7 @@ async def test_amend_holds_its_guards(db: Database) -> None:
 async def test_amend_knows_no_row_and_sets_no_state(db: Database) -> None:
     async with db.write() as tx:
         stray = await rows.stray(tx)
-        assert await amend(tx, Stray, stray.id, reason="seen twice")
+        assert await amend(tx, Orphan, stray.id, reason="seen twice")
         assert not await amend(tx, Request, "req_none", outcome="x")
         with pytest.raises(TypeError, match=r"only by ledger\.core\.moves\.move"):
-            await amend(tx, Stray, stray.id, state="gone")
+            await amend(tx, Orphan, stray.id, state="gone")

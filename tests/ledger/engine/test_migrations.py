@@ -21,9 +21,9 @@ from ledger.kernel.states import InstanceState
 from ledger.models import Base, Instance
 from migrations import run
 from migrations.run import SchemaError
+from tests.ledger.engine.schema import described
 from tests.support import rows
 from tests.support.databases import PostgresTemplate, sqlite_url
-from tests.support.schema import described
 
 ROOT = Path(__file__).parents[3]
 GUARDS = {

@@ -15,6 +15,8 @@ from ledger.core.moves import move
 from ledger.core.writes import book
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import GrantState, InstanceState, RequestState
 from ledger.models import Approval, Event, GrantRow, Instance, LedgerEntry
 from tests.support import rows
@@ -26,8 +28,8 @@ CAT = Actor(ActorKind.SLACK, "UCAT", "T1")
 async def one_of_each(tx: AsyncSession) -> None:
     """One row in every append-only table."""
     instance = await rows.instance(tx)
-    record(tx, at=START, actor=SYSTEM, subject=instance.id, kind="instance.seen")
-    await book(tx, key="k", kind="accrue", debit="a", credit="b", amount_usd=Decimal(1), at=START)
+    record(tx, at=START, actor=SYSTEM, subject=instance.id, kind=EventKind.INSTANCE_MOVED)
+    await book(tx, key="k", kind=EntryKind.ACCRUE, debit="a", credit="b", amount_usd=Decimal(1), at=START)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,13 @@ async def test_an_entry_moves_a_positive_amount(db: Database, amount: int) -> No
         async with db.write() as tx:
             tx.add(
                 LedgerEntry(
-                    id="led_1", key="k", kind="accrue", debit="a", credit="b", amount_usd=Decimal(amount), at=START
+                    id="led_1",
+                    key="k",
+                    kind=EntryKind.ACCRUE,
+                    debit="a",
+                    credit="b",
+                    amount_usd=Decimal(amount),
+                    at=START,
                 )
             )
 

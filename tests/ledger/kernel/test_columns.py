@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -102,13 +103,15 @@ def test_storable_json_keeps_everything_else() -> None:
 async def test_all_of_it_through_a_real_database(db: Database) -> None:
     odd = START.replace(microsecond=123_456)
     async with db.write() as tx:
-        request = await rows.request(tx, reason="a\x00b", job={"hours": "2", "n": 10**20}, due_at=odd)
+        job = replace(rows.JOB, run="a\x00b", budget_cap_usd=Decimal("1.50"))
+        request = await rows.request(tx, reason="a\x00b", job=job, failed_machines=["2", 10**20], due_at=odd)
         row = await rows.instance(tx, price_usd_h=Decimal("0.1234565"), storage_usd_h=Decimal("9999999.999999"))
         tx.add(Mark(name="m", value="\ud83d", at=odd))
     async with db.read() as tx:
         kept, kept_request = await tx.get_one(Instance, row.id), await tx.get_one(Request, request.id)
         assert (kept.price_usd_h, kept.storage_usd_h) == (Decimal("0.123457"), Decimal("9999999.999999"))
-        assert (kept_request.reason, kept_request.job) == ("a\ufffdb", {"hours": "2", "n": 10**20})
+        assert (kept_request.reason, kept_request.failed_machines) == ("a\ufffdb", ["2", 10**20])
+        assert kept_request.job == replace(job, run="a\ufffdb")
         assert kept_request.due_at == odd
         assert (await tx.get_one(Mark, "m")).value == "\ufffd"
         latest = await tx.scalar(select(func.max(Request.due_at)))

@@ -13,23 +13,23 @@ from ledger.kernel.states import (
     GrantState,
     InstanceState,
     NotificationKind,
+    OrphanState,
     RequestState,
     SessionState,
     State,
-    StrayState,
     announced,
     is_terminal,
     reachable,
     sources,
 )
 
-MACHINES: tuple[type[State], ...] = (RequestState, GrantState, SessionState, InstanceState, StrayState)
+MACHINES: tuple[type[State], ...] = (RequestState, GrantState, SessionState, InstanceState, OrphanState)
 START: dict[type[State], State] = {
     RequestState: RequestState.QUOTING,
     GrantState: GrantState.OPEN,
     SessionState: SessionState.QUEUED,
     InstanceState: InstanceState.READY,
-    StrayState: StrayState.SEEN,
+    OrphanState: OrphanState.SEEN,
 }
 
 
@@ -68,14 +68,14 @@ def test_the_ends() -> None:
         InstanceState.GONE,
         InstanceState.REJECTED,
         InstanceState.TOMBSTONE,
-        StrayState.GONE,
+        OrphanState.GONE,
     }
 
 
 def test_equal_words_of_two_machines_are_kept_apart() -> None:
     assert sources(SessionState.TERMINATING) != sources(InstanceState.TERMINATING)
     assert sources(InstanceState.GONE) == {InstanceState.LIVE, InstanceState.STOPPED, InstanceState.TERMINATING}
-    assert reachable(StrayState.GONE) == set()
+    assert reachable(OrphanState.GONE) == set()
     assert all(type(s) is SessionState for s in reachable(SessionState.STOPPED))
     assert all(type(s) is InstanceState for s in reachable(InstanceState.STOPPED))
 

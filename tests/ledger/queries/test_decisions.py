@@ -5,7 +5,7 @@ from __future__ import annotations
 from ledger.engine.db import Database
 from ledger.kernel.states import RequestState
 from ledger.models import Token
-from ledger.queries.decisions import ask_by_token, ask_of_request
+from ledger.queries.decisions import subject_by_token, subject_of_request
 from tests.support import rows
 
 
@@ -21,16 +21,16 @@ async def test_what_a_button_is_about(db: Database) -> None:
         await rows.approval(tx, request, quote_version=0)
     for session in (db.read(), db.write()):
         async with session as tx:
-            ask = await ask_by_token(tx, "a")
+            ask = await subject_by_token(tx, "a")
             assert ask is not None
             assert ask.option is not None
             assert ask.chosen is not None
             assert (ask.action, ask.version, ask.option.id, ask.chosen.id) == ("approve", 1, option.id, option.id)
             assert len(ask.votes) == 1
             assert (ask.request.id, ask.override) == (request.id, None)
-            refusal = await ask_by_token(tx, "r")
+            refusal = await subject_by_token(tx, "r")
             assert refusal is not None
             assert (refusal.action, refusal.option) == ("reject", None)
-            assert await ask_by_token(tx, "no\x00ne") is None
-            unbuttoned = await ask_of_request(tx, request.id)
+            assert await subject_by_token(tx, "no\x00ne") is None
+            unbuttoned = await subject_of_request(tx, request.id)
             assert (unbuttoned.token, unbuttoned.action, unbuttoned.version) == (None, "cancel", 1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, SessionState, StrayState
+from ledger.kernel.states import InstanceState, OrphanState, SessionState
 from ledger.models import Approval, Request, SshKey
-from ledger.queries.cloud_accounts import held
+from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.lookups import (
     grants_of_session,
     instances_by_label,
@@ -17,7 +17,7 @@ from ledger.queries.lookups import (
     public_key,
 )
 from ledger.queries.metering import billable_ids
-from ledger.queries.orphans import open_strays
+from ledger.queries.orphans import open_orphans
 from tests.support import rows
 from tests.support.clock import START
 
@@ -50,13 +50,13 @@ async def test_rows_of_a_cloud(db: Database) -> None:
         other = await rows.instance(tx, InstanceState.LIVE, account="acct-2")
         unknown = await rows.instance(tx, InstanceState.UNKNOWN)
         stray = await rows.stray(tx, of=live)
-        await rows.stray(tx, StrayState.GONE)
+        await rows.stray(tx, OrphanState.GONE)
         foreign = await rows.stray(tx, account="acct-2")
     async with db.read() as tx:
         assert {i.id for i in await open_instances(tx, "vast")} == {live.id, other.id, unknown.id}
         assert len(await billable_ids(tx)) == 2
-        assert {s.id for s in await open_strays(tx, "vast")} == {stray.id, foreign.id}
-        assert [(one.account, one.count) for one in await held(tx)] == [("acct-1", 3), ("acct-2", 2)]
+        assert {s.id for s in await open_orphans(tx, "vast")} == {stray.id, foreign.id}
+        assert [(one.account, one.count) for one in await accounts_in_use(tx)] == [("acct-1", 3), ("acct-2", 2)]
         assert set(await instances_by_label(tx, [live.label, "none"])) == {live.label}
         assert await instances_by_label(tx, []) == {}
 

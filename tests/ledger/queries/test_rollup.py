@@ -13,16 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from bot.services.billing.rollup import sealed
+from bot.services.billing.rollup import entry_hash
 from ledger.core.writes import book
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.calendar_spans import begin, spans
-from ledger.kernel.states import InstanceState, Tier
+from ledger.kernel.entry_kind import SPENT
+from ledger.kernel.states import InstanceState, RollupTier
 from ledger.models import ExternalCost, LedgerEntry
 from ledger.queries.access import Whose
 from ledger.queries.calendar_costs import by_borders, costs_within
-from ledger.queries.rollup import AMOUNT, FACETS, SPENT, daily, fold, raw
+from ledger.queries.rollup import AMOUNT, FACETS, daily, fold, raw
 from ledger.queries.spend import Purse, costs, spent, sums
 from tests.support import rows
 
@@ -104,7 +105,7 @@ async def test_the_rollup_and_what_waits_are_the_raw_sum(db: Database, seed: int
     times = [(None, None), (AT, None), (None, AT + timedelta(days=9)), *zip(edges, edges[4:], strict=False)]
     for folded in (0, 20, 500):
         async with db.write() as tx:
-            await fold(tx, folded, sealed)
+            await fold(tx, folded, entry_hash)
         for since, until in times:
             async with db.read() as tx:
                 ours = dict(await sums(tx, Purse(), tuple(FACETS), since, until))
@@ -120,14 +121,14 @@ async def test_the_rollup_and_what_waits_are_the_raw_sum(db: Database, seed: int
 
 async def test_costs_by_everything_and_by_the_day_agree(db: Database) -> None:
     await _entries(db, random.Random(3))
-    first, last = begin(Tier.MONTH, AT), AT.replace(month=4, day=1, hour=0, minute=0)
+    first, last = begin(RollupTier.MONTH, AT), AT.replace(month=4, day=1, hour=0, minute=0)
     async with db.write() as tx:
-        await fold(tx, 30, sealed)
+        await fold(tx, 30, entry_hash)
     async with db.read() as tx:
         by = await costs(tx, Purse(), first, last)
         total = await spent(tx, Purse(), first, last)
-        days = await daily(tx, Tier.DAY, first, last)
-        months = await daily(tx, Tier.MONTH, first, last, Purse().on_facets(), Purse().on_entries())
+        days = await daily(tx, RollupTier.DAY, first, last)
+        months = await daily(tx, RollupTier.MONTH, first, last, Purse().on_facets(), Purse().on_entries())
     assert total > 0
     assert {name: sum((usd for _, usd in found), Decimal(0)) for name, found in by.items() if name != "consumer"} == (
         dict.fromkeys(FACETS, total)
@@ -143,8 +144,8 @@ async def test_costs_by_everything_and_by_the_day_agree(db: Database) -> None:
 async def test_days_of_any_zone_are_the_raw_sums(db: Database, ahead: float) -> None:
     await _entries(db, random.Random(4))
     async with db.write() as tx:
-        await fold(tx, 40, sealed)
-    first = begin(Tier.DAY, AT) - timedelta(hours=ahead)
+        await fold(tx, 40, entry_hash)
+    first = begin(RollupTier.DAY, AT) - timedelta(hours=ahead)
     borders = [first + timedelta(days=n) for n in range(12)]
     async with db.read() as tx:
         found = await by_borders(tx, borders)

@@ -9,7 +9,9 @@ import pytest
 
 from ledger.core.writes import Tx, book
 from ledger.engine.db import Database
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.ids import bare_id, short_id
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Token
 from ledger.queries.access import Whose
@@ -27,7 +29,7 @@ async def accrue(tx: Tx, session_id: str, usd: str, minute: int) -> None:
     await book(
         tx,
         key=f"accrue/{session_id}/{minute}",
-        kind="accrue",
+        kind=EntryKind.ACCRUE,
         debit=f"session:{session_id}",
         credit="cloud:vast",
         amount_usd=Decimal(usd),
@@ -46,7 +48,7 @@ async def test_everything_about_one_request(db: Database) -> None:
         for version in (1, 2):
             tx.add(Token(token=f"t{version}", request_id=parent.id, quote_version=version, action="reject"))
         votes = [await rows.approval(tx, parent, by, quote_version=1) for by in (rows.BEN, rows.ADA)]
-        override = await rows.request(tx, RequestState.PENDING, kind="override_12h", parent_id=parent.id)
+        override = await rows.request(tx, RequestState.PENDING, kind=RequestKind.OVERRIDE_12H, parent_id=parent.id)
     async with db.read() as tx:
         view = await request_view(tx, parent.id)
         assert view.quote is not None

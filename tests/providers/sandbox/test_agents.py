@@ -22,8 +22,8 @@ async def test_an_agent_runs_while_its_machine_does_and_takes_only_words_it_know
     await nodes.match("a/", {"a/1": env, "a/2": {}})
     assert list(nodes.running) == ["a/1"]
     with pytest.raises(AttributeError):
-        nodes.tell("a/1", mood="good")
-    assert nodes.tell("a/1", silent=True).status == 0
+        nodes.configure("a/1", mood="good")
+    assert nodes.configure("a/1", silent=True).status == 0
     await nodes.match("a/", {})
     assert nodes.running == {}
     await nodes.close()

@@ -9,7 +9,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.sandbox.timeline import Living, Meter
+from providers.sandbox.timeline import BilledTime, Living
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -18,7 +18,7 @@ START = datetime(2026, 3, 2, tzinfo=UTC)
 class Machine:
     begins: datetime
     ends: datetime
-    meter: Meter = field(default_factory=Meter)
+    meter: BilledTime = field(default_factory=BilledTime)
 
 
 def is_over(machine: Machine, now: datetime) -> bool:

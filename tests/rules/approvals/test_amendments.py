@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from bot.rules.approvals import amendments
-from bot.rules.approvals.amendments import Standing
+from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.approvals.decision import verdict
 from bot.rules.market.estimate import estimate
@@ -49,18 +49,18 @@ def test_the_time_can_be_shortened_only(time_h: Decimal | None, can: bool, code:
 
 
 def test_the_digest_is_about_what_stands() -> None:
-    untouched = Standing("req_1", 1)
+    untouched = AmendedTerms("req_1", 1)
     others = [
-        Standing("req_1", 2),
-        Standing("req_2", 1),
-        Standing("req_1", 1, Decimal(4)),
-        Standing("req_1", 1, Decimal(4), Decimal(9)),
-        Standing("req_1", 1, None, Decimal(9)),
+        AmendedTerms("req_1", 2),
+        AmendedTerms("req_2", 1),
+        AmendedTerms("req_1", 1, Decimal(4)),
+        AmendedTerms("req_1", 1, Decimal(4), Decimal(9)),
+        AmendedTerms("req_1", 1, None, Decimal(9)),
     ]
     assert not untouched.is_changed
     assert [one.is_changed for one in others] == [False, False, True, True, True]
     assert len({one.digest for one in (untouched, *others)}) == 6
-    assert Standing("req_1", 1, Decimal("4.0")).digest == others[2].digest
+    assert AmendedTerms("req_1", 1, Decimal("4.0")).digest == others[2].digest
     amounts = (Decimal("0.4"), Decimal(3))
     assert amendments.covered("r", 1, "vast:1", amounts, Decimal(2)) != amendments.covered(
         "r", 1, "vast:1", amounts, Decimal(3)
@@ -68,8 +68,8 @@ def test_the_digest_is_about_what_stands() -> None:
 
 
 def test_the_requester_reads_what_changed() -> None:
-    assert amendments.told(Decimal(6), Decimal(6), None, "") == ""
-    assert amendments.told(Decimal(6), Decimal(4), Decimal(30), "vast:7") == (
+    assert amendments.amendment_summary(Decimal(6), Decimal(6), None, "") == ""
+    assert amendments.amendment_summary(Decimal(6), Decimal(4), Decimal(30), "vast:7") == (
         "4 hours instead of 6 hours, at most $30.00 in all, vast:7 instead of the offer shown first"
     )
 
@@ -77,14 +77,14 @@ def test_the_requester_reads_what_changed() -> None:
 @pytest.mark.parametrize(
     ("stands", "seen", "code"),
     [
-        (Standing("req_1", 2), None, "approved"),
-        (Standing("req_1", 2), Standing("req_1", 2).digest, "approved"),
-        (Standing("req_1", 2), "0" * 12, "changed_since"),
-        (Standing("req_1", 2, Decimal(4)), None, "changed_since"),
-        (Standing("req_1", 2, Decimal(4)), Standing("req_1", 2).digest, "changed_since"),
-        (Standing("req_1", 2, Decimal(4)), Standing("req_1", 2, Decimal(4)).digest, "approved"),
+        (AmendedTerms("req_1", 2), None, "approved"),
+        (AmendedTerms("req_1", 2), AmendedTerms("req_1", 2).digest, "approved"),
+        (AmendedTerms("req_1", 2), "0" * 12, "changed_since"),
+        (AmendedTerms("req_1", 2, Decimal(4)), None, "changed_since"),
+        (AmendedTerms("req_1", 2, Decimal(4)), AmendedTerms("req_1", 2).digest, "changed_since"),
+        (AmendedTerms("req_1", 2, Decimal(4)), AmendedTerms("req_1", 2, Decimal(4)).digest, "approved"),
     ],
 )
-def test_a_click_on_what_was_shown_before_changes_nothing(stands: Standing, seen: str | None, code: str) -> None:
+def test_a_click_on_what_was_shown_before_changes_nothing(stands: AmendedTerms, seen: str | None, code: str) -> None:
     what, request = replace(APPROVE, seen=seen), replace(REQUEST, standing=stands)
     assert verdict(POLICY, ONE, what, request, DeciderFacts(BOSS), NOW).code == code

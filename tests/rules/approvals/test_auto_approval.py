@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.rules.approvals.auto_approval import STANDING_PREFIX, fingerprint, signer, standing
+from bot.rules.approvals.auto_approval import STANDING_PREFIX, auto_approval, fingerprint, signer
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
 from bot.rules.values.phrases import Verdict
@@ -28,7 +28,7 @@ POLICY = validated(
 def judged(policy: Policy = POLICY, worst: str = "4", **changes: Any) -> Verdict:
     given: dict[str, Any] = {"approved_usd": Decimal(0), "asked_before": False, "now": START} | changes
     hours = given.pop("hours", Decimal(2))
-    return standing(policy, Decimal(worst), given.pop("expected", Decimal(worst)), hours, **given)
+    return auto_approval(policy, Decimal(worst), given.pop("expected", Decimal(worst)), hours, **given)
 
 
 def test_a_small_spend_is_approved_and_says_who_signed_for_it() -> None:

@@ -55,7 +55,7 @@ def test_it_is_for_little_and_everybody_who_decides_is_told() -> None:
     assert "of $25.00 in 24 hours, $7.00 is left to you" in refused.sentence
     assert not break_glass.fits(POLICY, Decimal(0), Decimal(0), Decimal(0)).allowed
     assert [break_glass.left(POLICY, Decimal(taken)) for taken in (18, 26)] == [Decimal(7), Decimal(0)]
-    assert break_glass.told("operator:ada", "vast:1", Decimal(2), Decimal(5), " down ").endswith("Reason: down")
+    assert break_glass.announcement("operator:ada", "vast:1", Decimal(2), Decimal(5), " down ").endswith("Reason: down")
     policy = Policy(
         approvers=("UBOB", "operator:ada"),
         may_approve_not_pinged=("UCEO",),

@@ -25,6 +25,7 @@ from bot.rules.approvals.decision import (
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
 from tests.rules.builders import NOW, usd
@@ -120,7 +121,7 @@ def test_more_hours_need_an_approved_override(hours: str, state: RequestState | 
 
 
 def test_an_approver_approves() -> None:
-    assert judge() == Verdict(True, "approved", "The request is approved.")
+    assert judge() == Verdict(True, ReplyCode.APPROVED, "The request is approved.")
 
 
 @pytest.mark.parametrize(
@@ -323,7 +324,7 @@ def test_a_rejection_has_a_reason(reason: str, code: str) -> None:
 
 
 def test_the_requester_and_approvers_cancel_and_nobody_else() -> None:
-    assert judge(CANCEL, DeciderFacts(REQUESTER)) == Verdict(True, "cancelled", "The request is cancelled.")
+    assert judge(CANCEL, DeciderFacts(REQUESTER)) == Verdict(True, ReplyCode.CANCELLED, "The request is cancelled.")
     assert judge(CANCEL).allowed
     assert judge(CANCEL, DeciderFacts(Actor(ActorKind.SLACK, "U8", "T1"))).code == "not_yours"
 

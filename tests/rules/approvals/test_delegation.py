@@ -11,7 +11,7 @@ from bot.rules.approvals.approvers import DeciderFacts, stands_for
 from bot.rules.approvals.decision import ApprovalPlan, DecisionInput, RequestFacts, decides_for, verdict
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import ApprovalTier, Mandate
+from bot.rules.policy.tiers import ApprovalTier, ApproverGroup
 from ledger.kernel.actor import Actor, ActorKind
 from tests.rules.approvals.test_decision import APPROVE, CANCEL, ONE, REJECT, REQUEST
 from tests.rules.builders import NOW
@@ -87,7 +87,7 @@ def test_a_delegate_decides_what_the_delegator_may_and_nothing_of_theirs() -> No
     assert judge(dave, requester=ADA) == "delegator_asked"  # Bob under another name.
     assert judge(dave, linked=(BOB,)) == "delegator_asked"  # Bob's program asks.
     assert judge(DeciderFacts(DAVE, behalf=(DeciderFacts(BOB), DeciderFacts(CAROL))), requester=BOB) == "approved"
-    finance = Mandate(ApprovalTier("large", "finance"))
+    finance = ApproverGroup(ApprovalTier("large", "finance"))
     assert judge(dave, mandate=finance) == "not_an_approver"
     assert judge(DeciderFacts(CAROL, behalf=(DeciderFacts(BOB),)), mandate=finance) == "other_group"
     bob = DeciderFacts(BOB)
@@ -98,7 +98,7 @@ def test_a_delegate_decides_what_the_delegator_may_and_nothing_of_theirs() -> No
         replace(bob, is_bot=True),
         replace(bob, is_guest=True),
     ):
-        assert stands_for(POLICY, DeciderFacts(DAVE, behalf=(gone,)), Mandate()) == ()
+        assert stands_for(POLICY, DeciderFacts(DAVE, behalf=(gone,)), ApproverGroup()) == ()
     eve = DeciderFacts(Actor(ActorKind.SLACK, "UEVE", "T1"), behalf=(DeciderFacts(BOB),))
     assert judge(eve) == "not_an_approver"
 

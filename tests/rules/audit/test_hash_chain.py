@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.rules.audit.hash_chain import START, first_broken, seal
+from bot.rules.audit.hash_chain import START, event_hash, first_broken
 
 EVENTS = [{"id": str(n), "reason": f"número {n}"} for n in range(4)]
 
@@ -10,7 +10,7 @@ EVENTS = [{"id": str(n), "reason": f"número {n}"} for n in range(4)]
 def chain() -> list[tuple[dict[str, str], str]]:
     sealed, before = [], START
     for event in EVENTS:
-        before = seal(before, event)
+        before = event_hash(before, event)
         sealed.append((dict(event), before))
     return sealed
 
@@ -18,7 +18,7 @@ def chain() -> list[tuple[dict[str, str], str]]:
 def test_a_whole_chain_fits_and_order_of_keys_does_not_matter() -> None:
     assert first_broken([]) is None
     assert first_broken(chain()) is None
-    assert seal("x", {"a": 1, "b": 2}) == seal("x", {"b": 2, "a": 1}) != seal("y", {"a": 1, "b": 2})
+    assert event_hash("x", {"a": 1, "b": 2}) == event_hash("x", {"b": 2, "a": 1}) != event_hash("y", {"a": 1, "b": 2})
 
 
 def test_whatever_is_changed_is_found() -> None:

@@ -7,15 +7,15 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.billing.true_up import Line, between, corrections, is_late, is_whole
+from bot.rules.billing.true_up import BillLineItem, between, corrections, is_late, is_whole
 from providers.capabilities import BillingRule
 from tests.support.clock import START
 
 HOUR = timedelta(hours=1)
 
 
-def line(usd: str, component: str = "gpu", begins: datetime = START, hours: float = 6) -> Line:
-    return Line(component, Decimal(usd), begins, begins + hours * HOUR)
+def line(usd: str, component: str = "gpu", begins: datetime = START, hours: float = 6) -> BillLineItem:
+    return BillLineItem(component, Decimal(usd), begins, begins + hours * HOUR)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def line(usd: str, component: str = "gpu", begins: datetime = START, hours: floa
         ([line("1", hours=3), line("1", begins=START + 3 * HOUR, hours=3)], True),
     ],
 )
-def test_a_bill_is_whole_when_it_reaches_from_beginning_to_end(lines: list[Line], whole: bool) -> None:
+def test_a_bill_is_whole_when_it_reaches_from_beginning_to_end(lines: list[BillLineItem], whole: bool) -> None:
     end = START + 6 * HOUR
     assert is_whole(lines, START, end, end) is whole
     assert is_whole(lines, None, end, end) is (whole or lines == [line("1", begins=START + 2 * HOUR, hours=4)])

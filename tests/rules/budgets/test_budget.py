@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from bot.rules.budgets.budget import Line, Period, View, begins, fits, problems, reached, said, scopes_of, together
+from bot.rules.budgets.budget import (
+    BudgetLine,
+    CostView,
+    Period,
+    begins,
+    fits,
+    problems,
+    reached,
+    said,
+    scopes_of,
+    together,
+)
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
 
@@ -17,8 +28,8 @@ NOW = datetime(2026, 3, 2, 15, 30, 5, tzinfo=UTC)
 FIVE = Decimal(5)
 
 
-def line(limit: int, spent: int = 0, still: int = 0, period: Period = Period.MONTHLY) -> Line:
-    return Line("global", "global", period, Decimal(limit), Decimal(spent), Decimal(still))
+def line(limit: int, spent: int = 0, still: int = 0, period: Period = Period.MONTHLY) -> BudgetLine:
+    return BudgetLine("global", "global", period, Decimal(limit), Decimal(spent), Decimal(still))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +64,7 @@ def test_time_begins_with_the_day_or_the_month_or_never() -> None:
 
 
 def test_a_view_is_named_by_its_bucket_or_by_its_whole_time() -> None:
-    assert {view.value: view.period.value for view in View} == {
+    assert {view.value: view.period.value for view in CostView} == {
         "hourly": "hourly",
         "daily": "daily",
         "monthly": "monthly",

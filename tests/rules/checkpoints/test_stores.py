@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.checkpoints.stores import STORES, lacking
+from bot.rules.checkpoints.stores import STORES, missing_variables
 
 EVERY = {name for store in STORES for name in store.variables}
 
 
 @pytest.mark.parametrize("location", [None, "", "/workspace/ckpt", "hf", "s3", "gs://bucket/x", "hf://org/model"])
 def test_nothing_is_missing(location: str | None) -> None:
-    assert lacking(location, EVERY) is None
+    assert missing_variables(location, EVERY) is None
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ def test_nothing_is_missing(location: str | None) -> None:
     ],
 )
 def test_what_is_missing_is_named_with_its_place(location: str, given: tuple[str, ...], says: str) -> None:
-    assert says in str(lacking(location, given))
-    assert lacking("/on/the/machine", given) is None
+    assert says in str(missing_variables(location, given))
+    assert missing_variables("/on/the/machine", given) is None

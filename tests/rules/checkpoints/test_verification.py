@@ -9,13 +9,13 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.checkpoints.verification import (
-    Hold,
+    CheckpointHold,
     Newest,
-    Place,
     Reported,
     Reserved,
+    StoreLocation,
     choice,
-    hold_ends,
+    hold_ends_at,
     judge,
     place,
     reserve,
@@ -34,10 +34,10 @@ WHOLE = Newest("run/step-1200/model.pt", 10, NOW)
 @pytest.mark.parametrize(
     ("location", "found"),
     [
-        ("hf://org/repo/run/a/", Place("hf", "org/repo", "run/a")),
-        ("HF://org/repo", Place("hf", "org/repo", "")),
-        ("s3://bucket/run", Place("s3", "bucket", "run")),
-        ("https://files.example.com/a.pt?sig=x", Place("https", "https://files.example.com/a.pt?sig=x", "")),
+        ("hf://org/repo/run/a/", StoreLocation("hf", "org/repo", "run/a")),
+        ("HF://org/repo", StoreLocation("hf", "org/repo", "")),
+        ("s3://bucket/run", StoreLocation("s3", "bucket", "run")),
+        ("https://files.example.com/a.pt?sig=x", StoreLocation("https", "https://files.example.com/a.pt?sig=x", "")),
         ("https://files.example.com", None),
         ("http://files.example.com/a.pt", None),
         ("hf://org", None),
@@ -46,7 +46,7 @@ WHOLE = Newest("run/step-1200/model.pt", 10, NOW)
         (None, None),
     ],
 )
-def test_where_to_look(location: str | None, found: Place | None) -> None:
+def test_where_to_look(location: str | None, found: StoreLocation | None) -> None:
     assert place(location) == found
 
 
@@ -79,12 +79,12 @@ def test_the_choice_is_said_where_something_can_be_looked_at() -> None:
 def test_what_is_reserved_follows_from_what_the_cloud_can_keep_and_what_the_policy_allows() -> None:
     keeps, runs_on = capabilities(stop=True), capabilities(stop=False)
     save = Decimal(600) / 3600
-    assert reserve(Policy(), "s3://b/x", keeps) == Hold(save, Decimal(24))
-    assert reserve(Policy(), "s3://b/x", runs_on) == Hold(Decimal(2))
-    assert reserve(Policy(checkpoint_hold_s=60), "s3://b/x", runs_on) == Hold(save)
-    assert reserve(Policy(checkpoint_unverified="destroy"), "s3://b/x", runs_on) == Hold(save)
-    assert reserve(Policy(), "/workspace", runs_on) == Hold()
-    assert reserve(Policy(), "s3://b/x", replace(runs_on, terminate=False)) == Hold()
+    assert reserve(Policy(), "s3://b/x", keeps) == CheckpointHold(save, Decimal(24))
+    assert reserve(Policy(), "s3://b/x", runs_on) == CheckpointHold(Decimal(2))
+    assert reserve(Policy(checkpoint_hold_s=60), "s3://b/x", runs_on) == CheckpointHold(save)
+    assert reserve(Policy(checkpoint_unverified="destroy"), "s3://b/x", runs_on) == CheckpointHold(save)
+    assert reserve(Policy(), "/workspace", runs_on) == CheckpointHold()
+    assert reserve(Policy(), "s3://b/x", replace(runs_on, terminate=False)) == CheckpointHold()
     assert not capabilities(stop=True, billing=BillingRule(gpu_while_stopped=True)).keeps_disk
 
 
@@ -115,7 +115,7 @@ def test_the_hold_has_a_line_of_its_own() -> None:
 
 def test_a_hold_lasts_as_long_as_what_was_approved_pays_for_it() -> None:
     day = timedelta(days=1)
-    assert hold_ends(NOW, Decimal(1), Decimal("0.5"), day) == NOW + 2 * HOUR - timedelta(seconds=60)
-    assert hold_ends(NOW, Decimal(-1), Decimal("0.5"), day) == NOW
-    assert hold_ends(NOW, Decimal(1000), Decimal("0.5"), day) == NOW + day
-    assert hold_ends(NOW, Decimal(0), Decimal(0), day) == NOW + day
+    assert hold_ends_at(NOW, Decimal(1), Decimal("0.5"), day) == NOW + 2 * HOUR - timedelta(seconds=60)
+    assert hold_ends_at(NOW, Decimal(-1), Decimal("0.5"), day) == NOW
+    assert hold_ends_at(NOW, Decimal(1000), Decimal("0.5"), day) == NOW + day
+    assert hold_ends_at(NOW, Decimal(0), Decimal(0), day) == NOW + day

@@ -7,13 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.parser import Command, GrammarError, parse, said
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 
 
 def test_more_hours_with_their_reason() -> None:
     found = parse('extend s-1a2b 2h for="one more epoch"')
-    assert isinstance(found, Command)
+    assert isinstance(found, ParsedCommand)
     assert (found.target, found.hours, found.text) == ("s-1a2b", Decimal(2), "one more epoch")
 
 
@@ -52,14 +52,14 @@ def test_a_wrong_word_is_named(line: str, word: str, says: str) -> None:
 )
 def test_how_the_work_went_and_what_happens_to_the_disk(words: str, how: str, disk: str) -> None:
     found = parse("done s-1a2b" + words)
-    assert isinstance(found, Command)
+    assert isinstance(found, ParsedCommand)
     assert (found.action, found.text) == (how, disk)
 
 
 @pytest.mark.parametrize(("words", "asks"), [("", ""), (" now", "now"), (" --yes", "now")])
 def test_an_end_is_asked_about_unless_it_is_said(words: str, asks: str) -> None:
     found = parse("kill s-1a2b" + words)
-    assert isinstance(found, Command)
+    assert isinstance(found, ParsedCommand)
     assert (found.name, found.target, found.action) == ("terminate", "s-1a2b", asks)
 
 
@@ -69,30 +69,30 @@ def test_pairs_add_to_a_line() -> None:
     assert both == parse("provision 2xA100 3h for='a \"b\" c' max=$50")
     again = parse(line, more=[("for", "a"), ("hours", "2")])
     assert isinstance(again, GrammarError)
-    assert (again.position, again.message) == (
-        len(line) + 2,
+    assert (again.pair, again.message) == (
+        2,
         "“hours=2” says again what was already said; keep one of the two.",
     )
 
 
 def test_pairs_say_the_same_as_a_line() -> None:
     line = parse('provision 2xA100 3h for="a b"')
-    pairs = said("provision", [("gpu", "A100"), ("count", "2"), ("hours", "3h"), ("for", "a b")], Policy())
-    assert isinstance(line, Command)
-    assert isinstance(pairs, Command)
-    assert pairs.args == line.args
+    pairs = parse("provision", Policy(), [("gpu", "A100"), ("count", "2"), ("hours", "3h"), ("for", "a b")])
+    assert isinstance(line, ParsedCommand)
+    assert isinstance(pairs, ParsedCommand)
+    assert pairs.job == line.job
 
 
 def test_a_wrong_pair_is_named_by_its_number() -> None:
-    found = said("provision", [("gpu", "A100"), ("hours", "soon")], Policy())
+    found = parse("provision", Policy(), [("gpu", "A100"), ("hours", "soon")])
     assert isinstance(found, GrammarError)
-    assert (found.position, found.word, found.line) == (2, "hours=soon", "")
+    assert (found.pair, found.word, found.line) == (2, "hours=soon", "provision")
 
 
 def test_costs_are_those_of_the_month_unless_another_view_is_named() -> None:
     for line, view in (("costs", "daily"), ("costs Monthly", "monthly")):
         found = parse(line)
-        assert isinstance(found, Command)
+        assert isinstance(found, ParsedCommand)
         assert found.action == view
 
 
@@ -105,11 +105,11 @@ def test_who_decides_in_ones_place_and_what_starts_at_once() -> None:
         ("delegate operator:ada 2026-12-01", "set", "operator:ada"),
     ):
         found = parse(line)
-        assert isinstance(found, Command)
+        assert isinstance(found, ParsedCommand)
         assert (found.action, found.target) == (action, target)
         assert found.day == (date(2026, 12, 1) if action == "set" else None)
     glass = parse('break-glass 4k7m2p for="the demo is down"')
-    assert isinstance(glass, Command)
+    assert isinstance(glass, ParsedCommand)
     assert (glass.target, glass.text) == ("4k7m2p", "the demo is down")
     for line, word in (
         ("delegate off now", "now"),

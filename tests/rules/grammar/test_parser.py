@@ -10,23 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules.grammar.commands import SUBCOMMANDS
-from bot.rules.grammar.job_args import JobArgs
 from bot.rules.grammar.job_words import KEYS, WORDS
-from bot.rules.grammar.parser import Command, GrammarError, parse, reference
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse, reference
 from bot.rules.grammar.run_words import QUESTION_WORDS
 from bot.rules.grammar.workload_words import WORK_WORDS
 from bot.rules.policy.policy import Policy
-from ledger.kernel.job import SpotPolicy
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.gpus.table import GPUS, lookup
 
 A100 = lookup("a100")
 
 
-def args(words: str, command: str = "provision") -> JobArgs:
+def args(words: str, command: str = "provision") -> JobRequest:
     found = parse(f"{command} {words}")
-    assert isinstance(found, Command), found.message
-    assert found.args is not None
-    return found.args
+    assert isinstance(found, ParsedCommand), found.message
+    assert found.job is not None
+    return found.job
 
 
 def error(line: str, **policy: Any) -> GrammarError:
@@ -41,13 +40,11 @@ def error(line: str, **policy: Any) -> GrammarError:
 
 def test_the_whole_line() -> None:
     found = args('4xA100-80GB 6h max=$50 clouds=vast,runpod spot=no for="fine-tune"')
-    assert found == JobArgs(
-        gpu_names=("A100-SXM-80GB", "A100-PCIE-80GB"),
-        count_min=4,
-        count_max=4,
+    assert found == JobRequest(
+        gpu=GpuConstraint(("A100-SXM-80GB", "A100-PCIE-80GB"), 4, 4),
         hours=Decimal(6),
-        budget_usd=Decimal(50),
-        clouds=("vast", "runpod"),
+        budget_cap_usd=Decimal(50),
+        candidates=("vast", "runpod"),
         reason="fine-tune",
     )
 
@@ -68,7 +65,7 @@ def test_the_whole_line() -> None:
     ],
 )
 def test_one_thing_is_said_in_many_ways(words: str) -> None:
-    assert args(words) == JobArgs(gpu_names=("RTX4090",), count_min=2, count_max=2, hours=Decimal(3))
+    assert args(words) == JobRequest(GpuConstraint(("RTX4090",), 2, 2), hours=Decimal(3))
 
 
 @pytest.mark.parametrize(
@@ -90,14 +87,14 @@ def test_one_thing_is_said_in_many_ways(words: str) -> None:
     ],
 )
 def test_gpus(words: str, names: tuple[str, ...]) -> None:
-    assert set(args(words + " 1h").gpu_names) == set(names)
-    assert len(args(words + " 1h").gpu_names) == len(set(names))
+    assert set(args(words + " 1h").gpu.names) == set(names)
+    assert len(args(words + " 1h").gpu.names) == len(set(names))
 
 
 @pytest.mark.parametrize("name", list(GPUS))
 def test_every_canonical_name_means_itself(name: str) -> None:
-    assert args(f"{name} 1h").gpu_names == (name,)
-    assert args(f"3x{name} 1h").count_min == 3
+    assert args(f"{name} 1h").gpu.names == (name,)
+    assert args(f"3x{name} 1h").gpu.count_min == 3
 
 
 @pytest.mark.parametrize(
@@ -115,14 +112,14 @@ def test_every_canonical_name_means_itself(name: str) -> None:
         ("40-80gb", "memory_gb_min", Decimal(40)),
         ("disk=1TB", "disk_gb", 1000),
         ("disk=100", "disk_gb", 100),
-        ("max=1,000.50", "budget_usd", Decimal("1000.50")),
-        ("$50", "budget_usd", Decimal(50)),
-        ("50usd", "budget_usd", Decimal(50)),
+        ("max=1,000.50", "budget_cap_usd", Decimal("1000.50")),
+        ("$50", "budget_cap_usd", Decimal(50)),
+        ("50usd", "budget_cap_usd", Decimal(50)),
         ("$2.50/h", "max_price_usd_h", Decimal("2.50")),
         ("max_price=2.50/hr", "max_price_usd_h", Decimal("2.50")),
-        ("vast", "clouds", ("vast",)),
-        ("on Vast.ai,runpod", "clouds", ("vast", "runpod")),
-        ("cloud=vast,vast", "clouds", ("vast",)),
+        ("vast", "candidates", ("vast",)),
+        ("on Vast.ai,runpod", "candidates", ("vast", "runpod")),
+        ("cloud=vast,vast", "candidates", ("vast",)),
         ("spot", "spot", SpotPolicy.YES),
         ("on-demand", "spot", SpotPolicy.NO),
         ("spot=either", "spot", SpotPolicy.ANY),
@@ -150,34 +147,38 @@ def test_every_canonical_name_means_itself(name: str) -> None:
     ],
 )
 def test_words(words: str, field: str, value: object) -> None:
-    assert getattr(args(f"4090 1h {words}"), field) == value
+    job = args(f"4090 1h {words}")
+    assert getattr(job.gpu if hasattr(job.gpu, field) else job, field) == value
 
 
 @pytest.mark.parametrize(
     ("line", "command"),
     [
-        ("", Command("help")),
-        ("   ", Command("help")),
-        ("help", Command("help")),
-        ("? rent", Command("help", target="provision")),
-        ("provision", Command("provision")),
-        ("profile vast.ai", Command("profile", target="vast")),
-        ("Inventory", Command("inventory")),
-        ("list", Command("list")),
-        ("LS", Command("list")),
-        ("status `4k7m2p`", Command("status", target="4k7m2p")),
-        ("terminate ses_01hzy3k9qxvbm7wt", Command("terminate", target="ses_01hzy3k9qxvbm7wt")),
-        ("kill #4k7m2p", Command("terminate", target="4k7m2p")),
-        ("cancel 4k7m2p", Command("cancel", target="4k7m2p")),
-        ("key list", Command("key", action="list")),
-        ("key remove", Command("key", action="remove")),
-        ("key remove laptop", Command("key", action="remove", text="laptop")),
-        ("key add `ssh-ed25519 AAA= me@x`", Command("key", action="add", text="ssh-ed25519 AAA= me@x")),
-        ("inventory 4090", Command("inventory", args=JobArgs(gpu_names=("RTX4090",)))),
-        ("inventory spot", Command("inventory", args=JobArgs(spot=SpotPolicy.YES))),
+        ("", ParsedCommand("help")),
+        ("   ", ParsedCommand("help")),
+        ("help", ParsedCommand("help")),
+        ("? rent", ParsedCommand("help", target="provision")),
+        ("provision", ParsedCommand("provision")),
+        ("profile vast.ai", ParsedCommand("profile", target="vast")),
+        ("Inventory", ParsedCommand("inventory")),
+        ("list", ParsedCommand("list")),
+        ("LS", ParsedCommand("list")),
+        ("status `4k7m2p`", ParsedCommand("status", target="4k7m2p")),
+        ("terminate ses_01hzy3k9qxvbm7wt", ParsedCommand("terminate", target="ses_01hzy3k9qxvbm7wt")),
+        ("kill #4k7m2p", ParsedCommand("terminate", target="4k7m2p")),
+        ("cancel 4k7m2p", ParsedCommand("cancel", target="4k7m2p")),
+        ("key list", ParsedCommand("key", action="list")),
+        ("key remove", ParsedCommand("key", action="remove")),
+        ("key remove laptop", ParsedCommand("key", action="remove", text="laptop")),
+        ("key add `ssh-ed25519 AAA= me@x`", ParsedCommand("key", action="add", text="ssh-ed25519 AAA= me@x")),
+        ("inventory 4090", ParsedCommand("inventory", job=JobRequest(GpuConstraint(("RTX4090",)), Decimal(1)))),
+        (
+            "inventory spot",
+            ParsedCommand("inventory", job=JobRequest(GpuConstraint(), Decimal(1), spot=SpotPolicy.YES)),
+        ),
     ],
 )
-def test_commands(line: str, command: Command) -> None:
+def test_commands(line: str, command: ParsedCommand) -> None:
     assert parse(line) == command
 
 
@@ -277,7 +278,7 @@ def test_a_bad_word_is_pointed_at(line: str, word: str, said: str) -> None:
     found = error(line)
     assert (found.word, found.code) == (word, "bad_word")
     assert said in found.message
-    assert found.sentence == f"{found.message} For example: {found.example}"
+    assert isinstance(parse(found.example), ParsedCommand)
     assert found.caret.splitlines()[1].strip("^ ") == ""
 
 
@@ -292,7 +293,7 @@ def test_a_long_reason_is_refused_with_its_length() -> None:
 def test_a_private_key_is_refused_and_never_repeated() -> None:
     found = error("key add -----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXk")
     assert "private key" in found.message
-    assert "b3BlbnNzaC1rZXk" not in found.line + found.sentence + found.caret
+    assert "b3BlbnNzaC1rZXk" not in found.line + found.message + found.caret
 
 
 def test_the_policys_limits_are_used() -> None:
@@ -306,10 +307,10 @@ def test_the_policys_limits_are_used() -> None:
 def test_every_documented_example_parses() -> None:
     for sub in SUBCOMMANDS:
         found = parse(sub.example)
-        assert isinstance(found, Command)
+        assert isinstance(found, ParsedCommand)
         assert found.name == sub.name
     for word in WORDS:
-        assert isinstance(parse(f"inventory {word.example}"), Command)
+        assert isinstance(parse(f"inventory {word.example}"), ParsedCommand)
         assert all(KEYS[alias] is word for alias in word.aliases)
 
 
@@ -339,9 +340,9 @@ LINES = st.lists(PIECES | st.text(max_size=12), max_size=8).map(" ".join) | st.t
 @given(line=LINES, start=st.sampled_from(["", "provision ", "plan ", "compare ", "inventory ", "status ", "key "]))
 def test_nothing_that_is_typed_breaks_it_and_every_answer_helps(line: str, start: str) -> None:
     found = parse(start + line)
-    if isinstance(found, Command):
+    if isinstance(found, ParsedCommand):
         return
-    assert isinstance(parse(found.example), Command)
+    assert isinstance(parse(found.example), ParsedCommand)
     assert found.line[found.position : found.position + len(found.word)] == found.word
     assert found.message.endswith((".", "?"))
     shown, under = found.caret.split("\n")
@@ -352,12 +353,11 @@ def test_nothing_that_is_typed_breaks_it_and_every_answer_helps(line: str, start
 @given(line=LINES)
 def test_what_is_understood_is_inside_the_policys_limits(line: str) -> None:
     found = parse("provision " + line)
-    if isinstance(found, GrammarError) or found.args is None:
+    if isinstance(found, GrammarError) or found.job is None:
         return
-    policy, made = Policy(), found.args
-    assert made.hours is not None or made.work
-    assert made.hours is None or 0 < made.hours <= policy.max_hours_ever
-    assert 1 <= made.count_min <= made.count_max <= policy.max_gpus
+    policy, made = Policy(), found.job
+    assert 0 < made.hours <= policy.max_hours_ever
+    assert 1 <= made.gpu.count_min <= made.gpu.count_max <= policy.max_gpus
     assert len(made.reason) <= policy.max_reason_chars
-    assert made.budget_usd is None or made.budget_usd > 0
-    assert set(made.gpu_names) <= set(GPUS)
+    assert made.budget_cap_usd is None or made.budget_cap_usd > 0
+    assert set(made.gpu.names) <= set(GPUS)

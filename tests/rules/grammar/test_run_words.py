@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.job_args import job_request
-from bot.rules.grammar.parser import Command, parse
+from bot.rules.grammar.job import LOOK_HOURS
+from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.grammar.run_words import unsaid, workload, workload_of
-from bot.rules.plans.comparison import Question
+from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import JobRequest
 from tests.rules.grammar.test_parser import args, error
@@ -18,17 +18,17 @@ from tests.rules.grammar.test_parser import args, error
 def test_a_run_is_described_in_words_and_leaves_the_number_of_gpus_open() -> None:
     found = args("model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h", "plan")
     assert found.work == ("model=7B", "tokens=2B", "seq=2048", "batch=512", "precision=bf16", "goal=24h")
-    assert (found.model, found.tokens, found.hours) == ("7B", 2 * 10**9, None)
-    assert (found.count_min, found.count_max) == (1, Policy().max_gpus)
+    assert (found.model, found.tokens, found.hours) == ("7B", 2 * 10**9, LOOK_HOURS)
+    assert (found.gpu.count_min, found.gpu.count_max) == (1, Policy().max_gpus)
     said = workload(found.work)
     assert (said.total_params, said.tokens, said.goal_hours) == (7 * 10**9, 2 * 10**9, Decimal(24))
-    assert args("model=7B tokens=2B 2x", "plan").count_max == 2
+    assert args("model=7B tokens=2B 2x", "plan").gpu.count_max == 2
     assert args("4090 6h", "plan").work == ()
 
 
 def test_a_run_can_be_asked_for_without_hours_but_hours_that_were_said_win() -> None:
     assert args("4090 model=7B tokens=2B").work == ("model=7B", "tokens=2B")
-    assert args("model=7B tokens=2B").gpu_names == ()
+    assert args("model=7B tokens=2B").gpu.names == ()
     assert args("4090 2h model=7B tokens=2B").work == ()
     assert args("4090 model=7B", "inventory").work == ()
 
@@ -60,11 +60,11 @@ def test_what_is_wrong_with_a_run_or_a_comparison_is_said(line: str, word: str, 
 
 def test_a_comparison() -> None:
     plain = parse("compare")
-    assert isinstance(plain, Command)
-    assert plain.question == Question(Decimal(1))
+    assert isinstance(plain, ParsedCommand)
+    assert plain.question == ComparisonQuestion(Decimal(1))
     found = parse("compare budget=$1,000,5000 hours=90m buffer=0.2 baseline=$3.67 success=80% value=$1,000")
-    assert isinstance(found, Command)
-    assert found.question == Question(
+    assert isinstance(found, ParsedCommand)
+    assert found.question == ComparisonQuestion(
         Decimal("1.5"),
         (Decimal(1000), Decimal(5000)),
         Decimal("0.2"),
@@ -75,7 +75,7 @@ def test_a_comparison() -> None:
 
 
 def test_a_job_request_gives_its_run_back() -> None:
-    asked = job_request(args("model=7B tokens=2B", "plan"), Policy(), Decimal(1))
+    asked = args("model=7B tokens=2B", "plan")
     assert workload_of(JobRequest.from_json(asked.to_json())) == workload(("model=7B", "tokens=2B"))
-    assert workload_of(job_request(args("4090 2h"), Policy())) is None
+    assert workload_of(args("4090 2h")) is None
     assert unsaid(()) == ""

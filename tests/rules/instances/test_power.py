@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.instances.power import Order, judge
+from bot.rules.instances.power import PowerAction, judge
 from ledger.kernel.states import SessionState
 from providers.capabilities import BillingRule, Capabilities
 from tests.support.clock import START
@@ -18,50 +18,50 @@ DISK = Decimal("0.01")
 
 
 def test_a_stop_says_what_goes_on_costing_and_until_when() -> None:
-    told = judge(Order.STOP, "here", ABLE, RUNNING, None, DISK, START)
+    told = judge(PowerAction.STOP, "here", ABLE, RUNNING, None, DISK, START)
     assert told.allowed
     for part in ("the GPU costs nothing then", "its disk goes on at $0.010/h", "2026-03-02", "a start can fail"):
         assert part in told.sentence
     assert "UTC, when it goes." in told.sentence
-    outlives = judge(Order.STOP, "here", ABLE, RUNNING, None, DISK, START, outlives=True).sentence
+    outlives = judge(PowerAction.STOP, "here", ABLE, RUNNING, None, DISK, START, outlives=True).sentence
     assert ("until the approved end" in outlives, "when it goes" in outlives) == (True, False)
     free = replace(ABLE, billing=BillingRule(storage_while_stopped=False))
-    told = judge(Order.STOP, "here", free, RUNNING, None, DISK, None)
+    told = judge(PowerAction.STOP, "here", free, RUNNING, None, DISK, None)
     assert "its disk costs nothing. The GPU may" in told.sentence
-    told = judge(Order.STOP, "here", free, RUNNING, None, DISK, None, "A stop wipes /.")
+    told = judge(PowerAction.STOP, "here", free, RUNNING, None, DISK, None, "A stop wipes /.")
     assert "its disk costs nothing. A stop wipes /. The GPU may" in told.sentence
 
 
 def test_a_restart_says_what_it_wipes() -> None:
-    told = judge(Order.RESTART, "here", ABLE, RUNNING, None, DISK, START)
+    told = judge(PowerAction.RESTART, "here", ABLE, RUNNING, None, DISK, START)
     assert told.sentence.endswith("the meter runs on, and the disk stays.")
-    told = judge(Order.RESTART, "here", ABLE, RUNNING, None, DISK, START, "A restart wipes /.")
+    told = judge(PowerAction.RESTART, "here", ABLE, RUNNING, None, DISK, START, "A restart wipes /.")
     assert told.sentence.endswith("the meter runs on. A restart wipes /.")
 
 
 def test_9286_a_stop_that_saves_nothing_is_not_a_stop() -> None:
     billed = replace(ABLE, billing=BillingRule(gpu_while_stopped=True))
-    told = judge(Order.STOP, "here", billed, RUNNING, None, DISK, START)
+    told = judge(PowerAction.STOP, "here", billed, RUNNING, None, DISK, START)
     assert (told.allowed, told.code) == (False, "stop_saves_nothing")
-    told = judge(Order.STOP, "here", replace(ABLE, stop=False), RUNNING, None, DISK, START)
+    told = judge(PowerAction.STOP, "here", replace(ABLE, stop=False), RUNNING, None, DISK, START)
     assert (told.allowed, told.code) == (False, "cannot_stop")
 
 
 @pytest.mark.parametrize(
     ("order", "state", "wanted", "able", "code"),
     [
-        (Order.START, STOPPED, None, ABLE, "ordered"),
-        (Order.START, RUNNING, None, ABLE, "wrong_state"),
-        (Order.STOP, STOPPED, None, ABLE, "wrong_state"),
-        (Order.STOP, RUNNING, "restart", ABLE, "under_way"),
-        (Order.STOP, STOPPED, "start", ABLE, "ordered"),
-        (Order.STOP, RUNNING, "start", ABLE, "ordered"),
-        (Order.STOP, SessionState.TERMINATING, "start", ABLE, "wrong_state"),
-        (Order.RESTART, RUNNING, None, ABLE, "ordered"),
-        (Order.RESTART, RUNNING, None, replace(ABLE, restart=False), "cannot_restart"),
-        (Order.RESTART, SessionState.TERMINATING, None, ABLE, "wrong_state"),
+        (PowerAction.START, STOPPED, None, ABLE, "ordered"),
+        (PowerAction.START, RUNNING, None, ABLE, "wrong_state"),
+        (PowerAction.STOP, STOPPED, None, ABLE, "wrong_state"),
+        (PowerAction.STOP, RUNNING, "restart", ABLE, "under_way"),
+        (PowerAction.STOP, STOPPED, "start", ABLE, "ordered"),
+        (PowerAction.STOP, RUNNING, "start", ABLE, "ordered"),
+        (PowerAction.STOP, SessionState.TERMINATING, "start", ABLE, "wrong_state"),
+        (PowerAction.RESTART, RUNNING, None, ABLE, "ordered"),
+        (PowerAction.RESTART, RUNNING, None, replace(ABLE, restart=False), "cannot_restart"),
+        (PowerAction.RESTART, SessionState.TERMINATING, None, ABLE, "wrong_state"),
     ],
 )
-def test_orders(order: Order, state: SessionState, wanted: str | None, able: Capabilities, code: str) -> None:
+def test_orders(order: PowerAction, state: SessionState, wanted: str | None, able: Capabilities, code: str) -> None:
     told = judge(order, "here", able, state, wanted, DISK, START)
     assert (told.code, told.allowed) == (code, code == "ordered")

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot.rules.instances.recovery_mode import HOLD, held, held_until
+from bot.rules.instances.recovery_mode import HOLD, recovery_notice, waits_until
 from tests.support.clock import START
 
 MINUTE = timedelta(minutes=1)
@@ -33,13 +33,13 @@ def test_what_waits(
 ) -> None:
     at = START + now * MINUTE
     end = None if deadline is None else START + deadline * MINUTE
-    until = held_until(START + asked * MINUTE, session_end, end, START, at, PATIENCE)
+    until = waits_until(START + asked * MINUTE, session_end, end, START, at, PATIENCE)
     assert until == (None if held_for is None else at + held_for)
 
 
 def test_it_says_what_waits_and_which_commands_end_it() -> None:
-    assert held(0) == ""
-    assert "1 instance carries our label" in held(1)
-    assert "2 instances carry our label" in held(2)
+    assert recovery_notice(0) == ""
+    assert "1 instance carries our label" in recovery_notice(1)
+    assert "2 instances carry our label" in recovery_notice(2)
     for unknown in (1, 2):
-        assert "gpu-shopper adopt or gpu-shopper strays condemn for" in held(unknown)
+        assert "gpu-shopper adopt or gpu-shopper strays condemn for" in recovery_notice(unknown)

@@ -9,16 +9,16 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.nodes.checkins import (
-    Ask,
-    Heard,
+    NodeInstruction,
+    NodeStatus,
     Report,
     Watched,
     Work,
-    asks,
-    cut,
-    deaf,
-    heard,
+    after_checkin,
+    early_end,
+    instruction,
     is_replay,
+    listener_problem,
     node_line,
     progress,
 )
@@ -42,37 +42,42 @@ def test_only_a_greater_number_is_new() -> None:
 
 
 def test_idle_time_begins_when_no_gpu_works_and_a_node_knows_it_better_within_what_can_be_true() -> None:
-    first = heard(Heard(), Report(1, IDLE, idle_since=NOW - 50 * MINUTE), FIVE, NOW)
+    first = after_checkin(NodeStatus(), Report(1, IDLE, idle_since=NOW - 50 * MINUTE), FIVE, NOW)
     assert first.idle_since == NOW  # Nobody heard it before, so its word about then is not taken.
-    later = heard(first, Report(2, IDLE), FIVE, NOW + MINUTE)
+    later = after_checkin(first, Report(2, IDLE), FIVE, NOW + MINUTE)
     assert later.idle_since == NOW
-    worked_between = heard(later, Report(3, IDLE, idle_since=NOW + 90 * MINUTE / 60), FIVE, NOW + 2 * MINUTE)
+    worked_between = after_checkin(later, Report(3, IDLE, idle_since=NOW + 90 * MINUTE / 60), FIVE, NOW + 2 * MINUTE)
     assert worked_between.idle_since == NOW + 90 * MINUTE / 60
-    assert heard(later, Report(3, IDLE, idle_since=NOW + 9 * MINUTE), FIVE, NOW + MINUTE).idle_since == NOW + MINUTE
-    assert heard(later, Report(3, BUSY), FIVE, NOW + MINUTE).idle_since is None
-    assert heard(later, Report(3), FIVE, NOW + MINUTE).idle_since is None  # Nothing measured is not idle.
-    busy = heard(Heard(), Report(1, BUSY), FIVE, NOW)
-    told = heard(busy, Report(2, IDLE, idle_since=NOW + MINUTE / 2), FIVE, NOW + MINUTE)
+    assert (
+        after_checkin(later, Report(3, IDLE, idle_since=NOW + 9 * MINUTE), FIVE, NOW + MINUTE).idle_since
+        == NOW + MINUTE
+    )
+    assert after_checkin(later, Report(3, BUSY), FIVE, NOW + MINUTE).idle_since is None
+    assert after_checkin(later, Report(3), FIVE, NOW + MINUTE).idle_since is None  # Nothing measured is not idle.
+    busy = after_checkin(NodeStatus(), Report(1, BUSY), FIVE, NOW)
+    told = after_checkin(busy, Report(2, IDLE, idle_since=NOW + MINUTE / 2), FIVE, NOW + MINUTE)
     assert told.idle_since == NOW + MINUTE / 2
 
 
 def test_a_job_is_over_since_it_was_first_said_and_checkpoints_are_not_of_the_future() -> None:
-    done = heard(Heard(), Report(1, BUSY, Work.DONE, checkpoint_at=NOW + MINUTE, checkpoint_step=9), FIVE, NOW)
+    done = after_checkin(
+        NodeStatus(), Report(1, BUSY, Work.DONE, checkpoint_at=NOW + MINUTE, checkpoint_step=9), FIVE, NOW
+    )
     assert (done.work_over_at, done.checkpoint_at, done.checkpoint_step) == (NOW, NOW, 9)
-    assert heard(done, Report(2, BUSY, Work.DONE), FIVE, NOW + MINUTE).work_over_at == NOW
-    assert heard(done, Report(2, BUSY, Work.FAILED), FIVE, NOW + MINUTE).work_over_at == NOW + MINUTE
-    assert heard(done, Report(2, BUSY), FIVE, NOW + MINUTE).work_over_at is None
+    assert after_checkin(done, Report(2, BUSY, Work.DONE), FIVE, NOW + MINUTE).work_over_at == NOW
+    assert after_checkin(done, Report(2, BUSY, Work.FAILED), FIVE, NOW + MINUTE).work_over_at == NOW + MINUTE
+    assert after_checkin(done, Report(2, BUSY), FIVE, NOW + MINUTE).work_over_at is None
 
 
 def test_the_eta_follows_the_jobs_own_speed_and_starts_anew_with_it() -> None:
-    first = heard(Heard(), Report(1, BUSY, step=100, target_step=1000), FIVE, NOW)
+    first = after_checkin(NodeStatus(), Report(1, BUSY, step=100, target_step=1000), FIVE, NOW)
     assert progress(first, Decimal(2), NOW) is None  # One step is no speed.
-    second = heard(first, Report(2, BUSY, step=400, target_step=1000), FIVE, NOW + 10 * MINUTE)
+    second = after_checkin(first, Report(2, BUSY, step=400, target_step=1000), FIVE, NOW + 10 * MINUTE)
     found = progress(second, Decimal(3), NOW + 10 * MINUTE)
     assert found is not None
     assert found.eta == NOW + 30 * MINUTE
     assert found.cost_to_finish_usd == Decimal("1.00")
-    restarted = heard(second, Report(3, BUSY, step=0, target_step=1000), FIVE, NOW + 11 * MINUTE)
+    restarted = after_checkin(second, Report(3, BUSY, step=0, target_step=1000), FIVE, NOW + 11 * MINUTE)
     assert (restarted.step_from, restarted.step_from_at) == (0, NOW + 11 * MINUTE)
     assert progress(replace(second, work=Work.DONE), Decimal(3), NOW) is None
     assert progress(replace(second, target_step=None), Decimal(3), NOW) is None
@@ -85,66 +90,70 @@ def test_the_eta_follows_the_jobs_own_speed_and_starts_anew_with_it() -> None:
     ("state", "wanted", "left", "extra", "asked"),
     [
         (SessionState.RUNNING, None, 60, (), ()),
-        (SessionState.RUNNING, None, 10, (), (Ask.SAVE, Ask.UPLOAD)),
-        (SessionState.RUNNING, None, None, ("upload",), (Ask.UPLOAD,)),
-        (SessionState.RUNNING, "stop", 60, (), (Ask.SAVE, Ask.UPLOAD, Ask.PAUSE)),
-        (SessionState.TERMINATING, None, 60, (), (Ask.SAVE, Ask.UPLOAD, Ask.STOP)),
+        (SessionState.RUNNING, None, 10, (), (NodeInstruction.SAVE, NodeInstruction.UPLOAD)),
+        (SessionState.RUNNING, None, None, ("upload",), (NodeInstruction.UPLOAD,)),
+        (SessionState.RUNNING, "stop", 60, (), (NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.PAUSE)),
+        (SessionState.TERMINATING, None, 60, (), (NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.STOP)),
     ],
 )
 def test_what_a_node_is_asked(
-    state: SessionState, wanted: str | None, left: int | None, extra: tuple[str, ...], asked: tuple[Ask, ...]
+    state: SessionState,
+    wanted: str | None,
+    left: int | None,
+    extra: tuple[str, ...],
+    asked: tuple[NodeInstruction, ...],
 ) -> None:
     end = None if left is None else NOW + left * MINUTE
-    assert asks(state, wanted, end, NOW, extra) == asked
+    assert instruction(state, wanted, end, NOW, extra) == asked
 
 
 def test_a_machine_without_an_agent_is_exempt() -> None:
-    assert cut(POLICY, Heard(), watched(), NOW) is None
-    assert "exempt from idle and heartbeat ends" in node_line(Heard(), NOW)
-    assert node_line(None, NOW) == node_line(Heard(), NOW)
+    assert early_end(POLICY, NodeStatus(), watched(), NOW) is None
+    assert "exempt from idle and heartbeat ends" in node_line(NodeStatus(), NOW)
+    assert node_line(None, NOW) == node_line(NodeStatus(), NOW)
 
 
 @pytest.mark.parametrize(("workload", "minutes"), [("training", 30), ("serving", 60), ("BATCH", 15), ("moe", 30)])
 def test_idle_ends_depend_on_the_kind_of_work(workload: str, minutes: int) -> None:
-    found = Heard(at=NOW, idle_since=NOW - minutes * MINUTE)
-    end = cut(POLICY, found, watched(workload=workload), NOW)
+    found = NodeStatus(at=NOW, idle_since=NOW - minutes * MINUTE)
+    end = early_end(POLICY, found, watched(workload=workload), NOW)
     assert end is not None
     assert (end.code, end.since, end.grace_s) == ("idle", NOW - minutes * MINUTE, 600)
-    assert cut(POLICY, found, watched(workload=workload), NOW - timedelta(seconds=1)) is None
-    assert cut(Policy(end_when_idle=False), found, watched(workload=workload), NOW) is None
+    assert early_end(POLICY, found, watched(workload=workload), NOW - timedelta(seconds=1)) is None
+    assert early_end(Policy(end_when_idle=False), found, watched(workload=workload), NOW) is None
 
 
 def test_silence_is_counted_from_when_somebody_listened_and_the_machine_was_up() -> None:
-    quiet = Heard(at=NOW - 15 * MINUTE)
-    end = cut(POLICY, quiet, watched(), NOW)
+    quiet = NodeStatus(at=NOW - 15 * MINUTE)
+    end = early_end(POLICY, quiet, watched(), NOW)
     assert end is not None
     assert (end.code, end.grace_s) == ("no_heartbeat", 300)
     assert "11:45 UTC" in end.sentence
-    assert cut(POLICY, quiet, watched(), NOW - MINUTE) is None
-    assert cut(POLICY, quiet, watched(listening_at=NOW - 14 * MINUTE), NOW) is None
-    assert cut(POLICY, quiet, watched(ready_at=NOW - 14 * MINUTE), NOW) is None
-    assert cut(POLICY, quiet, watched(spared_until=NOW + MINUTE), NOW) is None
-    assert cut(POLICY, quiet, watched(spared_until=NOW), NOW) is not None
-    assert cut(Policy(end_when_silent=False), quiet, watched(), NOW) is None
+    assert early_end(POLICY, quiet, watched(), NOW - MINUTE) is None
+    assert early_end(POLICY, quiet, watched(listening_at=NOW - 14 * MINUTE), NOW) is None
+    assert early_end(POLICY, quiet, watched(ready_at=NOW - 14 * MINUTE), NOW) is None
+    assert early_end(POLICY, quiet, watched(spared_until=NOW + MINUTE), NOW) is None
+    assert early_end(POLICY, quiet, watched(spared_until=NOW), NOW) is not None
+    assert early_end(Policy(end_when_silent=False), quiet, watched(), NOW) is None
 
 
 def test_a_job_that_is_over_ends_its_session_unless_the_machine_was_started_again() -> None:
     for work, code in ((Work.DONE, "completed"), (Work.FAILED, "work_failed")):
-        end = cut(POLICY, Heard(at=NOW, work=work, work_over_at=NOW), watched(), NOW)
+        end = early_end(POLICY, NodeStatus(at=NOW, work=work, work_over_at=NOW), watched(), NOW)
         assert end is not None
         assert (end.code, end.grace_s) == (code, 120)
-    over = Heard(at=NOW, work=Work.DONE, work_over_at=NOW - MINUTE)
-    assert cut(POLICY, over, watched(ready_at=NOW), NOW) is None
+    over = NodeStatus(at=NOW, work=Work.DONE, work_over_at=NOW - MINUTE)
+    assert early_end(POLICY, over, watched(ready_at=NOW), NOW) is None
 
 
 def test_many_that_fall_silent_at_once_mean_that_nobody_hears_them() -> None:
-    assert deaf(10, 3) == ""
-    assert deaf(10, 4) == ""
-    assert deaf(7, 4) == "4 of 7 nodes that report are silent at once, so none is ended for its silence."
+    assert listener_problem(10, 3) == ""
+    assert listener_problem(10, 4) == ""
+    assert listener_problem(7, 4) == "4 of 7 nodes that report are silent at once, so none is ended for its silence."
 
 
 def test_what_a_status_says() -> None:
-    found = Heard(
+    found = NodeStatus(
         at=NOW - timedelta(seconds=40),
         utilisation=(Decimal("91.6"), Decimal(0)),
         step=12000,
@@ -156,6 +165,6 @@ def test_what_a_status_says() -> None:
         "Its agent reported 40 seconds ago; GPUs at 92 %, 0 %; step 12,000 of 50,000; 4,200 tokens/s; "
         "idle since 11:59 UTC."
     )
-    bare = Heard(at=NOW - 9 * MINUTE, step=3)
+    bare = NodeStatus(at=NOW - 9 * MINUTE, step=3)
     assert node_line(bare, NOW) == "Its agent reported 9 minutes ago; step 3."
-    assert node_line(Heard(at=NOW), NOW) == "Its agent reported 0 seconds ago."
+    assert node_line(NodeStatus(at=NOW), NOW) == "Its agent reported 0 seconds ago."

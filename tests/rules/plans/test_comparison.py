@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bot.rules.plans.comparison import (
     PLAIN_BUDGETS,
     Comparison,
+    ComparisonQuestion,
     PricedGpu,
-    Question,
     cheapest,
     compare,
     per_run,
@@ -25,8 +25,8 @@ from bot.rules.plans.environments import ENVIRONMENTS
 from providers.gpus.table import GPUS
 from tests.rules.builders import OFFERS, offer
 
-ONE = Question(hours=Decimal(1))
-TWO = Question(hours=Decimal(2))
+ONE = ComparisonQuestion(hours=Decimal(1))
+TWO = ComparisonQuestion(hours=Decimal(2))
 
 #: Spot and on-demand dollars per hour that a team compared on 2026-01-16.
 PRICED = (
@@ -255,7 +255,7 @@ def test_json_has_every_figure_without_floats() -> None:
 
 PRICES = st.decimals(Decimal("0.0001"), 100, places=4)
 QUESTIONS = st.builds(
-    Question,
+    ComparisonQuestion,
     hours=st.decimals(Decimal("0.02"), 720, places=2),
     budgets_usd=st.lists(st.decimals(1, 10**6, places=2), min_size=1, max_size=3).map(tuple),
     buffer=st.decimals(0, 2, places=2),
@@ -266,7 +266,7 @@ QUESTIONS = st.builds(
 
 
 @given(PRICES, QUESTIONS)
-def test_runs_never_overspend_and_one_more_would(price: Decimal, question: Question) -> None:
+def test_runs_never_overspend_and_one_more_would(price: Decimal, question: ComparisonQuestion) -> None:
     found = per_run(price, question)
     for line in found.budgets:
         assert line.runs * found.cost_usd <= line.budget_usd < (line.runs + 1) * found.cost_usd
@@ -274,7 +274,7 @@ def test_runs_never_overspend_and_one_more_would(price: Decimal, question: Quest
 
 
 @given(PRICES, PRICES, QUESTIONS)
-def test_a_higher_price_never_buys_more(one: Decimal, other: Decimal, question: Question) -> None:
+def test_a_higher_price_never_buys_more(one: Decimal, other: Decimal, question: ComparisonQuestion) -> None:
     low, high = sorted([one, other])
     cheap, dear = per_run(low, question), per_run(high, question)
     assert cheap.cost_usd <= dear.cost_usd
@@ -282,7 +282,7 @@ def test_a_higher_price_never_buys_more(one: Decimal, other: Decimal, question: 
 
 
 @given(st.lists(PRICES, max_size=6), QUESTIONS)
-def test_every_table_can_be_shown(prices: list[Decimal], question: Question) -> None:
+def test_every_table_can_be_shown(prices: list[Decimal], question: ComparisonQuestion) -> None:
     found = compare([PricedGpu(f"GPU{n}", 24, price, None) for n, price in enumerate(prices)], question)
     assert isinstance(found, Comparison)
     assert markdown(found).startswith("# Environment options\n")

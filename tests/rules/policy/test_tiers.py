@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from bot.rules.approvals.approvers import (
     DeciderFacts,
-    asked,
     groups,
     is_approver,
     is_slack_group,
     may_decide,
+    mentioned_approvers,
     with_steps,
 )
 from bot.rules.approvals.decision import plan, verdict
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import ApprovalTier, Mandate, Weighed
+from bot.rules.policy.tiers import ApprovalTier, ApproverGroup, Weighed
 from bot.rules.policy.validation import validated
 from ledger.kernel.actor import Actor, ActorKind
 from tests.rules.approvals.test_decision import APPROVE, CANCEL, REJECT, REQUEST
@@ -90,12 +90,12 @@ def test_further_groups_join_one_after_another_and_none_leaves(count: int, waite
 
 
 def test_who_is_asked_and_who_may_decide() -> None:
-    nobody, large = Mandate(), Mandate(LARGE, "why")
-    assert asked(POLICY, nobody) == ("UBOSS", "S0ALL")
-    assert asked(POLICY, large) == ("UFIN", "S0FIN")
+    nobody, large = ApproverGroup(), ApproverGroup(LARGE, "why")
+    assert mentioned_approvers(POLICY, nobody) == ("UBOSS", "S0ALL")
+    assert mentioned_approvers(POLICY, large) == ("UFIN", "S0FIN")
     later = with_steps(POLICY, large, NOW, NOW + timedelta(seconds=POLICY.escalate_after_s))
     assert (later.because, groups(POLICY, later)) == ("why", ("finance", "directors"))
-    assert asked(POLICY, later) == ("UFIN", "S0FIN", "UDIR")  # The chief may decide and is never told.
+    assert mentioned_approvers(POLICY, later) == ("UFIN", "S0FIN", "UDIR")  # The chief may decide and is never told.
     assert groups(POLICY, with_steps(POLICY, nobody, NOW, NOW + timedelta(days=9))) == ("approvers", "leads")
     for who, of_all, of_large, of_later in (
         (facts("UBOSS"), True, False, False),
@@ -113,14 +113,14 @@ def test_who_is_asked_and_who_may_decide() -> None:
 
 
 def test_a_tier_says_how_many_of_whom_and_why() -> None:
-    mandate = Mandate(LARGE, tiers.because(LARGE, SPEND))
+    mandate = ApproverGroup(LARGE, tiers.because(LARGE, SPEND))
     found = plan(POLICY, Decimal(300), Decimal(90), Decimal(6), mandate=mandate)
     assert (found.required, found.rule) == (
         2,
         "Tier large: two of finance decide, because up to $300.00 is above $200.00.",
     )
     cheap = replace(POLICY, auto_approve_below_usd=Decimal(50), two_approvers_above_usd=Decimal(1))
-    one = Mandate(ApprovalTier("every"))
+    one = ApproverGroup(ApprovalTier("every"))
     assert plan(cheap, Decimal("0.5"), Decimal("0.5"), Decimal(1), mandate=one).rule == (
         "Tier every: one of approvers decides, as for every spend."
     )
@@ -168,7 +168,7 @@ def test_a_table_from_strict_to_loose_is_taken() -> None:
 
 
 def test_a_decision_of_another_group_is_refused_and_withdrawing_is_not() -> None:
-    large, boss = Mandate(LARGE), facts("UBOSS")
+    large, boss = ApproverGroup(LARGE), facts("UBOSS")
     needed = plan(POLICY, Decimal(300), Decimal(90), Decimal(6), mandate=large)
     request = replace(REQUEST, mandate=large)
     for what, code in ((APPROVE, "other_group"), (REJECT, "other_group"), (CANCEL, "cancelled")):

@@ -82,8 +82,10 @@ def test_more_time_costs_the_rate_that_is_billed_and_at_worst_the_tolerance() ->
 
 
 def test_above_the_cap_on_hours_somebody_else_decides() -> None:
-    assert extension.gate(Decimal(10), Decimal(2), Policy()) == ""
-    assert extension.gate(Decimal(10), Decimal("2.5"), Policy()).startswith("12.5 hours in all is above 12 hours")
+    assert extension.override_sentence(Decimal(10), Decimal(2), Policy()) == ""
+    assert extension.override_sentence(Decimal(10), Decimal("2.5"), Policy()).startswith(
+        "12.5 hours in all is above 12 hours"
+    )
 
 
 def test_owners_approvers_and_fallback_contacts_may_act() -> None:

@@ -13,18 +13,18 @@ from bot.rules.sessions.expiration import ended_by
 from bot.rules.sessions.overspend import (
     Agreed,
     Approved,
-    Course,
     Seen,
-    course,
+    SpendForecast,
     expected_end,
     is_over,
     projected,
     question,
+    spend_forecast,
 )
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-COURSE = Course(Decimal(10), Decimal(20), Decimal(4), Decimal(2), NOW + 3 * HOUR)
+COURSE = SpendForecast(Decimal(10), Decimal(20), Decimal(4), Decimal(2), NOW + 3 * HOUR)
 
 
 def test_what_is_left_is_what_is_billed_until_it_ends_and_the_cap_holds() -> None:
@@ -83,8 +83,8 @@ def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of
     last = Agreed(began + timedelta(minutes=15), Decimal(2), Decimal(1))
     deadline = began + timedelta(hours=24)
 
-    def found(*after: Agreed, hours: Decimal | None = Decimal(6)) -> Course:
-        return course(Approved(Decimal(5), Decimal(50), hours, after), seen, deadline, None, later)
+    def found(*after: Agreed, hours: Decimal | None = Decimal(6)) -> SpendForecast:
+        return spend_forecast(Approved(Decimal(5), Decimal(50), hours, after), seen, deadline, None, later)
 
     assert (found().approved_usd, found().until) == (Decimal(5), began + timedelta(hours=6))
     assert (found(more).approved_usd, found(more).until) == (Decimal(8), began + timedelta(hours=10))

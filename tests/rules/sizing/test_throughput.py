@@ -25,7 +25,7 @@ from bot.rules.sizing.throughput import (
     tokens_per_s,
 )
 from bot.rules.sizing.training import TERMS, machine
-from bot.rules.sizing.vram import Plan, fit
+from bot.rules.sizing.vram import MemoryLayout, fit
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture
 from providers.gpus.table import GPUS
 
@@ -62,7 +62,7 @@ def test_the_factor_of_a_stack_is_the_mean_of_its_published_runs() -> None:
         for row in rows:
             work = parse(row.words)
             assert work.sharding is not None
-            plan = Plan(work.kind, work.sharding, bool(work.checkpointing), work.micro_batch or 1)
+            plan = MemoryLayout(work.kind, work.sharding, bool(work.checkpointing), work.micro_batch or 1)
             seconds = predicted_s(work, shaped(work), GPUS[row.gpu], row.count, plan)
             assert seconds is not None
             logs.append(math.log(row.tokens_s * seconds / row.count))
@@ -145,7 +145,7 @@ def test_nothing_is_invented(line: str, gpu: str, sentence: str) -> None:
 
 def test_a_gpu_without_a_data_sheet_has_no_time() -> None:
     work = parse("model=7B")
-    assert predicted_s(work, shaped(work), GPUS["K80"], 1, Plan(WorkKind.TRAINING)) is None
+    assert predicted_s(work, shaped(work), GPUS["K80"], 1, MemoryLayout(WorkKind.TRAINING)) is None
     assert machine(GPUS["K80"], 1, Precision.BF16) is None
     blind = replace(H100, bandwidth_gb_s=None)
     assert machine(blind, 1, Precision.BF16) is None
@@ -279,7 +279,7 @@ def test_a_larger_model_is_never_faster_in_the_same_layout(work: Workload, name:
     assert work.total_params is not None
     training = replace(work, kind=WorkKind.TRAINING)
     larger = replace(training, total_params=work.total_params * factor)
-    plan = Plan(WorkKind.TRAINING, work.sharding or Sharding.ZERO3, bool(work.checkpointing), 1)
+    plan = MemoryLayout(WorkKind.TRAINING, work.sharding or Sharding.ZERO3, bool(work.checkpointing), 1)
     times = [predicted_s(one, shaped(one), GPUS[name], 8, plan) for one in (training, larger)]
     assert times[0] is not None
     assert times[1] is not None
@@ -292,7 +292,7 @@ def test_a_faster_gpu_is_never_slower_in_the_same_layout(work: Workload, name: s
     gpu = GPUS[name]
     assert gpu.peak_bf16_tflops is not None
     faster = replace(gpu, peak_bf16_tflops=gpu.peak_bf16_tflops * Decimal(factor))
-    plan = Plan(WorkKind.TRAINING, work.sharding or Sharding.ZERO3, bool(work.checkpointing), 1)
+    plan = MemoryLayout(WorkKind.TRAINING, work.sharding or Sharding.ZERO3, bool(work.checkpointing), 1)
     slow, fast = (predicted_s(training, shaped(training), one, 8, plan) for one in (gpu, faster))
     assert slow is not None
     assert fast is not None

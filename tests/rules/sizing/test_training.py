@@ -9,7 +9,7 @@ import pytest
 from bot.rules.grammar.workload_words import parse
 from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine, offload_s, peak_flops, terms
-from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture
 from providers.gpus.table import GPUS
 
@@ -26,14 +26,14 @@ HAND = parse("layers=10 width=1280 heads=10 vocab=50000 seq=1000 batch=64 micro-
 BODY, HEAD = 12 * 10 * 1280**2, 50000 * 1280
 
 
-def timed(work: Workload, count: int, plan: Plan) -> dict[str, float]:
+def timed(work: Workload, count: int, plan: MemoryLayout) -> dict[str, float]:
     on = machine(A100, count, work.number_format)
     assert on is not None
     return dict(zip(TERMS, terms(work, shaped(work), on, count, plan, table.EXPONENTS), strict=True))
 
 
 def test_the_terms_are_the_times_of_the_data_sheet() -> None:
-    found = timed(HAND, 8, Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
+    found = timed(HAND, 8, MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
     assert found["multiply"] == pytest.approx(6 * (BODY + HEAD) / 312e12)
     assert found["attention"] == pytest.approx(6 * 10 * 1280 * 1000 / (0.615 * 312e12))
     assert found["memory"] == found["mixed"] == pytest.approx(10 * 1280 / 2039e9)
@@ -42,15 +42,15 @@ def test_the_terms_are_the_times_of_the_data_sheet() -> None:
 
 
 def test_recomputing_costs_a_third_more() -> None:
-    plain = timed(HAND, 8, Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
-    again = timed(HAND, 8, Plan(WorkKind.TRAINING, Sharding.ZERO3, True, 4))
+    plain = timed(HAND, 8, MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
+    again = timed(HAND, 8, MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, True, 4))
     assert again["multiply"] - plain["multiply"] == pytest.approx(2 * BODY / 312e12)
     assert again["attention"] == pytest.approx(plain["attention"] * 4 / 3)
 
 
 def test_what_gpus_exchange_depends_on_what_they_share() -> None:
     def sent(sharding: Sharding, count: int = 8, kind: WorkKind = WorkKind.TRAINING) -> float:
-        return timed(HAND, count, Plan(kind, sharding, False, 4))["exchange"] * 4000 / (BODY + HEAD)
+        return timed(HAND, count, MemoryLayout(kind, sharding, False, 4))["exchange"] * 4000 / (BODY + HEAD)
 
     assert sent(Sharding.ZERO3) == pytest.approx(8 / 300e9)
     assert sent(Sharding.ZERO2) == pytest.approx(6 / 300e9)
@@ -63,7 +63,7 @@ def test_what_gpus_exchange_depends_on_what_they_share() -> None:
 
 
 def test_pure_bf16_exchanges_less_and_fp32_more() -> None:
-    plan = Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4)
+    plan = MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, False, 4)
     mixed = timed(HAND, 8, plan)
     pure = timed(replace(HAND, precision=Precision.BF16), 8, plan)
     wide = timed(replace(HAND, precision=Precision.FP32), 8, plan)
@@ -74,19 +74,19 @@ def test_pure_bf16_exchanges_less_and_fp32_more() -> None:
 
 
 def test_machines_wait_for_each_other() -> None:
-    found = timed(HAND, 32, Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
+    found = timed(HAND, 32, MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
     assert found["waiting"] == pytest.approx(found["multiply"] * 2**table.EXPONENTS.waiting)
     assert found["network"] == pytest.approx(8 * (BODY + HEAD) / 4000 / 200e9)
 
 
 def test_adapters_skip_the_gradients_of_the_weights() -> None:
     for checkpointing, per_weight in ((False, 4), (True, 6)):
-        found = timed(HAND, 8, Plan(WorkKind.LORA, Sharding.DDP, checkpointing, 4))
+        found = timed(HAND, 8, MemoryLayout(WorkKind.LORA, Sharding.DDP, checkpointing, 4))
         assert found["multiply"] == pytest.approx((per_weight * BODY + 6 * HEAD) / 312e12)
 
 
 def test_an_optimizer_in_host_memory_costs_its_bytes() -> None:
-    plan = Plan(WorkKind.TRAINING, Sharding.ZERO3, True, 4, offload=True)
+    plan = MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, True, 4, offload=True)
     assert offload_s(HAND, shaped(HAND), 8, plan) == pytest.approx(16 * (BODY + HEAD) / 8 / 20e9 / 8 / 1000)
     assert offload_s(HAND, shaped(HAND), 8, replace(plan, offload=False)) == 0
 

@@ -14,7 +14,7 @@ from bot.rules.sizing.vram import (
     SERVED_AT_ONCE,
     Fit,
     FitVerdict,
-    Plan,
+    MemoryLayout,
     choices,
     fit,
     kv_bytes,
@@ -164,7 +164,7 @@ def test_every_layout_that_fits_can_be_chosen() -> None:
     assert {plan.checkpointing for plan in found} == {False, True}
     assert not any(plan.offload for plan in found)
     said = choices(parse("model=7B seq=2048 batch=64 sharding=zero3 checkpointing=yes micro-batch=2"), BIG, 8)
-    assert said == (Plan(WorkKind.TRAINING, Sharding.ZERO3, True, 2),)
+    assert said == (MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, True, 2),)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_as_many_are_served_as_fit() -> None:
     work = parse("model=llama-3-8b type=serving seq=8192 precision=bf16")
     shape = architecture(work)
     assert shape is not None
-    plan = Plan(WorkKind.SERVING)
+    plan = MemoryLayout(WorkKind.SERVING)
     fitting = most_at_once(work, shape, SMALL, 1, plan)
     full = sum(part.gb for part in parts(replace(work, concurrency=fitting), shape, 1, plan))
     above = sum(part.gb for part in parts(replace(work, concurrency=fitting + 1), shape, 1, plan))
@@ -255,7 +255,7 @@ def test_a_larger_model_never_needs_less(work: Workload, count: int, factor: int
     assert work.total_params is not None
     larger = replace(work, total_params=work.total_params * factor)
     shapes = architecture(work), architecture(larger)
-    plan = Plan(work.kind, work.sharding or Sharding.DDP, bool(work.checkpointing), work.micro_batch or 1)
+    plan = MemoryLayout(work.kind, work.sharding or Sharding.DDP, bool(work.checkpointing), work.micro_batch or 1)
     assert shapes[0] is not None
     assert shapes[1] is not None
     small, large = (sum(part.gb for part in parts(work, shape, count, plan)) for shape in shapes if shape)

@@ -88,7 +88,7 @@ def test_a_time_as_people_type_it(amount: str, said: str) -> None:
 
 def test_a_kept_disk_is_said_with_its_price_and_its_end() -> None:
     until = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
-    assert phrases.kept(Decimal("0.01"), until) == (
+    assert phrases.retained_disk(Decimal("0.01"), until) == (
         "Its disk is kept for $0.010/h ($7.30 a month) and deleted 2026-03-09 12:00 UTC."
     )
 

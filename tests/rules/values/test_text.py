@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.values.text import Token, UnclosedQuote, caret, clean, in_markdown, tokens
+from bot.rules.values.text import UnclosedQuote, WordToken, caret, clean, in_markdown, tokens
 
 ALPHABET = st.characters() | st.sampled_from(list("\"'“”‘’ =<>&;`\t\n\x00\u202e\u2066\u200b\ud800"))
 
@@ -50,9 +50,9 @@ def test_no_control_or_bidi_character_is_left(typed: str) -> None:
 
 def test_words_know_where_they_stood() -> None:
     assert tokens("a  for=\"x y\"z 'q w'") == [
-        Token("a", "a", 0),
-        Token("for=x yz", 'for="x y"z', 3, quoted=True),
-        Token("q w", "'q w'", 14, quoted=True),
+        WordToken("a", "a", 0),
+        WordToken("for=x yz", 'for="x y"z', 3, quoted=True),
+        WordToken("q w", "'q w'", 14, quoted=True),
     ]
 
 
@@ -66,7 +66,7 @@ def test_an_open_quote_says_where() -> None:
     assert caught.value.position == 9
 
 
-def cut(line: str) -> list[Token] | int:
+def cut(line: str) -> list[WordToken] | int:
     """The words of a line, or where its open quote stands."""
     try:
         return tokens(line)

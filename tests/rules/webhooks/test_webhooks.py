@@ -26,7 +26,7 @@ from bot.rules.webhooks.webhooks import PAUSES_S, Topic
     ],
 )
 def test_what_is_told(row: tuple[str, str, str], told: tuple[Topic, str] | None) -> None:
-    assert webhooks.heard(*row) == told
+    assert webhooks.topic_of_event(*row) == told
     if told is not None:
         assert row[0] in webhooks.kinds_of([told[0]])
         assert row[0] in webhooks.KINDS

@@ -167,7 +167,7 @@ async def test_a_rate_that_rises_above_the_cap_later_ends_the_instance_and_is_as
     request_id = await w.running(candidates=("vast",))
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    (contract,) = vast.account.contracts.values()
+    (contract,) = vast.account.instances.values()
     contract.gpu_usd_h *= 2
     contract.meter.start("gpu", w.clock.now(), contract.gpu_usd_h)
     await w.run(150, 15)

@@ -105,6 +105,7 @@ def judge(books: Books, request_id: str, codes: Counter[str]) -> None:
     assert not approved or len(yes) == request.required_approvals
 
 
+@pytest.mark.both_databases
 @pytest.mark.slow
 async def test_a_hundred_clicks_at_once_have_one_outcome(db: Database, request: pytest.FixtureRequest) -> None:
     count = ALL_ROUNDS if request.config.getoption("--soak") else ROUNDS

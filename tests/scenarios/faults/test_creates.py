@@ -10,7 +10,7 @@ import pytest
 from bot.services.instances import launch, reconcile, unknown_outcome
 from bot.services.instances.unknown_outcome import quarantine
 from ledger.kernel.job import GpuConstraint
-from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
+from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
 from ledger.queries.views import RequestView
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.matrix import every_cloud, on_clouds
@@ -27,6 +27,7 @@ def session_state(view: RequestView) -> SessionState:
     return view.session.state
 
 
+@pytest.mark.both_databases
 @every_cloud
 @pytest.mark.parametrize("fault", ["create_lost_reply", "create_503_after"])
 async def test_a_create_whose_answer_is_lost_is_adopted(w: World, cloud: str, fault: str) -> None:
@@ -72,10 +73,10 @@ async def test_a_create_that_lands_after_the_quarantine_is_destroyed_and_booked_
     await w.run(80, 10)
     assert [instance.alive for instance in w.instances()] == [True]
     (stray,) = (await w.books()).strays
-    assert stray.state in (StrayState.SEEN, StrayState.CONDEMNED)
+    assert stray.state in (OrphanState.SEEN, OrphanState.CONDEMNED)
     await w.run(120, 10)
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [StrayState.GONE]
+    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
     assert w.alive() == []
     losses = sum((entry.amount_usd for entry in books.entries if entry.kind == "loss"), Decimal(0))
     assert abs(losses - w.bill()) <= Decimal("0.01")
@@ -94,13 +95,13 @@ async def test_a_second_instance_of_one_create_is_destroyed_and_the_first_is_kep
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
     body = {"label": kept.name, "image": "x", "disk": 50}
-    twin = vast.account.rent(next(vast.account.market.slices()), body, vast)
+    twin = vast.account.rent(next(vast.account.market.slices()), body)
     await w.run(30, 15)
     assert len(w.alive()) == 2
     await w.run(150, 15)
     assert {i.ref for i in w.instances() if i.alive} == {kept.ref}
     (stray,) = (await w.books()).strays
-    assert (stray.ref, stray.state) == (str(twin.ref), StrayState.GONE)
+    assert (stray.ref, stray.state) == (str(twin.ref), OrphanState.GONE)
     assert "second instance" in stray.reason
 
 
@@ -199,6 +200,7 @@ async def test_a_cloud_that_cannot_be_priced_before_the_send_is_left(w: World) -
     assert w.engine.creates[0].name != view.instances[0].name
 
 
+@pytest.mark.both_databases
 @every_cloud
 async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
@@ -218,6 +220,7 @@ async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w
     assert w.engine.creates == []
 
 
+@pytest.mark.both_databases
 @every_cloud
 async def test_a_process_that_dies_after_the_call_leaves_one_that_is_adopted(w: World, cloud: str) -> None:
     w.boots_in(120)

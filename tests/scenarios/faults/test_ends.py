@@ -86,6 +86,7 @@ async def test_an_end_whose_proof_takes_hours_is_not_booked_on(w: World) -> None
     assert w.bill() < Decimal("0.5")
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("answer", ["create_stale_offer", "create_auth", None])
 async def test_an_end_during_the_create_ends_what_it_makes_and_asks_nobody(w: World, answer: str | None) -> None:
     request_id = await w.approved(candidates=("vast",))
@@ -109,6 +110,7 @@ async def test_an_end_during_the_create_ends_what_it_makes_and_asks_nobody(w: Wo
     assert [g.state for g in (await w.books()).grants] == [GrantState.VOID if answer else GrantState.USED]
 
 
+@pytest.mark.both_databases
 async def test_an_end_before_the_send_sends_nothing(w: World) -> None:
     request_id = await w.approved()
     await end(w, request_id)

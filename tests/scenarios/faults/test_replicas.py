@@ -7,11 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
+
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances import launch
 from ledger.kernel.states import InstanceState, SessionState
 from tests.support.matrix import on_clouds
 from tests.support.proxy_provider import Gate, alive, gated
 from tests.support.world import ALICE, BOB, CAROL, World
+
+pytestmark = pytest.mark.both_databases
 
 
 @asynccontextmanager
@@ -42,7 +47,7 @@ async def test_the_whole_walk_with_three_replicas_has_one_of_everything(w: World
         await together(three, 0, 1)
         for request_id in ids:
             clicks = [one.decide(request_id, who) for one, who in zip(three, (BOB, CAROL, BOB), strict=True)]
-            assert sorted(reply.code for reply in await asyncio.gather(*clicks)).count("approved") == 1
+            assert sorted(reply.code for reply in await asyncio.gather(*clicks)).count(ReplyCode.APPROVED) == 1
         w.arm("create_lost_reply", times=1)
         await together(three, 120, 30)
         for request_id in ids:

@@ -9,7 +9,7 @@ import pytest
 
 from bot.rules.market.ranking import FREE
 from bot.services.instances import launch
-from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.queries.views import RequestView
 from providers.sandbox.kaggle.sandbox import KaggleSandbox
 from tests.support.matrix import clouds_with
@@ -178,10 +178,10 @@ async def test_a_push_that_lands_after_it_was_given_up_is_watched_to_its_end(w: 
     assert [row.state for row in (await w.view(request_id)).instances] == [InstanceState.TOMBSTONE]
     await w.run(400, 50)
     (stray,) = (await w.books()).strays
-    assert stray.state is StrayState.CONDEMNED
+    assert stray.state is OrphanState.CONDEMNED
     assert len(w.alive()) == 1
     await w.run(900, 100)
-    assert [one.state for one in (await w.books()).strays] == [StrayState.GONE]
+    assert [one.state for one in (await w.books()).strays] == [OrphanState.GONE]
     assert w.alive() == []
     assert len(w.engine.creates) == 1
 
@@ -195,10 +195,10 @@ async def test_a_stray_that_is_not_listed_any_more_is_over_when_no_run_lasts_lon
     (stray,) = (await w.books()).strays
     w.clouds[cloud].disturb(stray.ref, "vanish")
     await w.run(3600, 900)
-    assert [one.state for one in (await w.books()).strays] != [StrayState.GONE]
+    assert [one.state for one in (await w.books()).strays] != [OrphanState.GONE]
     longest = timedelta(seconds=w.ctx.providers[cloud].capabilities.run_max_s)
     await w.run(longest.total_seconds(), 3600)
-    assert [one.state for one in (await w.books()).strays] == [StrayState.GONE]
+    assert [one.state for one in (await w.books()).strays] == [OrphanState.GONE]
 
 
 @batch_clouds

@@ -12,7 +12,7 @@ from bot.rules.values.labels import LabelKey
 from bot.services.instances import reconcile
 from ledger.core.writes import amend
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Instance
 from providers.sandbox.vast.instance import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
@@ -28,14 +28,14 @@ async def only(w: World) -> tuple[SessionState, InstanceState]:
 def contract(w: World, ref: str | None) -> Contract:
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return vast.account.contracts[int(ref or 0)]
+    return vast.account.instances[int(ref or 0)]
 
 
 def rent(w: World, name: str) -> Contract:
     """Somebody makes an instance at Vast.ai behind our back."""
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+    return vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
 
 
 async def fleet(w: World) -> list[Instance]:
@@ -159,21 +159,21 @@ async def test_many_strays_at_once_are_not_ended(w: World) -> None:
     for twin in twins:
         w.clouds["vast"].disturb(str(twin.ref), "vanish")
     await w.run(90, 30)
-    assert {stray.state for stray in (await w.books()).strays} == {StrayState.GONE}
+    assert {stray.state for stray in (await w.books()).strays} == {OrphanState.GONE}
 
 
 async def test_an_instance_of_ours_without_a_row_is_reported_and_never_ended(w: World) -> None:
     made = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
     await w.run(300, 60)
     (stray,) = (await w.books()).strays
-    assert (stray.ref, stray.state) == (str(made.ref), StrayState.QUARANTINED)
+    assert (stray.ref, stray.state) == (str(made.ref), OrphanState.QUARANTINED)
     assert "stray.found" in w.board.kinds(stray.id)
     assert len(w.alive()) == 1
     # Somebody ends it by hand: it is closed and its cost is booked.
     w.clouds["vast"].disturb(str(made.ref), "vanish")
     await w.run(90, 30)
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [StrayState.GONE]
+    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
     assert sum(entry.amount_usd for entry in books.entries if entry.kind == "loss") > 0
 
 
@@ -193,6 +193,7 @@ async def test_what_is_not_ours_is_never_touched(w: World, whose: str) -> None:
     assert not [call for call in list(w.engine.calls)[before:] if call.method in {"DELETE", "PUT"}]
 
 
+@pytest.mark.both_databases
 async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_not_booked_twice(w: World) -> None:
     w.tune(replacements=0)
     await w.running(candidates=("vast",), hours=Decimal(6))
@@ -207,11 +208,11 @@ async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_not_boo
     w.engine.faults.disarm()
     w.clouds["vast"].disturb(row.ref, "online")
     await w.run(180, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [StrayState.QUARANTINED]
+    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.QUARANTINED]
     await w.run(18000, 3000)
     await w.run(1500, 60)
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [StrayState.GONE]
+    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
     assert w.alive() == []
     booked = sum(entry.amount_usd for entry in books.entries if entry.kind in {"accrue", "loss"})
     # Its second end is booked at the look that shows it, so up to one pause between two looks too late.
@@ -241,7 +242,7 @@ async def test_two_instances_of_one_unclear_create_leave_the_one_that_is_adopted
     await w.run(150, 30)
     view = await w.view(request_id)
     assert [i.ref for i in w.instances() if i.alive] == [view.instances[0].ref]
-    assert [stray.state for stray in (await w.books()).strays] == [StrayState.GONE]
+    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
 
 
 async def test_a_stray_whose_destroy_is_refused_is_ended_at_the_next_look(w: World) -> None:
@@ -249,7 +250,7 @@ async def test_a_stray_whose_destroy_is_refused_is_ended_at_the_next_look(w: Wor
     rent(w, (await w.books()).instances[0].name)
     w.arm("destroy_429", "vast", times=2)
     await w.run(210, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [StrayState.GONE]
+    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
     assert len(w.alive()) == 1
 
 
@@ -286,6 +287,7 @@ async def test_a_host_that_fails_for_good_is_booked_as_it_is_billed_until_the_ap
     assert session.end_code == "reservation_over"
 
 
+@pytest.mark.both_databases
 async def test_replicas_that_sight_a_stray_together_record_and_end_it_once(w: World) -> None:
     await w.running(candidates=("vast",))
     rent(w, (await w.books()).instances[0].name)
@@ -296,5 +298,5 @@ async def test_replicas_that_sight_a_stray_together_record_and_end_it_once(w: Wo
     for one in replicas[1:]:
         await one.ctx.db.close()
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [StrayState.GONE]
+    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
     assert len([event for event in books.events if event.kind == "stray.seen"]) == 1

@@ -200,7 +200,7 @@ class Injector:
 
     async def _burst(self, cloud: str, burst: Burst) -> None:
         faults = self._month.engine.faults
-        known = self._month.clouds[cloud].ALIASES.get(burst.name, burst.name)
+        known = self._month.clouds[cloud].FAULTS.own_name(burst.name)
         # Bursts that wait for a call do not add up: no cloud refuses for as long as ten of them.
         if not any(one.name in (burst.name, known) for one in faults.armed(cloud)):
             faults.arm(cloud, burst.name, burst.times)
@@ -260,5 +260,5 @@ class Injector:
 
 def _gpu_rate(cloud: Any, ref: str, now: datetime) -> Decimal:
     """What a machine's GPUs are really billed per hour now, where prices rise; 0 while it is stopped."""
-    held = cloud.account.contracts[int(ref)] if cloud.name == "vast" else cloud.account.pods[ref]
+    held = cloud.account.instances[int(ref) if cloud.name == "vast" else ref]
     return Decimal(held.meter.rate_usd_h("gpu", now))

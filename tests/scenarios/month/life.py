@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot import wiring
 from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.runtime.context import Context
-from bot.ticker.schedule import Job
+from bot.ticker.schedule import ScheduledJob
 from bot.ticker.sweeps import CloudWatch, jobs
 from ledger.engine.db import Database
 from providers.rate_limits import LocalPacer
@@ -86,7 +86,7 @@ class Life:
 
     ctx: Context
     clock: SteppedClock
-    table: list[Job]
+    table: list[ScheduledJob]
     watches: Mapping[str, CloudWatch]
     rows: DueRows
     board: Board
@@ -137,7 +137,7 @@ class Life:
         is_idle = name.removeprefix("watch-") not in self._held and at - looked_at > timedelta(seconds=30)
         return max(at, looked_at + timedelta(seconds=IDLE_S)) if is_idle else at
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: ScheduledJob) -> None:
         if job.name in PACE_S:
             self.next_at[job.name] = self.clock.now() + timedelta(seconds=PACE_S[job.name])
         done = await job.run()
@@ -185,7 +185,7 @@ def begin(
     }
     db = Database(db_url)
     ctx = wiring.assemble(db, clock, providers, LABELS, policy=policy, timing=timing, node_url=node_url)
-    switch.app = build_api(Desk(ctx, ApiSettings(CHANNEL)), {})
+    switch.app = build_api(Dependencies(ctx, ApiSettings(CHANNEL)), {})
     if board.slack is not None:
         board.door = board.slack.door(ctx)
     table = jobs(ctx, board, None)

@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
-from bot.rules.sessions.overspend import DRIFT
-from bot.services.approvals.decisions import OVERRIDE
 from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import SpotPolicy
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
 from tests.scenarios.month.board import Shown
 from tests.scenarios.month.faults import Injector
@@ -103,11 +102,11 @@ class People:
         view = await self.month.hands.view(request_id)
         if view.request.state is not RequestState.PENDING:
             return
-        if view.request.kind == DRIFT:
+        if view.request.kind == RequestKind.OVERSPEND:
             answers = self.answered.setdefault(request_id, self.month.random.random() >= UNANSWERED)
             if not answers:
                 return
-        if view.request.kind == OVERRIDE:
+        if view.request.kind == RequestKind.OVERRIDE_12H:
             return  # It is decided together with what it is for.
         if view.override is not None and view.override.state is RequestState.PENDING:
             allowed = self.longer.setdefault(request_id, self.month.random.random() >= LEFT)
@@ -174,4 +173,4 @@ class People:
         key = f"{view.instance.cloud}/{view.instance.ref}"
         if key in self.month.engine.nodes.running:
             changes = {"job": "done"} if habit == "done" else {"utilisation": [0.0], "idle_since": self.month.now}
-            self.month.engine.nodes.tell(key, **changes)
+            self.month.engine.nodes.configure(key, **changes)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bot.practice.app import Practice
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.model import User
 from bot.practice.workspace import Workspace
 from bot.services.runtime.context import Context
@@ -46,7 +46,7 @@ class StandIn:
         faults = self._practice.workspace.faults
         faults.clear()
         if down:
-            faults.add(Fault("api", "*", "http_500", times=10**9))
+            faults.add(SlackFault("api", "*", "http_500", times=10**9))
 
     def look(self) -> None:
         """Read the log of calls, of which only the newest are kept."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.sessions.overspend import DRIFT
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Option, Request, Session
 from ledger.queries.audit import Books
@@ -65,7 +65,7 @@ def _above_caps(month: Month, books: Books, true: True_) -> Iterator[str]:
 def _unasked(month: Month, books: Books, true: True_) -> Iterator[str]:
     """A session that cost more than its approved figure by the tolerance was asked about, or ended for it."""
     options = {option.id: option for option in books.options}
-    asked = {request.parent_id for request in books.requests if request.kind == DRIFT}
+    asked = {request.parent_id for request in books.requests if request.kind == RequestKind.OVERSPEND}
     more = _extensions(books)
     by_session: defaultdict[str, list[tuple[Instance, TrueInstance]]] = defaultdict(list)
     for row, item in _pairs(books, true):
@@ -109,7 +109,7 @@ def _unanswered(month: Month, books: Books, true: True_) -> Iterator[str]:
         elif event.kind == "session.moved" and event.after != SessionState.RUNNING:
             ended.setdefault(event.subject, event.at)
     for one in books.requests:
-        if one.kind != DRIFT or one.state is RequestState.APPROVED or one.parent_id is None:
+        if one.kind != RequestKind.OVERSPEND or one.state is RequestState.APPROVED or one.parent_id is None:
             continue
         session = sessions[one.parent_id]
         by = (

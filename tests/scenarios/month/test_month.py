@@ -6,37 +6,26 @@ The seed of a run is in its table, and `MONTH_SEED` plays it again; `MONTH_DAYS`
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.scenarios.month.run import Size, play
-from tests.support.databases import copy_sqlite
 from tests.support.tables import TABLE
 
 SEED = int(os.environ.get("MONTH_SEED", "7"))
 DAYS = float(os.environ.get("MONTH_DAYS", "30"))
 #: What is lived through on PostgreSQL, and with the messages in the Slack stand-in: both cost more by the day.
 ELSEWHERE_DAYS = min(DAYS, 2.0)
-MEMORY = Path("/dev/shm")  # noqa: S108 # A folder with a name of its own is made in it.
 #: A few hours with four times the faults: cheap enough for every run of the suite.
 SMALL = Size(days=0.15, sessions_a_day=60, clouds=("vast", "lambda"), hours_max=1, drain=timedelta(hours=3), faults=4)
 
 
-@pytest.fixture
-def quick_db_url(sqlite_template: Path) -> Iterator[str]:
-    """A ledger in memory, where the machine has such a folder: a commit waits for no disk there."""
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        yield copy_sqlite(sqlite_template, Path(folder))
-
-
 async def test_a_morning_of_faults_keeps_what_is_promised(
-    quick_db_url: str, record_property: Callable[[str, object], None]
+    sqlite_db_url: str, record_property: Callable[[str, object], None]
 ) -> None:
-    verdict, table = await play(quick_db_url, SEED, SMALL)
+    verdict, table = await play(sqlite_db_url, SEED, SMALL)
     record_property(TABLE, "\n".join([table, *verdict.notes]))
     assert not verdict.broken, "\n".join([table, *verdict.broken, *verdict.notes])
 
@@ -44,9 +33,9 @@ async def test_a_morning_of_faults_keeps_what_is_promised(
 @pytest.mark.timeout(3600)
 @pytest.mark.soak
 async def test_a_month_of_faults_keeps_what_is_promised(
-    quick_db_url: str, record_property: Callable[[str, object], None]
+    sqlite_db_url: str, record_property: Callable[[str, object], None]
 ) -> None:
-    verdict, table = await play(quick_db_url, SEED, Size(days=DAYS))
+    verdict, table = await play(sqlite_db_url, SEED, Size(days=DAYS))
     record_property(TABLE, "\n".join([table, *verdict.notes]))
     assert not verdict.broken, "\n".join([table, *verdict.broken, *verdict.notes])
 
@@ -61,7 +50,7 @@ async def test_days_of_faults_on_postgresql(pg_db_url: str, record_property: Cal
 
 @pytest.mark.timeout(1200)
 @pytest.mark.soak
-async def test_days_of_faults_read_in_slack(quick_db_url: str, record_property: Callable[[str, object], None]) -> None:
-    verdict, table = await play(quick_db_url, SEED, Size(days=ELSEWHERE_DAYS, slack=True))
+async def test_days_of_faults_read_in_slack(sqlite_db_url: str, record_property: Callable[[str, object], None]) -> None:
+    verdict, table = await play(sqlite_db_url, SEED, Size(days=ELSEWHERE_DAYS, slack=True))
     record_property(TABLE, "\n".join([table, *verdict.notes]))
     assert not verdict.broken, "\n".join([table, *verdict.broken, *verdict.notes])

@@ -28,8 +28,8 @@ from providers.sandbox.server import build_app
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import TICK, Life, Switch, begin
 from tests.scenarios.month.slack import stand_in
-from tests.scenarios.month.wire import CLOUDS_URL, NODES_URL, Wire, wired
 from tests.support.clock import SteppedClock
+from tests.support.wire import CLOUDS_URL, NODES_URL, Wire, wired
 from tests.support.world import World
 
 Act = Callable[[], Awaitable[None]]
@@ -189,7 +189,7 @@ async def month(db_url: str, seed: int, names: Iterable[str], *, in_slack: bool 
             finally:
                 await built.life.drop()
                 await engine.nodes.close()
-                await engine.doors.close_all()
+                await engine.ssh_ports.close_all()
 
 
 def slack(name: str) -> Actor:

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from statistics import median
 
-from bot.rules.values.end_reason import WRONG_GPUS
-from bot.services.approvals.decisions import OVERRIDE
 from bot.services.audit import invariants
 from bot.services.audit.invariants.money import SPENT
 from bot.services.billing import true_up
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request
 from ledger.queries.audit import Books, read_books
@@ -123,7 +123,11 @@ def _never_ready(request: Request, rows: list[Instance]) -> str:
 
 def _longer(verdict: Verdict, people: People, books: Books) -> None:
     """More hours in all are somebody's decision of their own: what nobody allowed came to nothing, and is over."""
-    allowed = {one.parent_id for one in books.requests if one.kind == OVERRIDE and one.state is RequestState.APPROVED}
+    allowed = {
+        one.parent_id
+        for one in books.requests
+        if one.kind == RequestKind.OVERRIDE_12H and one.state is RequestState.APPROVED
+    }
     open_ = {one.id for one in books.requests if one.state in (RequestState.QUOTING, RequestState.PENDING)}
     for request_id, was_allowed in people.longer.items():
         verdict.longer["allowed" if was_allowed else "left"] += 1
@@ -165,9 +169,9 @@ def _kills(verdict: Verdict, books: Books, true: True_, injector: Injector) -> N
         if row.reachable_at is None or row.terminate_asked_at is None or row.outcome_code in DUE_ENDS:
             continue
         key = (row.cloud, str(row.ref))
-        was_right = row.outcome_code == WRONG_GPUS and key in true and fits(row, true[key])
+        was_right = row.outcome_code == EndReason.WRONG_GPUS and key in true and fits(row, true[key])
         broke = set(injector.disturbed.get(key, ())) - RAISES
-        if was_right or (not broke and row.outcome_code not in (WRONG_GPUS, "billed_above_cap")):
+        if was_right or (not broke and row.outcome_code not in (EndReason.WRONG_GPUS, "billed_above_cap")):
             verdict.broken.append(f"killed: {row.cloud} {row.ref} of {row.id}: {row.outcome_code}: {row.outcome}")
 
 
@@ -216,7 +220,7 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
         is_gone = row is not None and row.state is InstanceState.GONE
         limits = true_up.bounds(month.life.ctx, row) if row is not None and is_gone else None
         low, high = limits or (booked[key], booked[key])
-        if row is None and true_up.is_silent(month.life.ctx.providers[cloud].capabilities):
+        if row is None and true_up.reports_no_charges(month.life.ctx.providers[cloud].capabilities):
             low = Decimal(0)  # Nobody knows whether it ran before it was ended.
         sums = sessions[cloud, session_id]
         sums[0], sums[1], sums[2], sums[3] = sums[0] + booked[key], sums[1] + bill, sums[2] + low, sums[3] + high

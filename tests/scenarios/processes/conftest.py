@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenarios.processes.processes import Nursery, nursery
 from tests.support.chromium import find
-from tests.support.matrix import take_turns
+from tests.support.matrix import leave_out, take_turns
 from tests.support.script import Play, play
 from tests.support.stack import Town, town
 
@@ -22,9 +22,7 @@ collect_ignore = [] if find() else ["test_browser.py"]
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Walks of real processes take turns at the databases; what takes longest begins first, or is for `--soak`."""
     if not config.getoption("--soak"):
-        later = [item for item in items if item.path.parent == HERE and item.get_closest_marker("soak_only")]
-        items[:] = [item for item in items if item not in later]
-        config.hook.pytest_deselected(items=later)
+        leave_out(config, items, [item for item in items if item.get_closest_marker("soak_only")])
     take_turns(config, items, [item for item in items if item.path.parent == HERE])
     items.sort(key=lambda item: item.get_closest_marker("soak") is None)
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from bot.practice import payloads
-from bot.practice.model import Message
+from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text
 from tests.support.script import ASK, Play
 
@@ -44,7 +44,7 @@ async def test_every_nonsense_gets_a_sentence_and_does_nothing(p: Play) -> None:
         before = len(p.ws.ephemerals("alice"))
         outcome = await alice.command(f"/gpu {line}")
         assert outcome.ok, (line, outcome)
-        await p.running.bot.door.idle()
+        await p.running.bot.slack_app.idle()
         await p.screens.told("alice", words, after=before)
         assert len(p.ws.ephemerals("alice")) == before + 1, line
     books = await p.books()
@@ -74,7 +74,7 @@ async def test_a_long_reason_in_the_form_is_refused_in_its_field(p: Play) -> Non
     assert (await p.books()).requests == ()
 
 
-def _is_harmless(message: Message) -> None:
+def _is_harmless(message: ChatMessage) -> None:
     """No mention, link or formatting of somebody else's in any text that Slack would read as its own."""
     for text in _mrkdwn(message.blocks, message.text):
         found = re.findall(r"<[^>]*>", text)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.practice.model import Message
+from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.queries.audit import Books
@@ -48,7 +48,7 @@ def sandbox(place: Town) -> KaggleSandbox:
     return cloud
 
 
-async def asked(place: Town) -> Message:
+async def asked(place: Town) -> ChatMessage:
     """Alice asks for a run."""
     line = f'/gpu provision 2xT4 1h clouds={place.cloud} run="python train.py" for="a batch run"'
     await place.acked(place.ws.as_("alice").command(line))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.reader import all_text, button_texts
 from ledger.kernel.states import GrantState, InstanceState, RequestState
 from tests.support.script import Play
@@ -170,10 +170,10 @@ async def test_an_override_that_is_refused_closes_the_request(p: Play) -> None:
 async def test_everything_twice_is_once(p: Play) -> None:
     """The platform delivers a command, a click and a form twice; the network loses the answer to a post."""
     faults = p.running.practice.workspace.faults
-    faults.add(Fault("delivery", "slash_commands", "duplicate"))
+    faults.add(SlackFault("delivery", "slash_commands", "duplicate"))
     offers = await p.asked()
-    faults.add(Fault("delivery", "block_actions", "duplicate", times=2))
-    faults.add(Fault("delivery", "view_submission", "duplicate"))
+    faults.add(SlackFault("delivery", "block_actions", "duplicate", times=2))
+    faults.add(SlackFault("delivery", "view_submission", "duplicate"))
     await p.ws.as_("dave").click(offers, "approve:1")
     await p.screens.told("dave", "You are not an approver")
     await p.ws.as_("bob").click(offers, "approve:1")

@@ -16,7 +16,7 @@ import pytest
 from bot.practice.reader import all_text
 from bot.services.billing import true_up
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from providers.sandbox.vast.instance import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.clock import SteppedClock
@@ -55,7 +55,7 @@ def contract(s: Scene) -> Contract:
     """What Vast.ai really rents to us."""
     vast = s.stage.w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return next(iter(vast.account.contracts.values()))
+    return next(iter(vast.account.instances.values()))
 
 
 def reached(slack: Slack) -> str:
@@ -333,11 +333,11 @@ async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sigh
         name = str(first.name)
         vast = s.stage.w.clouds["vast"]
         assert isinstance(vast, VastSandbox)
-        vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+        vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
         await s.to(s.now + timedelta(seconds=20))
         seen_at = s.now
         (stray,) = (await s.stage.w.books()).strays
-        assert stray.state is StrayState.SEEN
+        assert stray.state is OrphanState.SEEN
         if slack is not Slack.DOWN:
             told = s.heard[reached(slack)][-1].text
             assert "One more machine" in told
@@ -351,7 +351,7 @@ async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sigh
         assert (twin.ended_at, s.rented().alive) == (s.now, True)
         await s.confirmed()
         (stray,) = (await s.stage.w.books()).strays
-        assert stray.state is StrayState.GONE
+        assert stray.state is OrphanState.GONE
         await s.to(await its_time(s))
         await s.to(s.now + timedelta(seconds=5))
         await s.confirmed()

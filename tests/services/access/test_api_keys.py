@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from bot.rules.access.scopes import PLAIN, Scope
 from bot.rules.values.labels import LabelKey
 from bot.services.access import api_keys
@@ -77,6 +79,7 @@ async def test_two_keys_for_a_rotation_and_no_third(db: Database, clock: Stepped
     assert kinds.count("api_key.revoked") == 1
 
 
+@pytest.mark.both_databases
 async def test_five_who_make_a_key_at_once_make_two(db: Database, clock: SteppedClock) -> None:
     replies = await asyncio.gather(*(make(db, clock) for _ in range(5)))
     assert sorted(reply.code for reply in replies) == ["key_created"] * 2 + ["too_many_keys"] * 3

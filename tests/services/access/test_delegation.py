@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from bot.services.access import delegation
 from bot.services.access.delegation import Delegate
 from bot.services.approvals import decisions
@@ -27,6 +29,7 @@ async def click(w: World, request_id: str, action: str = "approve") -> Reply:
     return await decisions.decide(w.ctx, Decide(await w.token(request_id, action), looked_up))
 
 
+@pytest.mark.both_databases
 async def test_a_delegate_decides_until_the_day_or_until_it_is_taken_back(w: World) -> None:
     w.tune(two_approvers_above_usd=Decimal("0.10"))
     assert (await give(w, DAVE, ALICE)).code == "not_an_approver"

@@ -84,5 +84,5 @@ async def test_the_owners_key_is_on_the_instance(w: World) -> None:
     await w.settle()
     runpod = w.clouds["runpod"]
     assert isinstance(runpod, RunPodSandbox)
-    (pod,) = runpod.account.pods.values()
+    (pod,) = runpod.account.instances.values()
     assert key in pod.order.env["PUBLIC_KEY"]

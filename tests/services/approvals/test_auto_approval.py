@@ -103,6 +103,7 @@ async def test_what_is_asked_again_is_looked_at_by_a_person(signed: World) -> No
     assert len((await w.books()).approvals) == 1
 
 
+@pytest.mark.both_databases
 async def test_the_limit_of_a_day_holds_however_many_quote_at_once(signed: World) -> None:
     w = signed
     worst = (await w.view(await asked(w))).options[0].worst_usd

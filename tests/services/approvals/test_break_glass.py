@@ -6,6 +6,8 @@ import asyncio
 from datetime import date, timedelta
 from decimal import Decimal
 
+import pytest
+
 from bot.rules.reports.digest import day_before
 from bot.services.approvals import explanation
 from bot.services.approvals.break_glass import BreakGlass, break_glass
@@ -79,6 +81,7 @@ async def test_its_hours_are_asked_for_again_when_the_offer_is_gone_before_it_st
     assert (await w.decide(request_id, BOB)).code == "approved"
 
 
+@pytest.mark.both_databases
 async def test_what_one_person_starts_in_a_day_counts_together_however_fast(w: World) -> None:
     first, second = await pending(w, candidates=("vast",)), await pending(w, candidates=("vast",))
     expected_usd = (await w.view(first)).options[0].expected_usd

@@ -7,6 +7,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.rules.approvals.decision import Decision
 from bot.services.approvals import by_offer, decisions
 from bot.services.runtime.commands import Decide, Reply
@@ -71,6 +73,7 @@ async def test_a_preview_judges_and_does_nothing(w: World) -> None:
     assert (await decisions.preview(w.ctx, Decide("made-up", facts(BOB)))).code == "unknown_button"
 
 
+@pytest.mark.both_databases
 async def test_an_approval_creates_what_it_covers_and_counts_once(w: World) -> None:
     request_id = await pending(w)
     assert (await w.decide(request_id)).code == "approved"
@@ -129,6 +132,7 @@ async def test_the_second_approver_cannot_lift_the_limit_of_the_first(w: World) 
     assert (await w.books()).grants[0].total_cap_usd == Decimal("0.50")
 
 
+@pytest.mark.both_databases
 async def test_a_decision_whose_answer_was_lost_is_answered_as_done_and_never_taken_twice(w: World) -> None:
     w.tune(two_approvers_above_usd=Decimal("0.10"), failover=False)
     request_id, unwanted = await pending(w, candidates=("vast",)), await pending(w, candidates=("vast",))
@@ -167,6 +171,7 @@ async def test_a_decision_whose_answer_was_lost_is_answered_as_done_and_never_ta
     assert not [one for one in view.approvals if one.quote_version == view.request.quote_version]
 
 
+@pytest.mark.both_databases
 async def test_the_first_of_two_may_change_their_mind(w: World) -> None:
     w.tune(two_approvers_above_usd=Decimal("0.10"))
     request_id = await pending(w)

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from tests.support.world import ALICE, BOB, CAROL, World
@@ -16,7 +17,7 @@ LONG = {"hours": Decimal(24), "candidates": ("vast",)}
 async def family(w: World) -> tuple[Request, Request]:
     """The long request and its override, as they are now."""
     rows = {row.kind: row for row in (await w.books()).requests}
-    return rows["provision"], rows["override_12h"]
+    return rows[RequestKind.PROVISION], rows[RequestKind.OVERRIDE_12H]
 
 
 async def ask(w: World) -> tuple[str, str]:
@@ -68,6 +69,7 @@ async def test_a_cancelled_request_takes_its_override_with_it(w: World) -> None:
     assert await states(w) == (RequestState.CANCELLED, RequestState.CANCELLED)
 
 
+@pytest.mark.both_databases
 async def test_both_expire_together(w: World) -> None:
     request_id, override_id = await ask(w)
     await w.run(w.ctx.policy.request_ttl_s, w.ctx.policy.request_ttl_s)

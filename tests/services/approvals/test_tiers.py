@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 
+import pytest
+
 from bot.rules.policy.tiers import ApprovalTier
 from bot.services.approvals import explanation
 from bot.services.requests import expiry
@@ -47,6 +49,7 @@ async def test_a_tier_names_its_group_its_number_and_the_next_one(w: World) -> N
     await w.settle()
 
 
+@pytest.mark.both_databases
 async def test_what_nobody_decides_goes_on_once_and_a_restart_repeats_nothing(w: World) -> None:
     w.tune(approval_groups=GROUPS, escalate_to=("directors", "finance"), escalate_after_s=1800)
     request_id = await asked(w)

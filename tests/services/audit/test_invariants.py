@@ -24,11 +24,11 @@ from ledger.kernel.states import (
     InstanceState,
     NotificationKind,
     NotificationState,
+    OrphanState,
     RequestState,
     SessionState,
-    StrayState,
 )
-from ledger.models import Event, Inbox, LedgerEntry, Notification, Stray
+from ledger.models import Event, Inbox, LedgerEntry, Notification, Orphan
 from ledger.queries.audit import Books, read_books, values_of
 from providers.sandbox.engine import truth
 from tests.support.clock import START, SteppedClock
@@ -125,10 +125,10 @@ def test_a_closed_row_with_a_living_instance_is_found(books: Made) -> None:
     assert "no orphan" in _rules(settled.no_orphans(rows, real))
 
 
-def _stray(rows: Books, state: StrayState) -> Stray:
+def _stray(rows: Books, state: OrphanState) -> Orphan:
     row = rows.instances[0]
     at = row.created_at
-    return Stray(
+    return Orphan(
         id="str_0000000000000001", cloud=row.cloud, account=row.account, ref=row.ref, label=row.label, state=state,
         price_usd_h=Decimal(1), first_seen_at=at, last_seen_at=at, absent_at=[], reason="",
     )  # fmt: skip
@@ -136,16 +136,16 @@ def _stray(rows: Books, state: StrayState) -> Stray:
 
 def test_a_stray_that_is_the_kept_instance_is_found(books: Made) -> None:
     rows, real = books
-    wrong = dataclasses.replace(rows, strays=(_stray(rows, StrayState.CONDEMNED),))
+    wrong = dataclasses.replace(rows, strays=(_stray(rows, OrphanState.CONDEMNED),))
     assert _rules(world.check(wrong, real)) == {"healthy instances are not killed"}
-    gone = dataclasses.replace(rows, strays=(_stray(rows, StrayState.GONE),))
+    gone = dataclasses.replace(rows, strays=(_stray(rows, OrphanState.GONE),))
     assert _rules(world.check(gone, real)) == {"closed means gone"}
 
 
 def _ordered(rows: Books, of: str, after: str) -> Books:
     """The journal says that the service itself moved `of` there."""
     event = copy.copy(values_of(rows.events[-1])) | {"id": f"evt_{after}", "subject": of, "after": after}
-    kind = "stray.moved" if after == StrayState.CONDEMNED else "instance.moved"
+    kind = "stray.moved" if after == OrphanState.CONDEMNED else "instance.moved"
     return dataclasses.replace(rows, events=(*rows.events, Event(**{**event, "kind": kind, "actor": SYSTEM.ref})))
 
 
@@ -153,9 +153,9 @@ def test_what_was_lost_and_came_back_and_is_ended_by_nobodys_word_is_found(books
     rows, _ = books
     row = rows.instances[0]
     row.state, row.outcome_code = InstanceState.GONE, "lost"
-    stray = _stray(rows, StrayState.CONDEMNED)
+    stray = _stray(rows, OrphanState.CONDEMNED)
     stray.instance_id = row.id
-    rows = dataclasses.replace(_ordered(rows, stray.id, StrayState.CONDEMNED), strays=(stray,))
+    rows = dataclasses.replace(_ordered(rows, stray.id, OrphanState.CONDEMNED), strays=(stray,))
     assert _rules(announced.check(rows, START)) == {"healthy instances are not killed", "nothing ends unannounced"}
     rows.sessions[0].state, rows.sessions[0].end_code = SessionState.TERMINATED, "asked"
     assert _rules(announced.check(rows, START)) == {"nothing ends unannounced"}
@@ -262,8 +262,9 @@ def test_a_grant_above_a_limit_for_all_attempts_is_found(books: Made) -> None:
     rule = "limits hold over all attempts"
     request, approval, grant = rows.requests[0], rows.approvals[0], rows.grants[0]
     job = request.job
-    for most in ({"budget_cap_usd": "0.01"}, {"max_price_usd_h": "0.01"}):
-        request.job = {**job, **most}
+    cent = Decimal("0.01")
+    for limited in (dataclasses.replace(job, budget_cap_usd=cent), dataclasses.replace(job, max_price_usd_h=cent)):
+        request.job = limited
         assert rule in _rules(spending.check(rows))
     request.job = job
     approval.limit_usd = grant.total_cap_usd

@@ -10,7 +10,8 @@ from sqlalchemy import update
 
 from bot.services.audit import journal
 from ledger.core.events import record
-from ledger.models import Seal
+from ledger.kernel.event_kind import EventKind
+from ledger.models import EventHash
 from tests.support.world import BOB, World
 
 
@@ -21,11 +22,11 @@ async def test_everything_about_a_request_is_there_sealed_and_whole(w: World) ->
     fresh = await journal.audit(w.ctx.db, request_id)
     assert (fresh.sealed, fresh.broken) == (0, ())
     w.clock.advance(11)
-    assert await journal.seal_due(w.ctx) >= len(fresh.events)
-    assert await journal.seal_due(w.ctx) == 0
+    assert await journal.hash_events_due(w.ctx) >= len(fresh.events)
+    assert await journal.hash_events_due(w.ctx) == 0
     await w.end(request_id)
     await w.run(120, 30)
-    await journal.seal_due(w.ctx)
+    await journal.hash_events_due(w.ctx)
     found = await journal.audit(w.ctx.db, more)  # Named by any of its parts.
     assert found.owner == "slack:T1/UALICE"
     assert (found.broken, len(found.events) > len(fresh.events)) == ((), True)
@@ -36,25 +37,28 @@ async def test_everything_about_a_request_is_there_sealed_and_whole(w: World) ->
         await journal.audit(w.ctx.db, "zzzzzz")
 
 
+@pytest.mark.both_databases
 async def test_a_change_is_named_and_two_replicas_seal_once(w: World) -> None:
     request_id = await w.approved()
     w.clock.advance(11)
     replicas = [w.replica() for _ in range(3)]
-    await asyncio.gather(*(journal.seal_due(one.ctx) for one in replicas))
+    await asyncio.gather(*(journal.hash_events_due(one.ctx) for one in replicas))
     for one in replicas:
         await one.ctx.db.close()
     found = await journal.audit(w.ctx.db, request_id)
     assert (found.sealed, found.broken) == (len(found.events), ())
     async with w.ctx.db.write() as tx:
-        await tx.execute(update(Seal).where(Seal.subject == request_id, Seal.number == 2).values(hash="0" * 64))
+        await tx.execute(
+            update(EventHash).where(EventHash.subject == request_id, EventHash.number == 2).values(hash="0" * 64)
+        )
     (broken,) = (await journal.audit(w.ctx.db, request_id)).broken
     assert broken.startswith(f"{request_id}: event 2 of")
     w.clock.advance(7200)
     for hours in (0, 1.9):  # What happens now is sealed next; what somebody puts into the past never is.
         async with w.ctx.db.write() as tx:
             at = w.clock.now() - timedelta(hours=hours)
-            record(tx, at=at, actor=BOB, subject=request_id, kind="request.vote", reason="Approved.")
+            record(tx, at=at, actor=BOB, subject=request_id, kind=EventKind.REQUEST_VOTE, reason="Approved.")
         w.clock.advance(11)
-        assert await journal.seal_due(w.ctx) == (hours == 0)
+        assert await journal.hash_events_due(w.ctx) == (hours == 0)
     _, put_in = (await journal.audit(w.ctx.db, request_id)).broken
     assert "(request.vote) was not there" in put_in

@@ -54,6 +54,7 @@ class Dearer(InFront):
         return replace(found, items=tuple(items))
 
 
+@pytest.mark.both_databases
 async def test_a_rate_that_rises_or_falls_within_an_hour_keeps_what_was_used_before(
     db: Database, clock: SteppedClock
 ) -> None:
@@ -129,6 +130,7 @@ async def test_an_hour_that_is_over_between_an_end_and_its_proof_is_not_booked(
         assert abs(accrued(await w.books()) - w.bill()) <= w.bill() / 100
 
 
+@pytest.mark.both_databases
 async def test_booking_again_changes_nothing(w: World) -> None:
     await w.running(hours=Decimal(6))
     w.clock.advance(3 * 3600)
@@ -141,6 +143,7 @@ async def test_booking_again_changes_nothing(w: World) -> None:
     assert accrued(await w.books()) == booked
 
 
+@pytest.mark.both_databases
 async def test_replicas_that_book_at_once_book_each_hour_once(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "LOOKED_AT", 2)  # The three are read in two parts.
     w.tune(price_tolerance=Decimal(3))

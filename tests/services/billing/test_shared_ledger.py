@@ -118,6 +118,7 @@ async def test_no_refund_makes_room_in_a_budget_for_what_we_buy_ourselves(w: Wor
     assert (await w.decide(request_id)).code == "over_budget"
 
 
+@pytest.mark.both_databases
 async def test_many_costs_are_written_together_and_one_that_is_refused_keeps_no_other_out(bare: World) -> None:
     w = bare
     many = [ENTRY | {"id": f"n{number}", "skill": f"tool-{number % 3}"} for number in range(30)]
@@ -142,6 +143,7 @@ async def test_many_costs_are_written_together_and_one_that_is_refused_keeps_no_
     assert (await shared_ledger.summary(w.ctx)).total_usd == 32 * Decimal("2.5") - 20
 
 
+@pytest.mark.both_databases
 async def test_a_change_behind_the_program_is_found(bare: World) -> None:
     w = bare
     for number in range(3):

@@ -16,7 +16,8 @@ from bot.rules.budgets.budget import Period
 from bot.services.billing import costs, metering, true_up
 from ledger.core.writes import book
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import BillLine, GrantRow, Instance
 from providers.capabilities import Capabilities
 from providers.contract import Charge, Provider
@@ -57,6 +58,7 @@ def through(w: World, change: Callable[[tuple[Charge, ...]], tuple[Charge, ...]]
     w.use({"vast": cast("Provider", Billed(inner, change))})
 
 
+@pytest.mark.both_databases
 async def test_the_ledger_says_what_the_cloud_charged_and_learns_of_late_lines(w: World) -> None:
     request_id = await w.running(candidates=("vast",))
     w.clock.advance(1800)
@@ -67,7 +69,7 @@ async def test_the_ledger_says_what_the_cloud_charged_and_learns_of_late_lines(w
     session_id, too_much = row.session_id, Decimal("0.10")
     async with w.ctx.db.write() as tx:
         await book(
-            tx, key="guess", kind="accrue", debit=f"session:{session_id}", credit=f"payable:vast:{row.account}",
+            tx, key="guess", kind=EntryKind.ACCRUE, debit=f"session:{session_id}", credit=f"payable:vast:{row.account}",
             amount_usd=too_much, at=w.clock.now(), session_id=session_id, instance_id=row.id, component="gpu",
         )  # fmt: skip
     through(w, lambda _: ())
@@ -122,6 +124,7 @@ async def test_a_bill_that_does_not_come_pages_once_and_a_silent_cloud_stops_not
     assert await true_up.reconcile_due(w.ctx) == 0
 
 
+@pytest.mark.both_databases
 async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_by_its_bill(w: World) -> None:
     through(w, lambda lines: lines)
     stray = await rowless(w)
@@ -132,7 +135,7 @@ async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_
     assert before == 2 * stray.price_usd_h
     w.clouds["vast"].disturb(stray.ref, "vanish")
     await w.run(90, 30)
-    assert [one.state for one in (await w.books()).strays] == [StrayState.GONE]
+    assert [one.state for one in (await w.books()).strays] == [OrphanState.GONE]
     assert await strays_cost(w) > before
     w.clock.advance(3 * 86_400)
     for factor in (Decimal("1.5"), Decimal("0.5")):  # More than was booked, and then less.
@@ -228,7 +231,7 @@ async def test_a_session_of_two_machines_counts_what_is_known_of_one(db: Databas
             other = await rows.instance(tx, of=live, cloud="vast", **gone)
             for key, row, amount in (("told", told, known), ("silent", silent, Decimal(50))):
                 await book(
-                    tx, key=key, kind="accrue", debit=f"session:{session.id}", credit=f"payable:{row.cloud}:x",
+                    tx, key=key, kind=EntryKind.ACCRUE, debit=f"session:{session.id}", credit=f"payable:{row.cloud}:x",
                     amount_usd=amount, at=at, session_id=session.id, instance_id=row.id, component="gpu",
                 )  # fmt: skip
         between = true_up.bounds(w.ctx, silent)

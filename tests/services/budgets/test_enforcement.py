@@ -8,18 +8,21 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.rules.budgets.budget import Period
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
 from bot.services.billing import costs
 from bot.services.budgets import enforcement
 from bot.services.budgets import limits as budget_limits
-from bot.services.runtime.commands import Decide, Done
+from bot.services.runtime.commands import Decide, FinishSession
 from bot.services.sessions import service
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.money import cents
 from ledger.kernel.states import GrantState, RequestState
 from ledger.models import Token
-from ledger.queries.access import hold_consumer
+from ledger.queries.access import lock_consumer
 from tests.support import rows
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
@@ -36,6 +39,7 @@ async def cap(w: World, request_id: str) -> Decimal:
     return (await w.view(request_id)).options[0].worst_usd
 
 
+@pytest.mark.both_databases
 async def test_7837_two_hundred_approvals_at_once_against_a_budget_for_ten_are_ten(w: World) -> None:
     w.tune(approvers=(rows.BEN.id,), budgets={"global": {"monthly": Decimal(16)}})
     tokens = []
@@ -50,7 +54,7 @@ async def test_7837_two_hundred_approvals_at_once_against_a_budget_for_ten_are_t
             )
     replies = await asyncio.gather(*(decisions.decide(w.ctx, Decide(token, facts(rows.BEN))) for token in tokens))
     codes = [reply.code for reply in replies]
-    assert (codes.count("approved"), codes.count("over_budget")) == (10, 190)
+    assert (codes.count(ReplyCode.APPROVED), codes.count(ReplyCode.OVER_BUDGET)) == (10, 190)
     books = await w.books()
     reserved = sum((e.amount_usd for e in books.entries if e.kind == "reserve"), Decimal(0))
     assert (len(books.grants), reserved, len(books.approvals)) == (10, Decimal(16), 10)
@@ -78,6 +82,7 @@ async def test_over_the_limit_nothing_is_recorded_and_what_ends_gives_its_rest_b
     assert line.open_usd == await cap(w, second)
 
 
+@pytest.mark.both_databases
 async def test_what_runs_counts_once_as_spent_or_as_reserved(w: World) -> None:
     w.tune(budgets={"global": {"monthly": Decimal(100), "hourly": Decimal(10)}})
     request_id = await w.running(hours=Decimal(4))
@@ -155,7 +160,7 @@ async def test_without_owners_the_administrators_are_told_or_else_the_operators(
 async def test_teams_labels_and_programs_have_budgets(w: World) -> None:
     program = Actor(ActorKind.CONSUMER, "atlas")
     async with w.ctx.db.write() as tx:
-        await hold_consumer(tx, program.ref, DAVE.ref, "operator:ada", w.clock.now())
+        await lock_consumer(tx, program.ref, DAVE.ref, "operator:ada", w.clock.now())
     little = {"total": Decimal("0.01")}
     plenty = {"total": Decimal(1000)}
     w.tune(teams={"research": (ALICE.id, CAROL.id)})
@@ -217,10 +222,10 @@ async def test_what_a_success_really_costs_counts_the_failures_too(w: World) -> 
         runs.append(await w.running(actor))
         w.clock.advance(60)  # So that the next is offered what is still for sale.
     well, wrong, given_up, theirs = runs
-    assert (await service.done(w.ctx, Done(well, facts(ALICE)))).ok
-    assert (await service.done(w.ctx, Done(wrong, facts(ALICE), succeeded=False))).ok
+    assert (await service.done(w.ctx, FinishSession(well, facts(ALICE)))).ok
+    assert (await service.done(w.ctx, FinishSession(wrong, facts(ALICE), succeeded=False))).ok
     assert (await w.end(given_up)).ok
-    assert (await service.done(w.ctx, Done(theirs, facts(DAVE), succeeded=False))).ok
+    assert (await service.done(w.ctx, FinishSession(theirs, facts(DAVE), succeeded=False))).ok
     await w.run(120, 30)
     books = await w.books()
     accrued = [entry for entry in books.entries if entry.kind == "accrue"]

@@ -17,10 +17,12 @@ from bot.services.checkpoints import verification
 from bot.services.instances import termination
 from bot.services.market import codec
 from bot.services.market.catalog import Catalog
-from bot.services.runtime.commands import AnswerHold, Done
+from bot.services.runtime.commands import AnswerCheckpointHold, FinishSession
 from bot.services.sessions import service
 from ledger.core.writes import amend, book
 from ledger.engine.db import Database
+from ledger.kernel.checkpoint_step import CheckpointStep
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Node
 from providers.contract import Listing, Provider
@@ -86,14 +88,14 @@ async def test_a_verified_checkpoint_lets_the_end_go_on_and_one_that_arrives_lat
     async with near_its_end(w) as (shelf, _):
         await w.settle()
         row = await row_of(w)
-        assert (row.state, row.gate) == (InstanceState.TERMINATING, checkpoint_hold.SAVING)
+        assert (row.state, row.gate) == (InstanceState.TERMINATING, CheckpointStep.SAVING)
         assert "no checkpoint" in str(row.gate_note)
         assert len(w.alive()) == 1
-        assert told(w, row, checkpoint_hold.SAVING) == [ALICE.id]
+        assert told(w, row, CheckpointStep.SAVING) == [ALICE.id]
         w.clock.advance(60)
         shelf.put("run/step-9.pt", 5, w.clock.now())
         await w.settle()
-        assert ((await row_of(w)).gate, w.alive()) == (checkpoint_hold.PASSED, [])
+        assert ((await row_of(w)).gate, w.alive()) == (CheckpointStep.PASSED, [])
         await w.run(90, 30)
         assert (await w.books()).sessions[0].state is SessionState.TERMINATED
 
@@ -115,12 +117,12 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         await w.settle()
         row = await row_of(w)
         # Nobody reads that it is stopped before the cloud shows it, and until then the machine's rate is what counts.
-        assert (row.gate, "is stopped" in str(row.gate_note)) == (checkpoint_hold.STOPPING, False)
+        assert (row.gate, "is stopped" in str(row.gate_note)) == (CheckpointStep.STOPPING, False)
         assert row.gate_until is not None
         assert row.gate_until - w.clock.now() <= timedelta(seconds=w.ctx.policy.checkpoint_hold_s)
         await w.run(62, 31)
         row = await row_of(w)
-        assert (row.gate, "is stopped" in str(row.gate_note)) == (checkpoint_hold.HELD, True)
+        assert (row.gate, "is stopped" in str(row.gate_note)) == (CheckpointStep.HELD, True)
         assert row.gate_until is not None
         # At least the day that its approval reserved, and what was left of the rest on top.
         assert row.gate_until - w.clock.now() > timedelta(hours=24)
@@ -146,8 +148,10 @@ async def test_what_earlier_machines_of_its_session_cost_is_not_taken_off_what_i
     row, now = await row_of(bare), bare.clock.now()
     async with bare.ctx.db.write() as tx:
         before = await checkpoint_hold.left_usd(bare.ctx, tx, row, now)
-        spent = {"kind": "accrue", "debit": f"session:{row.session_id}", "credit": "payable:vast:main"}
-        await book(tx, key="earlier", amount_usd=Decimal(60), at=now, session_id=row.session_id, **spent)
+        spent = {"debit": f"session:{row.session_id}", "credit": "payable:vast:main"}
+        await book(
+            tx, key="earlier", kind=EntryKind.ACCRUE, amount_usd=Decimal(60), at=now, session_id=row.session_id, **spent
+        )
         assert await checkpoint_hold.left_usd(bare.ctx, tx, row, now) == before > 0
 
 
@@ -162,11 +166,13 @@ async def test_a_machine_of_which_nothing_was_reserved_is_held_as_the_policy_say
         await amend(tx, Instance, row.id, hold_s=None, hold_usd=None)
         row = await tx.get_one(Instance, row.id, populate_existing=True)
         assert checkpoint_hold.reserved(row).granted_h == 0
-        assert await checkpoint_hold.held_most(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200)
+        assert await checkpoint_hold.latest_hold_end(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200)
         await checkpoint_hold.extended(bare.ctx, tx, row, Decimal("0.5"), now)
         row = await tx.get_one(Instance, row.id, populate_existing=True)
         # More time than before, and not the extra time alone.
-        assert await checkpoint_hold.held_most(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200 + 1800)
+        assert await checkpoint_hold.latest_hold_end(bare.ctx, tx, row, now, able) == now + timedelta(
+            seconds=1200 + 1800
+        )
 
 
 async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about_and_comes_by_its_cap(w: World) -> None:
@@ -193,11 +199,11 @@ async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about
         ordered_at = row.terminate_asked_at
         assert ordered_at is not None
         assert (row.gate, row.gate_until, row.status) == (
-            checkpoint_hold.HELD,
+            CheckpointStep.HELD,
             ordered_at + timedelta(hours=2),
             "running",
         )
-        assert told(w, row, checkpoint_hold.HELD) == [ALICE.id]
+        assert told(w, row, CheckpointStep.HELD) == [ALICE.id]
         w.clock.advance(3000)
         await w.settle()
         assert sorted(told(w, row, checkpoint_hold.ASKED)) == ["UADMIN", "UFALL"]
@@ -206,7 +212,7 @@ async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about
         w.clock.advance(ordered_at + timedelta(hours=2) - w.clock.now() + timedelta(seconds=31))
         await w.settle()
         row = await row_of(w)
-        assert (row.gate, w.alive(), told(w, row, "destroyed")) == (checkpoint_hold.DESTROYED, [], [ALICE.id])
+        assert (row.gate, w.alive(), told(w, row, "destroyed")) == (CheckpointStep.DESTROYED, [], [ALICE.id])
         await w.run(120, 30)
         assert (await w.end(request_id)).code == "already_ending"
         # It was never above what was approved, although it was held for the whole of it.
@@ -221,10 +227,10 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         await w.settle()
         row = await row_of(w)
         # The buttons of the warning before the end spoke of another one, and of nothing that is not saved.
-        done = Done(request_id, facts(ALICE), seen_end_s=warned_s)
+        done = FinishSession(request_id, facts(ALICE), seen_end_s=warned_s)
         assert (await service.done(w.ctx, done)).code == "stale"
         for seen_s, who, code in ((warned_s, ALICE, "stale"), (end_s(row), DAVE, "not_yours")):
-            said = AnswerHold(row.session_id, facts(who), seen_s, saved=True)
+            said = AnswerCheckpointHold(row.session_id, facts(who), seen_s, saved=True)
             assert (await checkpoint_hold.answer(w.ctx, said)).code == code
         assert (await w.more(request_id, seen_end_s=warned_s)).code == "stale"
         asked = await w.more(request_id, "3", seen_end_s=end_s(row))
@@ -233,14 +239,14 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         longer = await row_of(w)
         assert (end_s(longer) - end_s(row), longer.hold_s) == (3 * 3600, 5 * 3600)
         assert (await w.books()).sessions[0].hours == "2"
-        stale = AnswerHold(row.session_id, facts(ALICE), end_s(row))
+        stale = AnswerCheckpointHold(row.session_id, facts(ALICE), end_s(row))
         assert (await checkpoint_hold.answer(w.ctx, stale)).code == "stale"
-        assert (await row_of(w)).gate == checkpoint_hold.SAVING
+        assert (await row_of(w)).gate == CheckpointStep.SAVING
         again = await w.more(request_id, "1", seen_end_s=end_s(longer))
         assert again.code == "asked", again
         # Two hours of the run, two of the hold, and three more of it.
-        assert Decimal(str((await w.books()).requests[-1].job["already_hours"])) == 7
-        saved = AnswerHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
+        assert (await w.books()).requests[-1].job.already_hours == 7
+        saved = AnswerCheckpointHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
         reply = await checkpoint_hold.answer(w.ctx, saved)
         assert reply.code == "released", reply
         late = await w.books()
@@ -248,7 +254,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         await w.settle()
         assert w.alive() == []
         assert (await checkpoint_hold.answer(w.ctx, saved)).code == "stale"
-        nothing = AnswerHold("zzzzzz", facts(ALICE), 1)
+        nothing = AnswerCheckpointHold("zzzzzz", facts(ALICE), 1)
         assert (await checkpoint_hold.answer(w.ctx, nothing)).code == "unknown_id"
 
 
@@ -275,17 +281,17 @@ async def test_what_may_not_be_held_goes_at_once_and_is_told(
                 await w.settle()
             row = await row_of(w)
             if why == "no money":
-                assert row.gate == checkpoint_hold.HELD
+                assert row.gate == CheckpointStep.HELD
                 w.clock.advance(31)
                 await w.settle()
                 # The operators are asked first, and have a few minutes.
                 row = await row_of(w)
                 pages = [one.subject for one in (await w.books()).notifications]
-                assert (row.gate, f"{row.id}/unverified" in pages) == (checkpoint_hold.HELD, True)
+                assert (row.gate, f"{row.id}/unverified" in pages) == (CheckpointStep.HELD, True)
                 w.clock.advance(301)
                 await w.settle()
                 row = await row_of(w)
-            assert (row.gate, w.alive(), told(w, row, "destroyed")) == (checkpoint_hold.DESTROYED, [], [ALICE.id])
+            assert (row.gate, w.alive(), told(w, row, "destroyed")) == (CheckpointStep.DESTROYED, [], [ALICE.id])
 
 
 async def test_the_hold_counts_as_time_so_twelve_hours_and_a_hold_need_an_override(w: World) -> None:
@@ -313,7 +319,7 @@ async def test_an_end_that_somebody_ordered_and_a_place_that_nobody_can_look_at_
         assert w.alive() == []
         await w.running(candidates=("vast",), checkpoint="/workspace/out")
         row = (await w.books()).instances[-1]
-        assert await verification.held_until(w.ctx, row, w.clock.now()) is None
+        assert await verification.waits_until(w.ctx, row, w.clock.now()) is None
         assert await termination.terminate_due(w.ctx) == 0
 
 
@@ -335,12 +341,12 @@ async def test_a_stop_that_does_not_happen_is_bound_by_the_machine_and_told_and_
             said = await row_of(w)
             await w.run(93, 31)
             row = await row_of(w)
-            assert (row.gate, row.gate_until) == (checkpoint_hold.STOPPING, said.gate_until)
+            assert (row.gate, row.gate_until) == (CheckpointStep.STOPPING, said.gate_until)
             assert f"{row.id}/stop" in [one.subject for one in (await w.books()).notifications]
             w.use(ours)
             await w.run(93, 31)
             row = await row_of(w)
-            assert (row.gate, row.status) == (checkpoint_hold.HELD, "stopped")
+            assert (row.gate, row.status) == (CheckpointStep.HELD, "stopped")
             assert row.gate_until is not None
             async with w.ctx.db.write() as tx:  # Far more had been said than there is money for.
                 longer = row.gate_until + timedelta(days=300)
@@ -361,7 +367,7 @@ async def test_what_is_kept_outlives_a_listing_that_lacks_it_and_its_loss_is_tol
         await w.settle()
         await w.run(60, 30)
         ours, row = w.ctx.providers, await row_of(w)
-        assert row.gate == checkpoint_hold.HELD
+        assert row.gate == CheckpointStep.HELD
         w.wrap("runpod", lambda inner: cast("Provider", Blind(inner)))
         await w.run(120, 30)
         w.use(ours)
@@ -382,12 +388,12 @@ async def test_an_agent_that_fell_silent_does_not_make_an_old_checkpoint_a_new_o
         async with w.ctx.db.write() as tx:
             tx.add(mute)
         await w.settle()
-        assert (await row_of(w)).gate == checkpoint_hold.SAVING
+        assert (await row_of(w)).gate == CheckpointStep.SAVING
         w.clock.advance(601)
         await w.settle()
         await w.run(900, 300)  # Nor when it stands still.
         row = await row_of(w)
-        assert (row.status, row.gate) == ("stopped", checkpoint_hold.HELD)
+        assert (row.status, row.gate) == ("stopped", CheckpointStep.HELD)
         assert "lacks the last" in str(row.gate_note)
         # What is ended because it is silent is taken to have worked no longer.
         assert verification._may_have_worked_until(Instance(outcome_code="no_heartbeat"), mute) == at

@@ -7,6 +7,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import cast
 
+import pytest
+
 from bot.rules.values.labels import LabelKey
 from bot.services.billing import shared_ledger
 from bot.services.instances import adoption, reconcile
@@ -16,9 +18,9 @@ from bot.services.runtime.commands import Reply
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import InstanceState, SessionState, StrayState
-from ledger.models import Stray
-from ledger.queries.orphans import waiting_strays
+from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.models import Orphan
+from ledger.queries.orphans import waiting_orphans
 from providers.contract import NotSeen, ObservedInstance, Provider
 from providers.sandbox.clock import SandboxTiming
 from tests.services.runtime.test_recovery_mode import rent, rowless
@@ -33,9 +35,10 @@ async def keep(
     w: World, stray_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains", key: str = ""
 ) -> Reply:
     command = Adopt(stray_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU", key)
-    return await adoption.adopt_stray(w.ctx, command)
+    return await adoption.adopt_orphan(w.ctx, command)
 
 
+@pytest.mark.both_databases
 async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
     stray = await rowless(w)
     assert (await keep(w, stray.id, ADA)).code == "not_an_approver"
@@ -76,7 +79,7 @@ async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_i
 
     async def say(actor: Actor, owner: Actor = ALICE, amount: str | None = None) -> Reply:
         word = Adopt(stray.id, Decimal(12), facts(actor), owner, "it trains", "C0GPU", typed_amount=amount)
-        return await adoption.adopt_stray(w.ctx, word)
+        return await adoption.adopt_orphan(w.ctx, word)
 
     own = await say(BOB, BOB)
     assert (own.code, "strays condemn" in own.sentence) == ("requester", True)
@@ -91,7 +94,11 @@ async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_i
     over = await say(CAROL, amount=expected)
     assert (over.code, "strays condemn" in over.sentence) == ("over_budget", True)
     books = await w.books()
-    assert (books.instances, books.approvals, [one.state for one in books.strays]) == ((), (), [StrayState.QUARANTINED])
+    assert (books.instances, books.approvals, [one.state for one in books.strays]) == (
+        (),
+        (),
+        [OrphanState.QUARANTINED],
+    )
     w.tune(budgets={"global": {"monthly": Decimal(100)}})
     assert (await say(CAROL, DAVE, expected)).code == "first_of_two"  # For somebody else: another question.
     w.clock.advance(30)
@@ -101,6 +108,7 @@ async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_i
     assert [one.required_approvals for one in books.requests] == [2]
 
 
+@pytest.mark.both_databases
 async def test_of_two_who_decide_at_once_one_is_refused_and_does_nothing(w: World) -> None:
     stray = await rowless(w)
 
@@ -113,7 +121,7 @@ async def test_of_two_who_decide_at_once_one_is_refused_and_does_nothing(w: Worl
     w.wrap("vast", lambda one: cast("Provider", Meanwhile(one)))
     assert (await keep(w, stray.id)).code == "stale"
     books = await w.books()
-    assert ([one.state for one in books.strays], books.instances) == ([StrayState.CONDEMNED], ())
+    assert ([one.state for one in books.strays], books.instances) == ([OrphanState.CONDEMNED], ())
     w.wrap("vast", lambda _: inner)
     other = await rowless(w)
     codes = {one.code for one in await asyncio.gather(keep(w, other.id), keep(w, other.id))}
@@ -133,7 +141,7 @@ async def test_from_an_empty_database_all_is_found_by_its_label(sqlite_db: Datab
         for cloud in w.ctx.providers:
             await reconcile.observe(w.ctx, cloud)
         async with w.ctx.db.read() as tx:
-            waiting = {stray.ref: stray for stray in await waiting_strays(tx)}
+            waiting = {stray.ref: stray for stray in await waiting_orphans(tx)}
         assert set(waiting) == set(names)
         assert {forged, foreign}.isdisjoint(waiting)
         first, second, third = waiting.values()
@@ -146,15 +154,15 @@ async def test_from_an_empty_database_all_is_found_by_its_label(sqlite_db: Datab
         assert (await keep(w, third.id)).code == "not_set_up"
 
 
-def _forged(of: Stray, ref: str) -> Stray:
+def _forged(of: Orphan, ref: str) -> Orphan:
     """As if a row had been written for the forged one."""
-    return Stray(
+    return Orphan(
         id="str_forged0000000000",
         cloud=of.cloud,
         account=of.account,
         ref=ref,
         label=of.label,
-        state=StrayState.QUARANTINED,
+        state=OrphanState.QUARANTINED,
         price_usd_h=Decimal(0),
         first_seen_at=of.first_seen_at,
         last_seen_at=of.last_seen_at,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot.services.instances import cleanup
 from bot.services.notifications.paging import OPERATORS
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from providers.sandbox.lambda_cloud.sandbox import LambdaSandbox
 from tests.services.runtime.test_recovery_mode import rowless
@@ -23,7 +24,7 @@ def keys(w: World) -> list[str]:
 
 
 async def condemned(w: World) -> list[str]:
-    return [event.subject for event in (await w.books()).events if event.kind == cleanup.CONDEMNED]
+    return [event.subject for event in (await w.books()).events if event.kind == EventKind.LEFTOVER_CONDEMNED]
 
 
 async def test_a_key_goes_with_its_instance_and_nobody_elses_ever_does(w: World) -> None:

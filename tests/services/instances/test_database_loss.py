@@ -15,8 +15,8 @@ from bot.services.instances import adoption, reconcile, termination
 from bot.services.instances.adoption import Adopt
 from bot.services.runtime import recovery_mode
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, SessionState, StrayState
-from ledger.models import Stray
+from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.models import Orphan
 from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.databases import sqlite_url
@@ -35,7 +35,7 @@ async def forged(w: World, cloud: str) -> str:
     return ref
 
 
-async def waiting(w: World, cloud: str) -> list[Stray]:
+async def waiting(w: World, cloud: str) -> list[Orphan]:
     """What the ledger says after two looks at the cloud."""
     for _ in range(2):
         await reconcile.observe(w.ctx, cloud)
@@ -59,7 +59,7 @@ async def test_from_an_empty_database_what_is_ours_is_found_kept_and_paid(
         try:
             w.ctx = replace(w.ctx, db=empty)
             strays = await waiting(w, cloud)
-            assert [(one.ref, one.state) for one in strays] == [(mine.ref, StrayState.QUARANTINED)]
+            assert [(one.ref, one.state) for one in strays] == [(mine.ref, OrphanState.QUARANTINED)]
             assert other not in {one.ref for one in strays}
             assert len(w.alive()) == 2
             assert await recovery_mode.now_on(empty)
@@ -67,8 +67,8 @@ async def test_from_an_empty_database_what_is_ours_is_found_kept_and_paid(
             assert [one.id for one in again] == [one.id for one in strays]
             (stray,) = strays
             word = Adopt(stray.id, Decimal(2), facts(BOB), ALICE, "it trains", "C0GPU")
-            assert (await adoption.adopt_stray(w.ctx, word)).code == "adopted"
-            assert (await adoption.adopt_stray(w.ctx, word)).code == "stale"
+            assert (await adoption.adopt_orphan(w.ctx, word)).code == "adopted"
+            assert (await adoption.adopt_orphan(w.ctx, word)).code == "stale"
             assert not await recovery_mode.now_on(empty)
             books = await w.books()
             (session,), (row,) = books.sessions, books.instances

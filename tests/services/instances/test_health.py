@@ -11,7 +11,7 @@ from bot.services.instances import launch, reconcile, termination
 from bot.services.outbox import dispatch
 from ledger.core.writes import amend
 from ledger.kernel.job import SpotPolicy
-from ledger.kernel.states import InstanceState, NotificationState, RequestState, SessionState, StrayState
+from ledger.kernel.states import InstanceState, NotificationState, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Notification, Session
 from providers.sandbox.vast.instance import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
@@ -23,7 +23,7 @@ KIND = "session.interrupted"
 def contracts(w: World) -> list[Contract]:
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return list(vast.account.contracts.values())
+    return list(vast.account.instances.values())
 
 
 def hide(w: World, seconds: float) -> None:
@@ -227,7 +227,7 @@ async def test_what_was_lost_and_is_there_again_is_kept_for_an_operator_until_it
     await lost_and_found(w)
     books = await w.books()
     (stray,) = books.strays
-    assert (stray.state, stray.instance_id) == (StrayState.QUARANTINED, books.instances[0].id)
+    assert (stray.state, stray.instance_id) == (OrphanState.QUARANTINED, books.instances[0].id)
     assert "taken for lost" in stray.reason
     assert len(w.alive()) == 1
     assert "stray.found" in w.board.kinds(stray.id)
@@ -236,7 +236,7 @@ async def test_what_was_lost_and_is_there_again_is_kept_for_an_operator_until_it
     await w.running(candidates=("runpod",))
     await w.run(7200, 900)
     await w.run(90, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [StrayState.GONE]
+    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
     assert "nothing that was approved" in (await w.books()).strays[0].reason
 
 
@@ -244,7 +244,7 @@ async def test_what_was_lost_and_whose_session_its_owner_ended_is_ended_too(w: W
     request_id = await lost_and_found(w)
     assert (await w.end(request_id)).ok
     await w.run(180, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [StrayState.GONE]
+    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
     assert w.alive() == []
 
 

@@ -9,9 +9,9 @@ from typing import cast
 from bot.services.instances import operator_reminders
 from bot.services.runtime import recovery_mode
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.states import InstanceState, SessionState, StrayState
-from ledger.models import Stray
-from ledger.queries.orphans import add_stray
+from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.models import Orphan
+from ledger.queries.orphans import add_orphan
 from providers.contract import Listing, Provider
 from tests.services.runtime.test_recovery_mode import rent, rowless
 from tests.support.proxy_provider import InFront
@@ -39,10 +39,10 @@ async def test_a_new_key_takes_over_what_it_lists_and_until_then_the_operators_a
     stray = await rowless(w)
     old, before = stray.account, dict(w.ctx.providers)
     w.use({name: one for name, one in before.items() if name != "vast"})
-    assert await operator_reminders.overlooked_due(w.ctx) == 1
-    assert await operator_reminders.overlooked_due(w.ctx) == 0  # Said, and said again after a while.
+    assert await operator_reminders.operator_reminders_due(w.ctx) == 1
+    assert await operator_reminders.operator_reminders_due(w.ctx) == 0  # Said, and said again after a while.
     w.clock.advance(1800)
-    assert await operator_reminders.overlooked_due(w.ctx) == 2  # With the stray's own page.
+    assert await operator_reminders.operator_reminders_due(w.ctx) == 2  # With the stray's own page.
     (page,) = [n for n in (await w.books()).notifications if n.subject == f"vast/{old}/no-key"]
     assert "2 open instances of ours at vast" in page.body["text"]
 
@@ -54,7 +54,7 @@ async def test_a_new_key_takes_over_what_it_lists_and_until_then_the_operators_a
     moved = [(one.before, one.after) for one in books.events if one.kind.endswith(".account_moved")]
     assert moved == [(old, NEW), (old, NEW)]
     assert pages(w, f"vast/{NEW}/taken-over") == 1
-    assert await operator_reminders.overlooked_due(w.ctx) == 0
+    assert await operator_reminders.operator_reminders_due(w.ctx) == 0
     assert (await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())).ok
     await w.run(3600, 300)
     await w.run(120, 30)
@@ -78,9 +78,9 @@ async def test_another_account_takes_over_nothing_and_a_stray_seen_under_two_key
     assert {row.account for row in (await w.books()).instances} == {stray.account}
     assert [row.state for row in (await w.books()).instances] == [InstanceState.LIVE]
     async with w.ctx.db.write() as tx:  # As an earlier release left it, which knew nothing of keys.
-        columns = {name: getattr(stray, name) for name in sorted(Stray.__table__.c.keys())}
-        await add_stray(tx, **{**columns, "id": "str_twin00000000000", "account": NEW})
+        columns = {name: getattr(stray, name) for name in sorted(Orphan.__table__.c.keys())}
+        await add_orphan(tx, **{**columns, "id": "str_twin00000000000", "account": NEW})
     w.wrap("vast", lambda other: cast("Provider", Rotated(other.inner)))  # type: ignore[attr-defined]
     await w.run(60, 30)
     states = {row.id: row.state for row in (await w.books()).strays}
-    assert states == {stray.id: StrayState.GONE, "str_twin00000000000": StrayState.QUARANTINED}
+    assert states == {stray.id: OrphanState.GONE, "str_twin00000000000": OrphanState.QUARANTINED}

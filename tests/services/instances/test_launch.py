@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+import pytest
+
 from bot.rules.instances.startup_script import bootstrap
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState
@@ -33,6 +35,7 @@ def saying(error: ProviderError) -> Callable[[Provider], Provider]:
     return lambda inner: cast("Provider", Preparing(inner, error))
 
 
+@pytest.mark.both_databases
 async def test_a_create_whose_turn_is_far_away_stays_ready_and_is_sent_later(w: World) -> None:
     request_id = await w.approved(candidates=("vast",))
     w.wrap("vast", saying(RateLimited("vast", "vast takes 1 in 4.7 s, and others are waiting already", 20.0)))
@@ -56,6 +59,7 @@ async def test_a_no_before_the_send_is_a_definite_no(w: World) -> None:
     assert (second.state, len(w.engine.creates)) == (InstanceState.LIVE, 1)
 
 
+@pytest.mark.both_databases
 async def test_what_was_sent_before_is_searched_for_and_not_sent_again(w: World) -> None:
     request_id = await w.approved(candidates=("vast",))
     w.wrap("vast", saying(OutcomeUnknown("vast", "vast has an instance of this name already")))

@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
 from bot.services.instances import power, reconcile
-from bot.services.runtime.commands import Done, Reply, Switch
+from bot.services.runtime.commands import FinishSession, Reply, Switch
 from bot.services.sessions import service
 from ledger.core.moves import move
 from ledger.core.writes import amend
@@ -25,7 +25,7 @@ from tests.support.proxy_provider import InFront
 from tests.support.world import ALICE, DAVE, World, facts
 
 
-async def order(w: World, request_id: str, what: Order, actor: Actor = ALICE, key: str = "") -> Reply:
+async def order(w: World, request_id: str, what: PowerAction, actor: Actor = ALICE, key: str = "") -> Reply:
     return await power.switch(w.ctx, Switch(request_id, facts(actor), what, key=key))
 
 
@@ -42,7 +42,7 @@ def stoppable(w: World) -> str:
 
 async def stopped(w: World) -> str:
     request_id = await w.running(candidates=(stoppable(w),))
-    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
     await w.run(60, 20)
     session, instance = await now(w)
     assert (session.state, instance.state) == (SessionState.STOPPED, InstanceState.STOPPED)
@@ -58,18 +58,18 @@ async def test_a_stop_is_done_when_the_cloud_shows_it_and_stops_the_meter_of_the
     rate = (w.bill() - before) * 2
     assert rate <= instance.storage_usd_h + Decimal("0.001")
     assert session.deadline is not None
-    assert (await order(w, request_id, Order.STOP)).code == "wrong_state"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "wrong_state"
 
 
 async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it_is_reached(w: World) -> None:
     request_id = await stopped(w)
     deadline = (await now(w))[0].deadline
-    first = await order(w, request_id, Order.START, key="rest:1")
+    first = await order(w, request_id, PowerAction.START, key="rest:1")
     assert first.code == "ordered"
-    assert (await order(w, request_id, Order.START)).code == "under_way"
+    assert (await order(w, request_id, PowerAction.START)).code == "under_way"
     await w.run(120, 20)
     # The process ended before it answered: the same call is answered, and what its owner stopped since stays stopped.
-    assert (await order(w, request_id, Order.START, key="rest:1")) == first
+    assert (await order(w, request_id, PowerAction.START, key="rest:1")) == first
     session, instance = await now(w)
     assert (session.state, instance.state, session.deadline) == (SessionState.RUNNING, InstanceState.LIVE, deadline)
     assert instance.reachable_at is not None
@@ -78,9 +78,9 @@ async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it
         ("start", GrantState.USED, Decimal(0))
     ]
     assert w.board.kinds(session.id).count("session.ready") == 2
-    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
     await w.run(60, 20)
-    assert (await order(w, request_id, Order.START, key="rest:1")) == first
+    assert (await order(w, request_id, PowerAction.START, key="rest:1")) == first
     session, instance = await now(w)
     assert (session.state, instance.wanted) == (SessionState.STOPPED, None)
     assert len(w.instances()) == 1  # Nothing was created for it.
@@ -106,13 +106,13 @@ async def test_a_gpu_that_is_taken_leaves_the_disk_and_tells_the_owner(w: World)
             raise NoCapacity(cloud, "the GPU is rented to somebody else")
 
     w.wrap(cloud, lambda inner: cast("Provider", Taken(inner)))
-    assert (await order(w, request_id, Order.START)).ok
+    assert (await order(w, request_id, PowerAction.START)).ok
     await w.settle()
     session, instance = await now(w)
     assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.STOPPED, None)
     assert "reply" in w.board.kinds(instance.id)
     assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.VOID]
-    assert (await order(w, request_id, Order.START)).code == "ordered"  # It can be tried again.
+    assert (await order(w, request_id, PowerAction.START)).code == "ordered"  # It can be tried again.
 
 
 async def test_a_cloud_that_does_not_answer_is_asked_again_and_operators_are_told_once(w: World) -> None:
@@ -127,7 +127,7 @@ async def test_a_cloud_that_does_not_answer_is_asked_again_and_operators_are_tol
 
     provider = w.ctx.providers[cloud]
     w.wrap(cloud, lambda inner: cast("Provider", Deaf(inner)))
-    await order(w, request_id, Order.STOP)
+    await order(w, request_id, PowerAction.STOP)
     await w.run(w.ctx.timing.terminate_page_s + 180, 60)
     assert len(asked) > 5
     assert len({entry[1] for entry in w.board.shown if entry[0] == "operator.page"}) == 1
@@ -149,7 +149,7 @@ async def test_a_machine_that_was_started_elsewhere_is_booked_as_running_again(w
 
 async def test_a_restart_is_one_call_and_ends_nothing(w: World) -> None:
     request_id = await w.running(candidates=(stoppable(w),))
-    assert (await order(w, request_id, Order.RESTART)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.RESTART)).code == "ordered"
     await w.run(60, 20)
     session, instance = await now(w)
     assert (session.state, instance.wanted) == (SessionState.RUNNING, None)
@@ -157,23 +157,23 @@ async def test_a_restart_is_one_call_and_ends_nothing(w: World) -> None:
 
 async def test_who_may_not_and_what_cannot(w: World) -> None:
     request_id = await w.running(candidates=(stoppable(w),))
-    assert (await order(w, request_id, Order.STOP, DAVE)).code == "not_yours"
-    assert (await order(w, "zzzzzz", Order.STOP)).code == "unknown_id"
+    assert (await order(w, request_id, PowerAction.STOP, DAVE)).code == "not_yours"
+    assert (await order(w, "zzzzzz", PowerAction.STOP)).code == "unknown_id"
     waiting = str((await w.ask()).data["request_id"])
-    assert (await order(w, waiting, Order.STOP)).code == "no_session"
+    assert (await order(w, waiting, PowerAction.STOP)).code == "no_session"
     cloud, providers = (await now(w))[1].cloud, w.ctx.providers
-    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
     w.use({name: one for name, one in providers.items() if name != cloud})
     await w.settle()
     assert (await now(w))[1].wanted is None  # Nobody can ask; the owner was told.
-    assert (await order(w, request_id, Order.STOP)).code == "cloud_gone"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "cloud_gone"
     w.use(providers)
 
 
 @pytest.mark.parametrize("preserve", [True, False])
 async def test_done_keeps_the_disk_until_the_end_or_destroys_it(w: World, preserve: bool) -> None:
     request_id = await w.running(candidates=(stoppable(w),))
-    reply = await service.done(w.ctx, Done(request_id, facts(ALICE), preserve=preserve))
+    reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=preserve))
     assert reply.code == ("preserving" if preserve else "terminating")
     await w.run(120, 30)
     assert (await now(w))[0].state is (SessionState.STOPPED if preserve else SessionState.TERMINATED)
@@ -182,16 +182,16 @@ async def test_done_keeps_the_disk_until_the_end_or_destroys_it(w: World, preser
 async def test_a_disk_that_cannot_be_kept_ends_nothing(w: World) -> None:
     cannot = next(name for name, one in w.ctx.providers.items() if one.capabilities.ssh and not one.capabilities.stop)
     request_id = await w.running(candidates=(cannot,))
-    reply = await service.done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
     assert (reply.code, "destroy ends it with its disk" in reply.sentence) == ("cannot_stop", True)
     assert (await now(w))[0].state is SessionState.RUNNING
 
 
 async def test_the_answers_say_what_the_profile_says_of_the_data(w: World) -> None:
     request_id = await w.running(candidates=("runpod",))
-    assert "A restart wipes /." in (await order(w, request_id, Order.RESTART)).sentence
+    assert "A restart wipes /." in (await order(w, request_id, PowerAction.RESTART)).sentence
     await w.settle()
-    assert "A stop keeps /workspace and wipes /." in (await order(w, request_id, Order.STOP)).sentence
+    assert "A stop keeps /workspace and wipes /." in (await order(w, request_id, PowerAction.STOP)).sentence
     ended = await w.end(request_id)
     assert ended.sentence.endswith("What is in / and /workspace is lost with it.")
 
@@ -204,7 +204,7 @@ async def test_a_disk_is_not_kept_where_a_stop_keeps_nothing(
     assert "| yes (billed on, host-local) |" in text
     (tmp_path / "vast.md").write_text(text.replace("| yes (billed on, host-local) |", "| no |"))
     monkeypatch.setattr(model, "FOLDER", tmp_path)
-    reply = await service.done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
     assert (reply.code, "keeps nothing that is on the machine" in reply.sentence) == ("stop_keeps_nothing", True)
     assert (await now(w))[0].state is SessionState.RUNNING
 
@@ -228,23 +228,24 @@ class Late(InFront):
         return found or await self.inner.list()
 
 
+@pytest.mark.both_databases
 async def test_a_look_that_answers_late_starts_nothing_and_a_stop_replaces_a_start(w: World) -> None:
     cloud = stoppable(w)
     w.wrap(cloud, lambda inner: cast("Provider", Late(inner)))
     late = cast("Late", w.ctx.providers[cloud])
     request_id = await w.running(candidates=(cloud,))
-    await order(w, request_id, Order.STOP)
+    await order(w, request_id, PowerAction.STOP)
     before = await late.inner.list()
     await w.run(60, 20)
     late.held = before
     await reconcile.observe(w.ctx, cloud)
     session, instance = await now(w)
     assert (session.state, instance.state, instance.status) == (SessionState.STOPPED, InstanceState.STOPPED, "stopped")
-    assert (await order(w, request_id, Order.START)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.START)).code == "ordered"
     late.held = before
     await reconcile.observe(w.ctx, cloud)
     assert (await now(w))[1].state is InstanceState.STOPPED
-    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
     assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.VOID]
     await w.run(20, 20)
     session, instance = await now(w)
@@ -253,9 +254,9 @@ async def test_a_look_that_answers_late_starts_nothing_and_a_stop_replaces_a_sta
 
 async def test_a_stop_that_follows_a_start_which_the_cloud_took_stops_it_again(w: World) -> None:
     request_id = await stopped(w)
-    await order(w, request_id, Order.START)
+    await order(w, request_id, PowerAction.START)
     await power.switch_due(w.ctx)
-    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
     w.clock.advance(5)
     await reconcile.observe(w.ctx, (await now(w))[1].cloud)
     session, instance = await now(w)
@@ -272,9 +273,9 @@ async def test_what_runs_again_without_having_been_seen_to_start_can_be_stopped(
         row = (await now(w))[1]
         await move(tx, Instance, row.id, InstanceState.LIVE, at=w.clock.now(), actor=SYSTEM)
         await amend(tx, Instance, row.id, reachable_at=None)
-    assert (await order(w, request_id, Order.START)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.START)).code == "ordered"
     await w.run(120, 20)
     session, instance = await now(w)
     assert (session.state, instance.state, instance.wanted) == (SessionState.RUNNING, InstanceState.LIVE, None)
     assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.USED]
-    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"

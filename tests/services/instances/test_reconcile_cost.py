@@ -13,7 +13,7 @@ from bot.services.billing import metering
 from bot.services.instances import reconcile
 from bot.services.sessions import idle_termination, overspend
 from ledger.engine.db import Database
-from ledger.kernel.states import StrayState
+from ledger.kernel.states import OrphanState
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.builders import asked
@@ -28,15 +28,15 @@ async def test_a_quiet_look_asks_two_questions_and_a_twin_is_still_found(w: Worl
     assert (found.listed, found.urgent) == (1, False)
     assert said == ["instances", "strays"]
     with asked() as said:
-        await idle_termination.unattended_due(w.ctx)
+        await idle_termination.idle_terminations_due(w.ctx)
     assert [table for table in said if table != "marks"] == ["sessions"]
     (first,) = w.instances()
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    vast.account.rent(next(vast.account.market.slices()), {"label": first.name, "image": "x", "disk": 50}, vast)
+    vast.account.rent(next(vast.account.market.slices()), {"label": first.name, "image": "x", "disk": 50})
     w.clock.advance(60)
     assert (await reconcile.observe(w.ctx, "vast")).urgent
-    assert [stray.state for stray in (await w.books()).strays] == [StrayState.SEEN]
+    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.SEEN]
 
 
 async def test_what_is_asked_every_few_seconds_reads_no_history(sqlite_db: Database, clock: SteppedClock) -> None:
@@ -50,9 +50,9 @@ async def test_what_is_asked_every_few_seconds_reads_no_history(sqlite_db: Datab
         await w.running(candidates=("vast",))
         event.listen(Engine, "before_cursor_execute", note)
         try:
-            await overspend.drift_due(w.ctx)
+            await overspend.overspend_due(w.ctx)
             await metering.accrue_due(w.ctx)
-            await idle_termination.unattended_due(w.ctx)
+            await idle_termination.idle_terminations_due(w.ctx)
             await reconcile.observe(w.ctx, "vast")
         finally:
             event.remove(Engine, "before_cursor_execute", note)

@@ -9,7 +9,7 @@ from bot.services.instances import operator_reminders
 from bot.services.instances.unreachable_accounts import unreachable, write_off
 from ledger.core.writes import amend
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import Instance
 from providers.contract import Listing, Provider
 from providers.errors import Unavailable
@@ -70,7 +70,7 @@ async def test_a_word_closes_what_no_key_can_see_and_nothing_that_somebody_still
     assert (done.ok, done.code) == (True, "written_off"), done
     books = await w.books()
     assert [one.state for one in books.instances] == [InstanceState.GONE]
-    assert [one.state for one in books.strays] == [StrayState.GONE]
+    assert [one.state for one in books.strays] == [OrphanState.GONE]
     (session,) = books.sessions
     assert (session.state, session.end_code, WHY in session.end_reason) == (
         SessionState.TERMINATED,
@@ -82,7 +82,7 @@ async def test_a_word_closes_what_no_key_can_see_and_nothing_that_somebody_still
     assert {one.data.get("proof") for one in closed} == {None, "word"}
     booked = sum(one.amount_usd for one in books.entries if one.instance_id == row.id and one.kind == "accrue")
     assert booked >= row.price_usd_h  # The hour in which nobody could look is counted.
-    assert [await refused(), await unreachable(w.ctx), await operator_reminders.overlooked_due(w.ctx)] == [
+    assert [await refused(), await unreachable(w.ctx), await operator_reminders.operator_reminders_due(w.ctx)] == [
         "stale",
         [],
         0,
@@ -90,7 +90,7 @@ async def test_a_word_closes_what_no_key_can_see_and_nothing_that_somebody_still
 
 
 async def _paged(w: World) -> list[str]:
-    await operator_reminders.overlooked_due(w.ctx)
+    await operator_reminders.operator_reminders_due(w.ctx)
     kind = NotificationKind.OPERATOR_PAGE
     return [str(one.body["text"]) for one in (await w.books()).notifications if one.kind is kind]
 

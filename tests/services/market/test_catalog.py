@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.services.market.catalog import FRESH_S, STRETCHED_S, Market
+from bot.services.market.catalog import FRESH_S, STRETCHED_S, MarketAnswer
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.registry import REGISTRY
 from tests.support.world import World
@@ -56,7 +56,7 @@ async def answering(status: int, headers: str = "") -> AsyncIterator[tuple[Cloud
         server.close()
 
 
-def said(market: Market) -> dict[str, str]:
+def said(market: MarketAnswer) -> dict[str, str]:
     return {answer.cloud: answer.sentence for answer in market.answers if not answer.ok}
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bot.api.views import session_out
-from bot.cli.terminal.views import told_session
-from bot.rules.instances.power import Order
+from bot.cli.terminal.views import session_details
+from bot.rules.instances.power import PowerAction
 from bot.services.instances import power
 from bot.services.nodes import host_keys
 from bot.services.nodes.connection import fingerprint, known_hosts
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
 from bot.slack.blocks import session_ready_and_ended
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
 from ledger.queries.journal import latest_events
@@ -26,7 +27,7 @@ async def the(w: World) -> Instance:
 
 def wipe(w: World, row: Instance) -> None:
     """The machine shows another host key from now on."""
-    w.engine.doors.new_key(f"{row.cloud}/{row.ref}")
+    w.engine.ssh_ports.new_key(f"{row.cloud}/{row.ref}")
 
 
 async def look(w: World, after_s: float = 900) -> None:
@@ -60,7 +61,7 @@ async def test_the_first_key_is_shown_and_another_one_is_told_once_and_ends_noth
     out = session_out(w.ctx, view, w.clock.now(), mine=True)
     assert out.ssh is not None
     assert (out.ssh.host_key, out.ssh.fingerprint, out.ssh.known_hosts) == (row.host_key, mark, line)
-    assert f"For known_hosts: {line}" in told_session(out).sentences
+    assert f"For known_hosts: {line}" in session_details(out).sentences
     assert line in session_ready_and_ended.ready(view, "/gpu").text
     wipe(w, row)
     await look(w, 300)
@@ -69,7 +70,7 @@ async def test_the_first_key_is_shown_and_another_one_is_told_once_and_ends_noth
         await look(w)
     assert alarms(w, row) == {ALICE.id, OPERATORS}
     async with w.ctx.db.read() as tx:
-        (event,) = await latest_events(tx, row.id, "instance.host_key_changed", 2)
+        (event,) = await latest_events(tx, row.id, EventKind.INSTANCE_HOST_KEY_CHANGED, 2)
     assert event.data["before"] == mark
     assert event.data["after"].startswith("SHA256:")
     assert event.data["after"] != mark
@@ -82,7 +83,7 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_key_and_no_alarm(keyed:
     cloud = next(name for name, one in w.ctx.providers.items() if one.capabilities.restart and wiped(name))
     request_id = await w.running(candidates=(cloud,))
     row = await the(w)
-    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), Order.RESTART))).ok
+    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.RESTART))).ok
     await w.settle()
     assert (await the(w)).host_key is None
     wipe(w, row)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from bot.services.outbox import dispatch
 from bot.services.runtime.ports import SENDER_DIED, Delivered, DeliveryFailed
 from ledger.core.events import announce
@@ -79,6 +81,7 @@ async def test_pauses_do_not_grow_for_ever(w: World) -> None:
         w.clock.advance(w.ctx.timing.outbox_retry_max_s)
 
 
+@pytest.mark.both_databases
 async def test_a_version_that_is_announced_during_the_sending_is_sent_too(w: World) -> None:
     board = Scripted(w)
     board.during = NotificationKind.OPERATOR_PAGE
@@ -102,6 +105,7 @@ async def test_what_cannot_be_shown_is_kept_with_its_reason_until_there_is_a_new
     assert (await row(w)).state is NotificationState.SENT
 
 
+@pytest.mark.both_databases
 async def test_a_sender_that_dies_is_followed_by_another(w: World) -> None:
     class Dying(Scripted):
         async def deliver(self, notification: Notification) -> Delivered:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from bot.rules.plans.comparison import PricedGpu, Question
+from bot.rules.plans.comparison import ComparisonQuestion, PricedGpu
 from bot.rules.policy.policy import Policy
 from bot.services.plans import planner
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer
 from tests.support.world import World
 
-HOUR = Question(Decimal(1))
+HOUR = ComparisonQuestion(Decimal(1))
 EVERYTHING = JobRequest(GpuConstraint((), 1, 16), Decimal(1), spot=SpotPolicy.ANY)
 
 

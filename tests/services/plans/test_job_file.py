@@ -10,10 +10,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from bot.rules.grammar.job_args import job_request
+from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.policy.policy import Policy
-from bot.services.plans.job_file import BadJob, JobDocument, completed, read_job
+from bot.services.plans.job_file import BadJob, completed, read_job
 from ledger.kernel.job import JobRequest
 
 POLICY = Policy()
@@ -26,8 +26,8 @@ def read(document: dict[str, Any], command: str = "provision") -> JobRequest:
 def typed(line: str) -> JobRequest:
     found = parse(line, POLICY)
     assert not isinstance(found, GrammarError), found
-    assert found.args is not None
-    return job_request(found.args, POLICY, Decimal(1))
+    assert found.job is not None
+    return found.job
 
 
 SPOT = "provision 4090 2h spot=yes price=$0.75 reliability=98%"
@@ -54,6 +54,7 @@ SAME: list[tuple[str, str]] = [
         "{work: {model: 7B, tokens: 2B, seq: 2048, batch: 512, checkpointing: yes}, workload: training}",
         "provision model=7B tokens=2B seq=2048 batch=512 checkpointing=yes workload=training",
     ),
+    ("{resources: {gpu: '4090'}, hours: 2, label: mosaic}", "provision 4090 2h label=mosaic"),
     ("{offer: 'vast:123', hours: 3}", "provision offer=vast:123 hours=3"),
     ("{resources: {gpu: 'A100:2-4'}, hours: 2}", "provision gpu=A100 count=2-4 2h"),
     ("{resources: {gpu: 'A100:4+'}, hours: 2}", "provision gpu=A100 count=4-16 2h"),
@@ -85,6 +86,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"candidates": ["autodl"]}, "candidates", "“autodl” is not a cloud; there are vast,"),
     ({"resources": {"gpu": "RTX9999"}}, "resources.gpu.name", "is not a GPU that is known here"),
     ({"resources": {"gpu": {"name": "4090", "count": "4-2"}}}, "resources.gpu.count", "runs backwards"),
+    ({"resources": {"gpu": {"name": "4090", "count": "20+"}}}, "resources.gpu.count", "20 GPUs are above the limit"),
     ({"resources": {"gpu": {"name": "4090", "memory": "lots"}}}, "resources.gpu.memory", "not a memory size"),
     ({"resources": {"gpu": "4090", "disk": "big"}}, "resources.disk", "not a disk size"),
     ({"hours": "soon"}, "hours", "not a time"),

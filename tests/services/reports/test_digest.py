@@ -7,12 +7,15 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.services.billing import rollup
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
 from bot.services.reports.digest_types import DigestDocument
 from ledger.core.writes import book
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState, NotificationKind, SessionState
 from ledger.models import Notification
 from tests.support import rows
@@ -38,12 +41,13 @@ async def used(w: World, owner: Actor, cloud: str, usd: str, at: timedelta, **se
         there = InstanceState.GONE if mine.ended_at else InstanceState.LIVE
         instance = await rows.instance(tx, there, of=mine, cloud=cloud, price_usd_h=Decimal(2))
         await book(
-            tx, key=mine.id, kind="accrue", debit=f"session:{mine.id}", credit=f"payable:{cloud}:acct-1",
+            tx, key=mine.id, kind=EntryKind.ACCRUE, debit=f"session:{mine.id}", credit=f"payable:{cloud}:acct-1",
             amount_usd=Decimal(usd), at=START + at, session_id=mine.id, instance_id=instance.id, component="gpu",
         )  # fmt: skip
         return mine.id
 
 
+@pytest.mark.both_databases
 async def test_a_day_is_told_once_whoever_ticks_and_late_when_slack_was_away(bare: World) -> None:
     w = bare
     w.tune(digest_weekly="", budgets={"global": {"monthly": Decimal(100)}})

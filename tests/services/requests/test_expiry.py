@@ -6,6 +6,8 @@ import asyncio
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.services.requests import expiry
 from ledger.core.claims import wake
 from ledger.kernel.states import RequestState
@@ -65,6 +67,7 @@ async def test_reminders_missed_while_nothing_ran_are_one(w: World) -> None:
     assert reminders(w) == [(f"{request_id}/1.2", 1)]
 
 
+@pytest.mark.both_databases
 async def test_replicas_remind_once(w: World) -> None:
     request_id = await asked(w)
     replicas = [w.replica() for _ in range(3)]

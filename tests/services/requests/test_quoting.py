@@ -155,6 +155,7 @@ async def test_an_offer_that_is_not_for_sale_is_named(w: World, wanted: str) -> 
     assert view.request.outcome.startswith(f"{wanted} is not for sale now.")
 
 
+@pytest.mark.both_databases
 async def test_a_request_that_is_cancelled_while_it_is_quoted_stays_cancelled(w: World) -> None:
     reply = await w.ask()
     other = w.replica()

@@ -50,6 +50,7 @@ def most_within(at_s: list[float], window_s: float) -> int:
     return max(bisect_left(times, start + window_s - 1e-6) - place for place, start in enumerate(times))
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(("cloud", "group"), list(DOCUMENTED))
 async def test_two_replicas_together_keep_the_documented_limit(
     replicas: tuple[LedgerPacer, LedgerPacer], clock: SteppedClock, cloud: str, group: str
@@ -74,8 +75,8 @@ async def test_a_refused_turn_is_not_taken_and_a_pause_is_shared(
     (one, other), pace = replicas, Pace(8.0, wait_max_s=10.0)
     assert [await one.reserve("x", pace), await other.reserve("x", pace)] == [Turn(0), Turn(8)]
     assert await one.reserve("x", pace) == await other.reserve("x", pace) == Turn(16, taken=False)
-    await one.hold("y", 5.0)
-    await one.hold("y", 2.0)
+    await one.pause("y", 5.0)
+    await one.pause("y", 2.0)
     assert await other.reserve("y", pace) == Turn(5)
     clock.advance(100)
     assert await other.reserve("x", pace) == Turn(0)
@@ -99,12 +100,13 @@ async def test_a_ledger_that_cannot_be_asked_leaves_each_process_its_own_turns(
     pacer = LedgerPacer(nobody, clock)
     assert await pacer.reserve("x", Pace(3.0)) == Turn(0)
     assert await pacer.reserve("x", Pace(3.0)) == Turn(3)
-    await pacer.hold("y", 4.0)
+    await pacer.pause("y", 4.0)
     assert await pacer.reserve("y", Pace(3.0)) == Turn(4)
     await nobody.close()
     assert "are not shared" in caplog.text
 
 
+@pytest.mark.both_databases
 async def test_a_restart_does_not_forget_the_last_launch(db: Database, clock: SteppedClock) -> None:
     launch = able("lambda").rate_limits["launch"]
     await LedgerPacer(db, clock).reserve("lambda/a/launch", launch)

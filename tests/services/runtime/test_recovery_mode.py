@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from bot.api.views import request_out, session_out
-from bot.cli.terminal.views import told_request, told_session, told_sessions
-from bot.rules.instances.recovery_mode import held
-from bot.rules.policy.tiers import Mandate
+from bot.cli.terminal.views import request_details, session_details, session_list
+from bot.rules.instances.recovery_mode import recovery_notice
+from bot.rules.policy.tiers import ApproverGroup
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview, Status
 from bot.slack.blocks.listing import listing
@@ -17,8 +17,8 @@ from bot.slack.blocks.request import request_message
 from bot.slack.blocks.status import status
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import InstanceState, SessionState, StrayState
-from ledger.models import Stray
+from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.models import Orphan
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.world import World
 
@@ -29,16 +29,16 @@ def rent(w: World, name: str) -> str:
     """Somebody makes an instance at Vast.ai behind our back; its id there."""
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    made = vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+    made = vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
     return str(made.ref)
 
 
-async def rowless(w: World) -> Stray:
+async def rowless(w: World) -> Orphan:
     """An instance with a valid label that the ledger knows nothing of, as after a restore from a copy."""
     ref = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
     await w.run(30, 30)
     (stray,) = [stray for stray in (await w.books()).strays if stray.ref == ref]
-    assert stray.state is StrayState.QUARANTINED
+    assert stray.state is OrphanState.QUARANTINED
     return stray
 
 
@@ -58,16 +58,16 @@ async def test_nothing_is_bought_meanwhile_and_an_operators_word_ends_it(w: Worl
     assert (reply.ok, reply.code) == (True, "condemned")
     await w.run(180, 30)
     books = await w.books()
-    assert [row.state for row in books.strays] == [StrayState.GONE]
+    assert [row.state for row in books.strays] == [OrphanState.GONE]
     assert await states(w, request_id) == (SessionState.RUNNING, InstanceState.LIVE)
-    (word,) = [event for event in books.events if event.after == StrayState.CONDEMNED]
+    (word,) = [event for event in books.events if event.after == OrphanState.CONDEMNED]
     assert (word.actor, word.reason) == (ADA.ref, "a test of last week")
 
 
 async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends_it(w: World) -> None:
     running = await w.running(candidates=("runpod",))
     stray = await rowless(w)
-    said = held(1)
+    said = recovery_notice(1)
     asked = await w.ask(candidates=("runpod",))
     request_id = str(asked.data["request_id"])
     await w.settle()
@@ -78,15 +78,15 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     assert said not in (await w.decide(request_id)).sentence  # A refusal is only that.
     assert said not in (await w.cancel(str(named.data["request_id"]))).sentence  # Nothing waits for it.
     await w.run(60, 30)
-    view, none = await w.view(request_id), (w.ctx.policy, Mandate())
+    view, none = await w.view(request_id), (w.ctx.policy, ApproverGroup())
     assert view.session is not None
     session = await w.session(view.session.id)
     document = request_out(view, *none)
     shown = session_out(w.ctx, session, w.clock.now(), mine=True)
     assert (document.held, shown.held) == (said, said)
-    assert said in told_request(document).sentences
-    assert said in told_session(shown).sentences
-    assert said in told_sessions([shown, shown]).sentences
+    assert said in request_details(document).sentences
+    assert said in session_details(shown).sentences
+    assert said in session_list([shown, shown]).sentences
     pages = [request_message(view, w.ctx.policy), listing(Overview((session,), ()), {}, "/gpu", w.clock.now())]
     pages.append(status(Status(view, session), w.ctx.policy, None, w.clock.now(), mine=True))
     assert [said in page.text for page in pages] == [True] * 3
@@ -118,7 +118,7 @@ async def test_meanwhile_a_look_ends_nothing_and_people_and_approved_ends_do(w: 
     assert await states(w, broken) == (SessionState.RUNNING, InstanceState.TERMINATING)
     await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())
     await w.run(300, 30)
-    gone = {row.ref for row in (await w.books()).strays if row.state is StrayState.GONE}
+    gone = {row.ref for row in (await w.books()).strays if row.state is OrphanState.GONE}
     assert {twin, stray.ref} <= gone
 
 
@@ -131,7 +131,7 @@ async def test_somebodys_unnamed_instance_is_not_the_one_that_went_and_pages_com
     w.engine.faults.disarm("vast")
     w.clouds["vast"].disturb(stray.ref, "vanish")
     await w.run(120, 30)
-    assert [row.state for row in (await w.books()).strays] == [StrayState.GONE]
+    assert [row.state for row in (await w.books()).strays] == [OrphanState.GONE]
     assert not await recovery_mode.now_on(w.ctx.db)
 
 
@@ -143,13 +143,13 @@ async def test_a_tripped_breaker_still_writes_down_what_is_there_and_operators_e
     lost = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
     await w.run(120, 30)
     found = {row.ref: row for row in (await w.books()).strays}
-    assert {ref: found[ref].state for ref in twins} == dict.fromkeys(twins, StrayState.SEEN)
-    assert found[lost].state is StrayState.QUARANTINED
+    assert {ref: found[ref].state for ref in twins} == dict.fromkeys(twins, OrphanState.SEEN)
+    assert found[lost].state is OrphanState.QUARANTINED
     assert await recovery_mode.now_on(w.ctx.db)
     for ref in (*twins, lost):
         assert (await recovery_mode.condemn(w.ctx.db, found[ref].id, ADA, "doubled", w.clock.now())).ok
     await w.run(180, 30)
-    assert {row.state for row in (await w.books()).strays} == {StrayState.GONE}
+    assert {row.state for row in (await w.books()).strays} == {OrphanState.GONE}
     assert len(w.alive()) == 4
 
 
@@ -180,7 +180,7 @@ async def test_a_word_that_cannot_be_taken_is_explained(w: World, which: str, re
     stray = await rowless(w)
     reply = await recovery_mode.condemn(w.ctx.db, stray.id if which == "it" else which, ADA, reason, w.clock.now())
     assert (reply.ok, reply.code) == (False, code)
-    assert [row.state for row in (await w.books()).strays] == [StrayState.QUARANTINED]
+    assert [row.state for row in (await w.books()).strays] == [OrphanState.QUARANTINED]
 
 
 async def test_a_second_word_changes_nothing(w: World) -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+import pytest
+
 from bot.services.checkpoints import hold
-from bot.services.runtime.commands import Done, Terminate
+from bot.services.runtime.commands import FinishSession, Terminate
 from bot.services.sessions import overspend, service
 from ledger.core.writes import amend
 from ledger.kernel.actor import Actor, ActorKind
@@ -92,7 +94,9 @@ async def test_an_extension_is_approved_shorter_and_cheaper_and_adds_what_was_ap
     async with w.ctx.db.read() as tx:
         (one,) = await running_sessions(tx, await running_ids(tx))
     first = one.terms.expected_usd
-    assert overspend.course_of(one, w.clock.now()).approved_usd == first + (expected / 16).quantize(Decimal("0.000001"))
+    assert overspend.spend_forecast_of(one, w.clock.now()).approved_usd == first + (expected / 16).quantize(
+        Decimal("0.000001")
+    )
     told = [str(n.body["text"]) for n in books.notifications if n.subject == f"{request_id}/extended"]
     assert [text.partition(": ")[0] for text in told] == ["30 minutes more (30 minutes instead of 8 hours)"]
     # A limit below what the hours cost ends it when that is used up.
@@ -172,7 +176,7 @@ async def test_a_click_on_a_stale_message_changes_nothing(w: World) -> None:
     seen_s = int((await end(w)).timestamp()) - 60
     late = (
         await service.terminate(w.ctx, Terminate(running, facts(ALICE), seen_end_s=seen_s)),
-        await service.done(w.ctx, Done(running, facts(ALICE), seen_end_s=seen_s)),
+        await service.done(w.ctx, FinishSession(running, facts(ALICE), seen_end_s=seen_s)),
         await w.more(running, seen_end_s=seen_s),
     )
     assert {reply.code for reply in late} == {"stale"}
@@ -180,6 +184,7 @@ async def test_a_click_on_a_stale_message_changes_nothing(w: World) -> None:
     assert len((await w.books()).requests) == 1
 
 
+@pytest.mark.both_databases
 async def test_one_question_at_a_time_and_one_per_message(w: World) -> None:
     running = await w.running()
     first = await w.more(running, key="click-1")
@@ -189,6 +194,7 @@ async def test_one_question_at_a_time_and_one_per_message(w: World) -> None:
     assert len([row for row in (await w.books()).requests if row.kind == "extend"]) == 1
 
 
+@pytest.mark.both_databases
 async def test_two_approvers_at_once_extend_once(w: World) -> None:
     request_id = await asked(w)
     before = await end(w)
@@ -272,9 +278,9 @@ async def test_an_operator_who_is_the_same_person_may_extend_and_an_approval_by_
 
 async def test_done_ends_the_session_and_says_how_it_went(w: World) -> None:
     first, second = await w.running(), await w.running()
-    assert (await service.done(w.ctx, Done(first, facts(ALICE)))).code == "terminating"
-    assert (await service.done(w.ctx, Done(second, facts(ALICE), succeeded=False))).code == "terminating"
-    assert (await service.done(w.ctx, Done(second, facts(DAVE)))).code == "not_yours"
+    assert (await service.done(w.ctx, FinishSession(first, facts(ALICE)))).code == "terminating"
+    assert (await service.done(w.ctx, FinishSession(second, facts(ALICE), succeeded=False))).code == "terminating"
+    assert (await service.done(w.ctx, FinishSession(second, facts(DAVE)))).code == "not_yours"
     codes = {(row.end_code, row.end_reason) for row in (await w.books()).sessions}
     assert codes == {
         ("completed", "The work is done, its owner says."),

@@ -10,7 +10,7 @@ import pytest
 
 from bot.services.instances import reconcile
 from bot.services.nodes import enrollment
-from bot.services.runtime.commands import Done, Spare, Terminate
+from bot.services.runtime.commands import FinishSession, KeepRunning, Terminate
 from bot.services.sessions import idle_termination, service
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, SessionState
@@ -81,11 +81,17 @@ async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_mor
         assert row.cut_code == "idle"
         assert row.cut_at is not None
         mark = int(row.cut_at.timestamp())
-        assert (await idle_termination.spare(w.ctx, Spare(request_id, facts(DAVE), mark))).code == "not_yours"
-        assert (await idle_termination.spare(w.ctx, Spare(request_id, facts(ALICE), mark + 1))).code == "stale"
-        assert (await idle_termination.spare(w.ctx, Spare("nobody", facts(ALICE), mark))).code == "unknown_id"
-        assert (await idle_termination.spare(w.ctx, Spare(request_id, facts(BOB), mark))).code == "kept"
-        assert (await idle_termination.spare(w.ctx, Spare(request_id, facts(ALICE), mark))).code == "stale"
+        assert (
+            await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(DAVE), mark))
+        ).code == "not_yours"
+        assert (
+            await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(ALICE), mark + 1))
+        ).code == "stale"
+        assert (
+            await idle_termination.keep_running(w.ctx, KeepRunning("nobody", facts(ALICE), mark))
+        ).code == "unknown_id"
+        assert (await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(BOB), mark))).code == "kept"
+        assert (await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(ALICE), mark))).code == "stale"
         await pass_time(w, 3500)
         row = await session(w)
         assert (row.state, row.cut_at) == (SessionState.RUNNING, None)
@@ -94,7 +100,7 @@ async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_mor
         await pass_time(w, 700)
         assert (await session(w)).end_code == "idle"
         waits = str((await w.ask(BOB)).data["request_id"])
-        assert (await idle_termination.spare(w.ctx, Spare(waits, facts(BOB)))).code == "no_session"
+        assert (await idle_termination.keep_running(w.ctx, KeepRunning(waits, facts(BOB)))).code == "no_session"
 
 
 async def test_a_job_that_is_done_is_told_and_its_buttons_act_on_that_end_and_no_other(w: World) -> None:
@@ -108,7 +114,7 @@ async def test_a_job_that_is_done_is_told_and_its_buttons_act_on_that_end_and_no
         mark = int(row.cut_at.timestamp())
         stale = await service.terminate(w.ctx, Terminate(request_id, facts(ALICE), seen_end_s=mark - 1))
         assert stale.code == "stale"
-        assert (await service.done(w.ctx, Done(request_id, facts(ALICE), seen_end_s=mark))).ok
+        assert (await service.done(w.ctx, FinishSession(request_id, facts(ALICE), seen_end_s=mark))).ok
         await w.settle()
         assert (await session(w)).end_code == "completed"
         assert [entry[3] for entry in w.board.shown if entry[0] == KIND] == [1, 2]
@@ -139,7 +145,7 @@ async def test_1551_silence_that_nobody_could_hear_ends_nobody(one: World, monke
         agent(w).silent = True
         w.board.unreachable.add(ALICE.id)
         w.clock.advance(3000)  # The service was away.
-        await idle_termination.unattended_due(w.ctx)
+        await idle_termination.idle_terminations_due(w.ctx)
         with monkeypatch.context() as patch:
             patch.setattr("bot.rules.nodes.checkins.DEAF_LEAST", 1)  # A fleet that is silent as a whole.
             await pass_time(w, 1000)
@@ -163,9 +169,9 @@ async def test_6787_a_machine_that_reports_is_not_absent_whatever_the_listing_sa
         await started(w)
         vast = w.clouds["vast"]
         assert isinstance(vast, VastSandbox)
-        (contract,) = vast.account.contracts.values()
+        (contract,) = vast.account.instances.values()
         contract.listed_at = w.clock.now() + timedelta(hours=1)
-        await w.engine.doors.close_all()
+        await w.engine.ssh_ports.close_all()
         for _ in range(8):
             w.clock.advance(30)
             await reconcile.observe(w.ctx, "vast")

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
 from bot.rules.sessions import overspend
 from bot.services.instances import power
 from bot.services.runtime.commands import Switch
@@ -19,7 +19,7 @@ from ledger.engine.db import Database
 from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Approval, Option, Request, Session
 from ledger.queries.audit import values_of
-from ledger.queries.overspend import is_open, open_drift, running, running_ids
+from ledger.queries.overspend import is_open, open_overspend_request, running, running_ids
 from providers.contract import Listing, Provider
 from providers.errors import Unsupported
 from tests.support.agents import agent, listening, pass_time
@@ -50,16 +50,16 @@ async def test_a_fleet_that_is_read_in_parts_is_looked_at_whole(w: World, monkey
         await w.approved(candidates=(cloud,))
     await w.run(40, 20)
     await cheaper(w)
-    assert await session_overspend.drift_due(w.ctx) == 2
+    assert await session_overspend.overspend_due(w.ctx) == 2
     assert len({one.parent_id for one in await asked(w)}) == 2
 
 
 async def test_a_price_that_rises_inside_the_cap_is_seen_asked_about_and_confirmed(w: World) -> None:
     await w.running(candidates=("vast",), hours=Decimal(4))
-    assert await session_overspend.drift_due(w.ctx) == 0
+    assert await session_overspend.overspend_due(w.ctx) == 0
     await cheaper(w)
-    assert await session_overspend.drift_due(w.ctx) == 1
-    assert await session_overspend.drift_due(w.ctx) == 1
+    assert await session_overspend.overspend_due(w.ctx) == 1
+    assert await session_overspend.overspend_due(w.ctx) == 1
     (one,) = await asked(w)
     assert one.state is RequestState.PENDING
     assert "will cost about" in one.reason
@@ -71,10 +71,10 @@ async def test_a_price_that_rises_inside_the_cap_is_seen_asked_about_and_confirm
     before = (await w.books()).grants
     assert (await w.decide(one.id, BOB)).code == "approved"
     assert len((await w.books()).grants) == len(before)  # It buys nothing.
-    assert await session_overspend.drift_due(w.ctx) == 0
+    assert await session_overspend.overspend_due(w.ctx) == 0
     w.clock.advance(3600)
     await w.settle()
-    assert await session_overspend.drift_due(w.ctx) == 0  # The new figure is what counts now.
+    assert await session_overspend.overspend_due(w.ctx) == 0  # The new figure is what counts now.
     async with w.ctx.db.read() as tx:
         assert await tx.get(Request, one.id) is not None
     assert await session_state(w) is SessionState.RUNNING
@@ -83,20 +83,20 @@ async def test_a_price_that_rises_inside_the_cap_is_seen_asked_about_and_confirm
 async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_when_it_is_approved(w: World) -> None:
     request_id = await w.running(candidates=("vast",), hours=Decimal(4))
     await cheaper(w)
-    await session_overspend.drift_due(w.ctx)
+    await session_overspend.overspend_due(w.ctx)
     w.board.down = True
     (one,) = await asked(w)
     # Who withdrew it could let it run on for ever, so nobody does.
     assert {(await w.cancel(one.id, who)).code for who in (ALICE, BOB)} == {"not_withdrawn"}
     assert "/gpu terminate" in (await w.cancel(one.id)).sentence
     w.clock.advance(899)
-    await session_overspend.drift_due(w.ctx)
+    await session_overspend.overspend_due(w.ctx)
     assert await session_state(w) is SessionState.RUNNING
     w.clock.advance(1)
-    await session_overspend.drift_due(w.ctx)
+    await session_overspend.overspend_due(w.ctx)
     await w.run(30, 15)
     assert await session_state(w) is SessionState.STOPPED
-    start = await power.switch(w.ctx, Switch(request_id, facts(ALICE), Order.START))
+    start = await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.START))
     assert start.code == "drift_unconfirmed"
     w.board.down = False
     assert (await w.decide(one.id, BOB)).code == "approved"
@@ -107,9 +107,9 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     async with w.ctx.db.write() as tx:
         again = (await w.books()).options[-1]
         (await tx.get_one(Option, again.id)).expected_usd = again.expected_usd / 10
-    await session_overspend.drift_due(w.ctx)
+    await session_overspend.overspend_due(w.ctx)
     w.clock.advance(901)
-    await session_overspend.drift_due(w.ctx)
+    await session_overspend.overspend_due(w.ctx)
     assert (await w.decide((await asked(w))[-1].id, BOB)).code == "approved"
     assert (await w.books()).instances[0].wanted == "stop"
     await w.run(60, 15)
@@ -129,10 +129,10 @@ async def test_a_pause_that_its_cloud_refuses_is_told_once_and_not_ordered_again
     await w.running(candidates=("vast",), hours=Decimal(4))
     w.wrap("vast", lambda inner: cast("Provider", NeverStops(inner)))
     await cheaper(w)
-    await session_overspend.drift_due(w.ctx)
+    await session_overspend.overspend_due(w.ctx)
     for seconds in (900, 60, 60):
         w.clock.advance(seconds)
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         await w.settle()
     books = await w.books()
     assert books.sessions[0].state is SessionState.RUNNING
@@ -165,16 +165,16 @@ async def test_a_refusal_is_an_answer_and_a_figure_that_falls_back_asks_nobody(
     async with checked_world(sqlite_db, clock) as w:
         await w.running(candidates=("vast",), hours=Decimal(4))
         await cheaper(w)
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         await cheaper(w, "2")
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         (first,) = await asked(w)
         assert first.state is RequestState.CANCELLED
         await cheaper(w)
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         second = (await asked(w))[-1]
         assert (await w.decide(second.id, BOB, "reject", reason="too dear")).code == "rejected"
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         await w.run(30, 15)
         assert await session_state(w) is SessionState.STOPPED
         row = (await w.books()).sessions[0]
@@ -188,11 +188,11 @@ async def test_a_refusal_is_an_answer_and_a_figure_that_falls_back_asks_nobody(
         # A new approval has a figure of its own: what was refused before it is nobody's question any more.
         first_vote = (await w.books()).approvals[0]
         async with w.ctx.db.write() as tx:
-            assert await open_drift(tx, first_vote.request_id) is not None
+            assert await open_overspend_request(tx, first_vote.request_id) is not None
             again = {"id": "apr_again", "quote_version": 2, "at": w.clock.now()}
             tx.add(Approval(**{**values_of(first_vote), **again}))
             await tx.flush()
-            assert await open_drift(tx, first_vote.request_id) is None
+            assert await open_overspend_request(tx, first_vote.request_id) is None
 
 
 async def test_where_a_stop_saves_nothing_its_agent_saves_and_it_ends_at_its_cap(
@@ -203,12 +203,12 @@ async def test_where_a_stop_saves_nothing_its_agent_saves_and_it_ends_at_its_cap
         agent(w).target_step = 10**9  # By its own word it needs all the time that there is.
         await pass_time(w, 200)
         await cheaper(w)
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         (one,) = await asked(w)
         assert "cannot stop it for less" in one.reason
         await pass_time(w, 900)
-        await session_overspend.drift_due(w.ctx)
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         await pass_time(w, 90)
         assert agent(w).asks == ("save", "upload")
         assert agent(w).saved_at is not None
@@ -229,12 +229,12 @@ async def test_extensions_and_machines_before_count_in_what_was_approved_and_spe
         await w.decide(str(more.data["request_id"]), BOB)
         async with w.ctx.db.read() as tx:
             (one,) = await running(tx, await running_ids(tx))
-        course = session_overspend.course_of(one, w.clock.now())
+        course = session_overspend.spend_forecast_of(one, w.clock.now())
         assert course.approved_usd > one.terms.expected_usd
         assert course.until == one.deadline
         earlier = replace(one, elsewhere_usd=Decimal(3), terms=replace(one.terms, estimate={}))
-        assert session_overspend.course_of(earlier, w.clock.now()).spent_usd == course.spent_usd + 3
-        assert await session_overspend.drift_due(w.ctx) == 0
+        assert session_overspend.spend_forecast_of(earlier, w.clock.now()).spent_usd == course.spent_usd + 3
+        assert await session_overspend.overspend_due(w.ctx) == 0
 
 
 async def test_what_an_approver_shortened_is_measured_against_what_they_approved(
@@ -249,15 +249,17 @@ async def test_what_an_approver_shortened_is_measured_against_what_they_approved
         await w.run(40, 20)
         async with w.ctx.db.read() as tx:
             (one,) = await running(tx, await running_ids(tx))
-        course = session_overspend.course_of(one, w.clock.now())
+        course = session_overspend.spend_forecast_of(one, w.clock.now())
         share = course.approved_usd / one.terms.expected_usd
         assert Decimal("0.2") < share < Decimal("0.35")
-        assert await session_overspend.drift_due(w.ctx) == 0
+        assert await session_overspend.overspend_due(w.ctx) == 0
         # A limit is what was approved, too.
         lower = replace(one.terms, total_cap_usd=Decimal("0.25"))
-        assert session_overspend.course_of(replace(one, terms=lower), w.clock.now()).approved_usd == Decimal("0.25")
+        assert session_overspend.spend_forecast_of(replace(one, terms=lower), w.clock.now()).approved_usd == Decimal(
+            "0.25"
+        )
         # Far below what was asked for, and above what was approved.
-        dearer = session_overspend.course_of(replace(one, elsewhere_usd=Decimal("0.50")), w.clock.now())
+        dearer = session_overspend.spend_forecast_of(replace(one, elsewhere_usd=Decimal("0.50")), w.clock.now())
         assert overspend.is_over(dearer, w.ctx.policy.drift_tolerance, w.clock.now())
 
 
@@ -314,7 +316,7 @@ async def test_a_price_above_the_cap_ends_it_whatever_is_answered_about_its_cost
         await w.tick()
         assert await session_state(w) is SessionState.RUNNING
         await cheaper(w)
-        await session_overspend.drift_due(w.ctx)
+        await session_overspend.overspend_due(w.ctx)
         (one,) = await asked(w)
         assert one.state is RequestState.PENDING
         cloud.factor = Decimal("1.2")  # Above it: no answer to that question could cover the price.
@@ -323,7 +325,7 @@ async def test_a_price_above_the_cap_ends_it_whatever_is_answered_about_its_cost
         assert [row.outcome_code for row in books.instances] == ["billed_above_cap"]
         assert (await w.decide(one.id, BOB)).code == "approved"  # A figure is confirmed, and nothing is bought by that.
         assert len((await w.books()).grants) == len(books.grants)
-        assert await session_overspend.drift_due(w.ctx) == 0
+        assert await session_overspend.overspend_due(w.ctx) == 0
         cloud.factor = Decimal(1)
         await w.run(150, 30)
         view = await w.view(request_id)

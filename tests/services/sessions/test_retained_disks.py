@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
 from bot.rules.reports.digest import day_before
 from bot.rules.values.phrases import rate
 from bot.services.checkpoints import hold
 from bot.services.instances.power import switch
 from bot.services.reports import digest
-from bot.services.runtime.commands import Done, Switch
+from bot.services.runtime.commands import FinishSession, Switch
 from bot.services.sessions import expiration, retained_disks
 from bot.services.sessions.service import done, listing
 from bot.services.sessions.service import status as status_of
@@ -20,6 +20,7 @@ from bot.slack.blocks.elements import when
 from bot.slack.blocks.listing import listing as said
 from bot.slack.blocks.status import status
 from ledger.engine.db import Database
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.models import Disk
 from ledger.queries.retained_disks import add_disk, open_disks
 from tests.services.checkpoints.test_verification import near_its_end, told
@@ -57,7 +58,7 @@ async def shown_as_a_disk(w: World, disk: Disk) -> None:
 async def test_a_stopped_machine_has_a_disk_that_is_paid_until_it_starts_or_ends(w: World) -> None:
     request_id = await w.running(candidates=("runpod",), hours=Decimal(8))
     assert await kept(w) == []
-    wished = await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    wished = await done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
     assert wished.code == "preserving"
     await w.run(60, 30)
     (disk,) = await kept(w)
@@ -79,7 +80,7 @@ async def test_a_stopped_machine_has_a_disk_that_is_paid_until_it_starts_or_ends
     assert await surcharge(w) == above * 2
     await w.shorten(session.id, timedelta(hours=1))
     assert (await kept(w))[0].until == disk.until - timedelta(hours=1)
-    assert (await switch(w.ctx, Switch(request_id, facts(ALICE), Order.START))).ok
+    assert (await switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.START))).ok
     await w.run(60, 30)
     assert await kept(w) == []
     assert above * 2 < await surcharge(w) < above * Decimal("2.1")
@@ -121,14 +122,14 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
     async with checked_world(sqlite_db, clock) as w:
         w.tune(checkpoint_unverified="destroy")
         request_id = await w.running(candidates=("vast",), hours=Decimal(2))
-        wished = await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+        wished = await done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
         # One sentence cannot say that the disk goes at the approved end and that it outlives it.
         assert (wished.code, "when it goes" in wished.sentence) == ("preserving", False)
         assert "Its disk stays after that too" in wished.sentence
         await w.run(60, 30)
         session = (await w.books()).sessions[0]
         assert session.deadline is not None
-        assert (await w.session(session.id)).kept is None  # It stands still, and can be started.
+        assert (await w.session(session.id)).retained_disk is None  # It stands still, and can be started.
         w.clock.advance(session.deadline - w.clock.now() - timedelta(seconds=10))
         await w.settle()
         (before,) = await kept(w)
@@ -137,7 +138,7 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         assert [one.id for one in await kept(w)] == [before.id]  # Between the order and the gate's word it stays.
         await w.settle()
         row = (await w.books()).instances[0]
-        assert (row.gate, row.status, len(w.alive())) == (hold.HELD, "stopped", 1)
+        assert (row.gate, row.status, len(w.alive())) == (CheckpointStep.HELD, "stopped", 1)
         (disk,) = await kept(w)
         assert disk.id == before.id
         assert w.clock.now() < disk.until <= w.clock.now() + hold.LONGEST
@@ -153,14 +154,14 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         assert (await kept(w), w.bill() <= (await w.books()).grants[0].total_cap_usd) == ([], True)
         twice = await w.running(candidates=("vast",), hours=Decimal(2))
         # A stop that was ordered for another reason, before the wish and while it stands still.
-        assert (await switch(w.ctx, Switch(twice, facts(ALICE), Order.STOP))).ok
-        wish = Done(twice, facts(ALICE), preserve=True)
+        assert (await switch(w.ctx, Switch(twice, facts(ALICE), PowerAction.STOP))).ok
+        wish = FinishSession(twice, facts(ALICE), preserve=True)
         assert (await done(w.ctx, wish)).code == "preserving"
         await w.run(60, 30)
-        assert (await done(w.ctx, Done(twice, facts(DAVE), preserve=True))).code == "not_yours"
+        assert (await done(w.ctx, FinishSession(twice, facts(DAVE), preserve=True))).code == "not_yours"
         assert (await done(w.ctx, wish)).code == "preserving"
         assert (await w.books()).sessions[1].preserve is True
         assert (await done(w.ctx, replace(wish, session="zzzzzz"))).code == "unknown_id"
-        assert (await done(w.ctx, Done(twice, facts(ALICE)))).code == "terminating"
+        assert (await done(w.ctx, FinishSession(twice, facts(ALICE)))).code == "terminating"
         await w.settle()
         assert w.alive() == []

@@ -11,6 +11,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from sqlalchemy import select, text
 
 from bot.rules.access.scopes import PLAIN, Scope
@@ -116,6 +117,7 @@ async def log_of(w: World, webhook_id: str) -> list[WebhookDelivery]:
         return sorted(found, key=lambda one: one.id)
 
 
+@pytest.mark.both_databases
 async def test_a_consumer_hears_of_its_own_things(w: World) -> None:
     await program(w, "atlas")
     w.tune(budgets={"consumer:atlas": {"total": Decimal(20)}}, budget_thresholds=(Decimal("0.01"),))

@@ -15,6 +15,7 @@ from bot.slack.blocks import elements, idle_warning, job, progress, session_endi
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.result import request_result
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, Instance, Request, Session
 from ledger.queries.views import RequestView, SessionView
@@ -38,10 +39,10 @@ def session(state: SessionState, **columns: Any) -> Session:
 def view(state: RequestState, of: Session | None = None, *rows: Instance, **columns: Any) -> RequestView:
     facts: dict[str, Any] = {
         "id": "req_06gztrs92hymabv2",
-        "kind": "provision",
+        "kind": RequestKind.PROVISION,
         "quote_version": 1,
         "requester": "slack:T1/U0ALICE",
-        "job": JOB.to_json(),
+        "job": JOB,
         "reason": "fine-tune",
         "rule": "One approver decides, as for every spend.",
         "required_approvals": 1,
@@ -258,17 +259,17 @@ def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand
     cut_at = START + timedelta(minutes=5)
     running = session(_S.RUNNING, deadline=START + timedelta(hours=1), cut_at=cut_at, cut_reason="It <idles>.")
     shown = SessionView(running, view(RequestState.APPROVED).request, instance(_I.LIVE), None, Decimal(0), None)
-    about_it = idle_warning.Unattended(shown, int(cut_at.timestamp()), Decimal("3.5"), Decimal(30))
-    message = idle_warning.unattended(about_it, START)
+    about_it = idle_warning.IdleWarningFacts(shown, int(cut_at.timestamp()), Decimal("3.5"), Decimal(30))
+    message = idle_warning.idle_warning(about_it, START)
     assert labels(message) == ["Keep 1 h", "It is done", "End it now"]
     for part in ("5 minutes left", "It &lt;idles&gt;.", "$3.50 of at most $30.00", "<@U0ALICE>"):
         assert part in message.text
     for end_s in (0, int(cut_at.timestamp()) + 1):
-        assert "goes on" in idle_warning.unattended(replace(about_it, end_s=end_s), START).text
+        assert "goes on" in idle_warning.idle_warning(replace(about_it, end_s=end_s), START).text
     running.state = _S.TERMINATING
-    assert "is ending" in idle_warning.unattended(about_it, START).text
+    assert "is ending" in idle_warning.idle_warning(about_it, START).text
     running.ended_at = START
-    assert "has ended" in idle_warning.unattended(about_it, START).text
+    assert "has ended" in idle_warning.idle_warning(about_it, START).text
 
 
 def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:

@@ -13,17 +13,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bot.blockkit import validate_message, validate_view
-from bot.rules.budgets.budget import Line, Period
+from bot.rules.budgets.budget import BudgetLine, Period
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.market.estimate import Estimate
 from bot.rules.market.filters import Excluded
 from bot.rules.market.ranking import Ranked, RankedOption
-from bot.rules.plans.completion import Outcome, cost_per_success
+from bot.rules.plans.completion import FinishedJob, cost_per_success
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.costs import Costs
 from bot.services.billing.shared_ledger import Summary
 from bot.services.market.catalog import CloudAnswer, Inventory
-from bot.services.reports.digest_types import DigestDocument, Ended, Found, Kept, Running
+from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession
 from bot.services.runtime.commands import Reply
 from bot.services.sessions.service import Overview, Stakes, Status
 from bot.slack.blocks import digest, money, operators, private_answer, session_ending, session_ready_and_ended
@@ -32,13 +33,13 @@ from bot.slack.blocks.elements import Message
 from bot.slack.blocks.home import Mine, home
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
-from bot.slack.blocks.request import asked_again, reminder, request_message
+from bot.slack.blocks.request import reminder, reopened_reply, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.blocks.status import status
 from ledger.kernel.calendar_spans import after
 from ledger.kernel.job import JobRequest
-from ledger.kernel.states import InstanceState, RequestState, SessionState, Tier
-from ledger.models import Stray
+from ledger.kernel.states import InstanceState, RequestState, RollupTier, SessionState
+from ledger.models import Orphan
 from ledger.queries.spend import GROUPS
 from ledger.queries.views import RequestView, SessionView
 from providers.contract import Offer
@@ -89,7 +90,7 @@ def test_request_message(view: RequestView, policy: Policy, cost: Decimal | None
 def test_results_and_reminders(view: RequestView, policy: Policy, reached: str, cost: Decimal | None) -> None:
     check(request_result(view, reached, cost))
     check(reminder(view, policy, START))
-    check(asked_again(view, policy))
+    check(reopened_reply(view, policy))
 
 
 @quick
@@ -106,13 +107,13 @@ def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
 @quick
 @given(hostile.texts, hostile.texts, hostile.money)
 def test_money(one: str, other: str, amount: Decimal) -> None:
-    check(money.budget([Line(one, other, Period.DAILY, amount, amount, amount)]))
-    finished = cost_per_success([Outcome(amount, succeeded=True)])
+    check(money.budget([BudgetLine(one, other, Period.DAILY, amount, amount, amount)]))
+    finished = cost_per_success([FinishedJob(amount, succeeded=True)])
     rows: tuple[tuple[str, Decimal], ...] = ((one, amount), (f"slack:T1/{other}", amount))
     everything = Summary(amount, rows, rows, rows, (one, other), START)
     check(money.summary(everything, everybody=True))
     for period in Period:
-        buckets = tuple((after(Tier.HOUR, START) + timedelta(hours=n), amount) for n in range(24))
+        buckets = tuple((after(RollupTier.HOUR, START) + timedelta(hours=n), amount) for n in range(24))
         found = Costs(period, START, amount, amount, amount, buckets, dict.fromkeys(GROUPS, rows), finished)
         check(money.costs(found, everybody=True))
 
@@ -121,7 +122,7 @@ def test_money(one: str, other: str, amount: Decimal) -> None:
 @given(hostile.texts, hostile.texts, hostile.money)
 def test_digest(one: str, other: str, amount: Decimal) -> None:
     session: dict[str, Any] = {"id": "ses_x", "owner": other, "gpu": one, "gpu_count": 8, "cloud": one}
-    running = Running(**session, state="running", rate_usd_h=amount, deadline=START)
+    running = RunningSession(**session, state="running", rate_usd_h=amount, deadline=START)
     ended = Ended(**{k: v for k, v in session.items() if k != "cloud"}, code=one, reason=other, cost_usd=amount)
     rows: tuple[tuple[str, Decimal], ...] = ((one, amount), (f"slack:T1/{other}", amount)) * 5
     day = START.date()
@@ -145,9 +146,9 @@ def test_digest(one: str, other: str, amount: Decimal) -> None:
         ended_by={one: 300, other: 200},
         saved_usd=amount,
         stopped_in_all=3,
-        orphans=(Found(id="stray_x", cloud=one, state=other, price_usd_h=amount),) * 10,
+        orphans=(FoundOrphan(id="stray_x", cloud=one, state=other, price_usd_h=amount),) * 10,
         orphans_in_all=11,
-        disks=(Kept(id="ses_x", owner=one, cloud=other, price_usd_h=amount, until=START),) * 10,
+        disks=(RetainedDisk(id="ses_x", owner=one, cloud=other, price_usd_h=amount, until=START),) * 10,
         disks_in_all=11,
         anomalies=(one, other),
         unreconciled=(one,) * 9,
@@ -173,7 +174,7 @@ def test_the_question_before_an_end(view: SessionView, lost: str, cost: Decimal)
 @given(hostile.session_views(), hostile.request_views(), hostile.requests(), hostile.texts, hostile.money)
 def test_home(view: SessionView, asked: RequestView, row: Any, one: str, cost: Decimal) -> None:
     overview = Overview((view,) * 500, (row,) * 500)
-    lines = [Line(one, one, Period.DAILY, cost, cost, cost)] * 50
+    lines = [BudgetLine(one, one, Period.DAILY, cost, cost, cost)] * 50
     shown = home(Mine(overview, {view.session.id: cost}, cost, cost, lines, (asked,) * 50, 500), "/gpu", START)
     assert validate_view(shown) == []
     no_foreign_markup(shown)
@@ -198,15 +199,15 @@ def test_inventory(offers: list[Offer], job: JobRequest, why: str, notes: list[s
 
 @quick
 @given(hostile.strays(), hostile.texts)
-def test_operators(stray: Stray, sentence: str) -> None:
-    check(operators.stray_found(stray))
+def test_operators(stray: Orphan, sentence: str) -> None:
+    check(operators.orphan_found(stray))
     check(operators.page(sentence))
 
 
 @quick
 @given(hostile.texts, st.booleans())
 def test_replies(sentence: str, ok: bool) -> None:
-    check(private_answer.answer(Reply(ok, "code", sentence)))
+    check(private_answer.answer(Reply(ok, ReplyCode.OK, sentence)))
     check(private_answer.broken(sentence))
 
 

@@ -11,17 +11,17 @@ import pytest
 import typer
 
 from bot.cli.terminal import screen, terminal_tables
-from bot.rules.plans.comparison import Comparison, Question
+from bot.rules.plans.comparison import Comparison, ComparisonQuestion
 from bot.rules.plans.comparison_text import markdown
-from bot.rules.values.text_table import TextTable, Told
+from bot.rules.values.text_table import TextReport, TextTable
 from bot.services.billing.shared_ledger import Summary, as_markdown
 from bot.services.runtime.context import Context
 from bot.slack.blocks import instance_failed
 from bot.slack.blocks.elements import Message
 from bot.slack.render import render
 from bot.slack.settings import SlackSettings
-from ledger.kernel.states import InstanceState, NotificationKind, RequestState, SessionState, StrayState
-from ledger.models import Instance, Notification, Request, Session, Stray
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, RequestState, SessionState
+from ledger.models import Instance, Notification, Orphan, Request, Session
 from tests.slack.blocks.test_blocks_hostile import no_foreign_markup
 from tests.support.clock import START
 
@@ -51,7 +51,7 @@ async def ended() -> Message:
 
 async def another() -> Message:
     _, session, row = rows()
-    stray = Stray(cloud="runpod", price_usd_h=Decimal(1), state=StrayState.CONDEMNED, reason=FOREIGN)
+    stray = Orphan(cloud="runpod", price_usd_h=Decimal(1), state=OrphanState.CONDEMNED, reason=FOREIGN)
     return instance_failed.found(session, row, stray, own=False)
 
 
@@ -93,7 +93,7 @@ def summary() -> str:
 
 
 def compared() -> str:
-    return markdown(Comparison(Question(Decimal(1)), (), (), (FOREIGN,)))
+    return markdown(Comparison(ComparisonQuestion(Decimal(1)), (), (), (FOREIGN,)))
 
 
 @pytest.mark.parametrize("page", [summary, compared])
@@ -114,9 +114,11 @@ def failing() -> None:
 @pytest.mark.parametrize(
     "say",
     [
-        pytest.param(lambda: terminal_tables.tell(Told(lead=FOREIGN, sentences=(FOREIGN,))), id="sentences"),
         pytest.param(
-            lambda: terminal_tables.tell(Told(tables=(TextTable(head=("why",), rows=((FOREIGN,),)),))),
+            lambda: terminal_tables.print_report(TextReport(lead=FOREIGN, sentences=(FOREIGN,))), id="sentences"
+        ),
+        pytest.param(
+            lambda: terminal_tables.print_report(TextReport(tables=(TextTable(head=("why",), rows=((FOREIGN,),)),))),
             id="a cell of a table",
         ),
         pytest.param(failing, id="a refusal"),

@@ -1,6 +1,6 @@
-"""What every change keeps true, as checks over the ledger and over what the clouds say was really rented.
+"""Check the invariants over the ledger and over what the clouds say was really rented.
 
-Checked after every service, end-to-end and fault test, and at the end of the demo. Nothing here repairs anything.
+The checks run after every service, end-to-end and fault test, and at the end of the demo. They repair nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ async def check(
     secrets: Collection[str] = (),
     acknowledged: Collection[str] = (),
 ) -> list[Violation]:
-    """Every broken rule; an empty list when all hold.
+    """Return every violated invariant; an empty list when all hold.
 
-    `truth` is what a sandbox's `/_sandbox/truth` answers. `is_settled` adds what must hold once faults are off and time
+    `truth` is the reply of a sandbox's `/_sandbox/truth`. `is_settled` adds what must hold once faults are off and time
     has passed. `secrets` may occur nowhere in the ledger; `acknowledged` are inbox keys that must still be there.
     """
     books = await read_books(db)

@@ -1,30 +1,34 @@
-"""What is taken away or stays unclear is told: to its people before the act, and to the operators when nobody knows."""
+"""Check that people are notified before a termination, and operators of every outcome that stays unknown."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.values.end_reason import EARLY, LOST
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import SYSTEM
-from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
+from ledger.kernel.end_reason import EARLY, EndReason
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import Event, Instance
 from ledger.queries.audit import Books
 
-#: Longer than any cloud's W, and than the time until a failing step is told.
+#: Longer than any cloud's W, and than the time until a failing step pages the operators.
 UNCLEAR_FOR = timedelta(minutes=30)
 SCHEDULER = "system:scheduler"
 OVER = frozenset({SessionState.TERMINATING, SessionState.TERMINATED})
 
 
 def check(books: Books, now: datetime) -> list[Violation]:
-    """Ends that nobody asked for, losses, returns, and creates that stay unclear."""
-    return [*_interruptions(books), *_cuts(books), *_returned(books), *_unclear(books, now)]
+    """Check automatic ends, losses, orphans that returned, and creates whose outcome stays unknown."""
+    return [*_interruptions(books), *_cuts(books), *_returned(books), *_unknown_outcomes(books, now)]
 
 
 def _interruptions(books: Books) -> list[Violation]:
-    """An end that the service itself ordered, and a loss, have a message in the channel that is no younger."""
+    """Check that an end that the service ordered, and a loss, was announced.
+
+    There must be a message in the request's channel that is not younger than the order.
+    """
     at = {
         (note.subject, note.destination): note.created_at
         for note in books.notifications
@@ -37,14 +41,14 @@ def _interruptions(books: Books) -> list[Violation]:
     for row in books.instances:
         ordered_at = moments.get(row.id) if row.outcome_code != end_codes.get(row.session_id) else None
         said_at = at.get((f"{row.session_id}/{row.id}", channels.get(row.request_id, "")))
-        lost = row.outcome_code == LOST and said_at is None
+        lost = row.outcome_code == EndReason.LOST and said_at is None
         if lost or (ordered_at is not None and (said_at is None or said_at > ordered_at)):
             found.append(Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told"))
     return found
 
 
 def _cuts(books: Books) -> list[Violation]:
-    """An end before the approved one, which the scheduler ordered, has a message that is older than the order."""
+    """Check that an early end ordered by the scheduler has a message that is older than the order."""
     said: dict[str, datetime] = {}
     for note in books.notifications:
         if note.kind == NotificationKind.SESSION_UNATTENDED:
@@ -54,33 +58,40 @@ def _cuts(books: Books) -> list[Violation]:
     return [
         Violation("nothing ends unannounced", event.subject, f"{codes[event.subject]}: its owner was not told before")
         for event in books.events
-        if event.kind == "session.moved" and event.after == SessionState.TERMINATING
+        if event.kind == EventKind.SESSION_MOVED and event.after == SessionState.TERMINATING
         if event.actor == SCHEDULER and codes.get(event.subject) in EARLY
         if event.subject not in said or said[event.subject] >= event.at
     ]
 
 
 def _ordered_here(event: Event) -> bool:
-    return event.kind == "instance.moved" and event.after == InstanceState.TERMINATING and event.actor == SYSTEM.ref
+    return (
+        event.kind == EventKind.INSTANCE_MOVED
+        and event.after == InstanceState.TERMINATING
+        and event.actor == SYSTEM.ref
+    )
 
 
 def _returned(books: Books) -> list[Violation]:
-    """What was lost without anybody's order and is listed again is nobody's to end while its approved time runs."""
+    """Check that no reconcile pass ended an instance that returned within its approved time.
+
+    Such an instance was lost without a termination and is listed again.
+    """
     rows = {row.id: row for row in books.instances}
     hours = {grant.id: grant.hours for grant in books.grants}
-    over = {session.id for session in books.sessions if session.state in OVER and session.end_code != LOST}
+    over = {session.id for session in books.sessions if session.state in OVER and session.end_code != EndReason.LOST}
     condemned = {
         event.subject: event.at
         for event in books.events
-        if event.after == StrayState.CONDEMNED and event.actor == SYSTEM.ref
+        if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
     found = []
-    for stray in books.strays:
-        row, at = rows.get(stray.instance_id or ""), condemned.get(stray.id)
-        if row is None or at is None or row.session_id in over or not _was_lost(row, stray.ref):
+    for orphan in books.strays:
+        row, at = rows.get(orphan.instance_id or ""), condemned.get(orphan.id)
+        if row is None or at is None or row.session_id in over or not _was_lost(row, orphan.ref):
             continue
         if at < (row.sent_at or row.created_at) + timedelta(hours=float(Decimal(hours[row.grant_id]))):
-            text = f"{stray.ref} was taken for lost, came back, and was ended by nobody's word"
+            text = f"{orphan.ref} was taken for lost, came back, and was ended by nobody's word"
             found.append(Violation("healthy instances are not killed", row.id, text))
     return found
 
@@ -89,7 +100,7 @@ def _was_lost(row: Instance, ref: str) -> bool:
     return row.state is InstanceState.GONE and row.ref == ref and row.terminate_asked_at is None
 
 
-def _unclear(books: Books, now: datetime) -> list[Violation]:
+def _unknown_outcomes(books: Books, now: datetime) -> list[Violation]:
     paged = {
         note.subject.partition("/")[0] for note in books.notifications if note.kind == NotificationKind.OPERATOR_PAGE
     }

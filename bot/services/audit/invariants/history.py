@@ -1,4 +1,4 @@
-"""Moves: every one is legal, has its journal row, and has the notifications that the table of announcements names."""
+"""Check that every state change is legal, has its journal row, and has the notifications that its table names."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.services.audit.invariants.world import Violation
+from ledger.core.moves import MOVED
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import (
     LEGAL,
     GrantState,
     InstanceState,
     NotificationKind,
+    OrphanState,
     RequestState,
     SessionState,
     State,
-    StrayState,
     announced,
 )
 from ledger.models import Event
@@ -31,18 +32,18 @@ class _Machine:
     initial: frozenset[Any]
 
 
-#: A stray is first written in the state that its first sighting deserves.
+#: An orphan may begin in every state: its first sighting decides.
 _MACHINES = (
     _Machine("requests", RequestState, frozenset({RequestState.QUOTING, RequestState.PENDING})),
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
     _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
     _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
-    _Machine("strays", StrayState, frozenset(StrayState)),
+    _Machine("strays", OrphanState, frozenset(OrphanState)),
 )
 
 
 def check(books: Books) -> list[Violation]:
-    """Journal and announcements of every machine."""
+    """Check the journal and the announcements of every state machine."""
     by_subject: dict[str, list[Event]] = {}
     for event in books.events:
         if event.kind.endswith(".moved"):
@@ -55,9 +56,9 @@ def check(books: Books) -> list[Violation]:
 
 
 def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> list[Violation]:
-    """The journal's moves form one legal walk from an initial state to where the row is.
+    """Check that the journal's moves are one legal walk from an initial state to the row's state.
 
-    Rows of one millisecond have no order among themselves, so the walk is checked by counting: every state is left as
+    Rows of one millisecond have no order among themselves, so the walk is checked by counting. Every state is left as
     often as it is entered, except that the first is left once more and the last entered once more.
     """
     balance: Counter[State] = Counter()
@@ -70,7 +71,7 @@ def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> list[Violat
         balance[after] += 1
     balance[row.state] -= 1
     starts = [state for state, count in balance.items() if count != 0]
-    # What is left must be one initial state that was left once more than it was entered.
+    # The only difference must be one initial state that was left once more than it was entered.
     if not (
         (len(starts) == 1 and balance[starts[0]] == -1 and starts[0] in machine.initial)
         or (not starts and row.state in machine.initial)
@@ -105,7 +106,7 @@ def _announced(books: Books) -> list[Violation]:
 
 def _state(event: Event) -> State | None:
     for machine in _MACHINES:
-        if event.kind == f"{machine.table.rstrip('s')}.moved":
+        if event.kind == MOVED[machine.states]:
             state: State = machine.states(event.after)
             return state
     return None

@@ -1,4 +1,4 @@
-"""The ledger's own arithmetic, and the ledger against the clouds' bills."""
+"""Check the ledger's arithmetic, and the ledger against the clouds' bills."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from decimal import Decimal
 
 from bot.services.audit.invariants.world import Truth, Violation
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
 from ledger.models import LedgerEntry, Session
@@ -14,11 +15,11 @@ from ledger.queries.audit import Books
 #: The ledger and the bill may differ by this share, and always by the rounding of a few started seconds.
 BILL_SHARE = Decimal("0.01")
 BILL_FLOOR_USD = CENT
-SPENT = ("accrue", "true_up", "loss")
+SPENT = (EntryKind.ACCRUE, EntryKind.TRUE_UP, EntryKind.LOSS)
 
 
 def check(books: Books) -> list[Violation]:
-    """Entries, reservations and budgets."""
+    """Check entries, reservations and budgets."""
     return [*_entries(books), *_reservations(books), *_budgets(books)]
 
 
@@ -34,7 +35,7 @@ def _entries(books: Books) -> list[Violation]:
 
 
 def _reservations(books: Books) -> list[Violation]:
-    """Every grant reserved its whole cap when it was made, and gave it back when it was voided or its session ended."""
+    """Check that every grant reserved its whole cap at first, and released it when voided or when its session ended."""
     over = {session.id for session in books.sessions if is_terminal(session.state)}
     by_key = {entry.key: entry for entry in books.entries}
     found = []
@@ -52,12 +53,12 @@ def _reservations(books: Books) -> list[Violation]:
 
 
 def _budgets(books: Books) -> list[Violation]:
-    """What a session has cost stays inside what was approved for it, but for the time that its end took."""
+    """Check that a session cost no more than was approved for it, apart from the time that its end took."""
     approvals = {row.id: row for row in books.approvals}
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
-        # What a cloud charged beyond its own price is no spend that somebody let pass.
-        if entry.kind in SPENT and entry.kind != "true_up" and entry.session_id:
+        # What a cloud charged beyond its own price was not approved by anybody, so it is not counted.
+        if entry.kind in SPENT and entry.kind != EntryKind.TRUE_UP and entry.session_id:
             spent[entry.session_id] += _signed(entry)
     found = []
     for session in books.sessions:
@@ -73,27 +74,31 @@ def _budgets(books: Books) -> list[Violation]:
 
 
 def _signed(entry: LedgerEntry) -> Decimal:
-    """Less than nothing for a correction that gives money back."""
+    """Return the amount of an entry, negative for a correction that gives money back."""
     return -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
 
 
 def _late_usd(books: Books, session: Session) -> Decimal:
-    """What ran after the approved end, while the end was being enforced. A hold is no such time: it was reserved."""
+    """Return the cost after the approved end, while the termination was under way.
+
+    A checkpoint hold does not count as late: it was reserved.
+    """
     if session.deadline is None:
         return Decimal(0)
     late = Decimal(0)
     for row in books.instances:
         end = max(session.deadline, row.gate_until or session.deadline)
         if row.session_id == session.id and row.billing_until is not None and row.billing_until > end:
-            # A started second is billed in full.
+            # A second that has started is billed in full.
             late += row.price_usd_h * Decimal((row.billing_until - end).total_seconds() + 1) / 3600
     return late
 
 
 def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
-    """Per ended instance of a cloud: what we booked for it, as a session's or as a loss, is what the cloud billed.
+    """Check per ended instance that what we booked for it, as a session's cost or a loss, is what the cloud billed.
 
-    An instance that was taken for gone and showed up again is first a row's and then a stray's; the bill knows one.
+    An instance that counted as gone and was listed again is booked first as a session's and then as an orphan's. The
+    bill has one instance.
     """
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
@@ -104,9 +109,9 @@ def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
     for row in books.instances:
         if row.state is InstanceState.GONE:
             ours[row.cloud, str(row.ref)] += booked[row.id]
-    for stray in books.strays:
-        if stray.ended_at is not None:
-            ours[stray.cloud, stray.ref] += booked[f"loss:{stray.id}"]
+    for orphan in books.strays:
+        if orphan.ended_at is not None:
+            ours[orphan.cloud, orphan.ref] += booked[f"loss:{orphan.id}"]
     found = []
     for item in truth["instances"]:
         mine, bill = ours.get((item["cloud"], item["ref"])), Decimal(item["total_usd"])

@@ -1,4 +1,4 @@
-"""What must hold once faults are off and time has passed: nothing stuck, nothing forgotten, everything told."""
+"""Check what must hold once faults are off and time has passed: nothing stuck, forgotten or undelivered."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ledger.kernel.states import (
     InboxState,
     InstanceState,
     NotificationState,
+    OrphanState,
     RequestState,
     SessionState,
-    StrayState,
 )
 from ledger.queries.audit import Books
 
-#: States in which a row waits for us and for nobody else.
+#: States in which a row waits for the service alone.
 BUSY = frozenset(
     {
         RequestState.QUOTING,
@@ -27,8 +27,8 @@ BUSY = frozenset(
         InstanceState.SENDING,
         InstanceState.UNKNOWN,
         InstanceState.TERMINATING,
-        StrayState.SEEN,
-        StrayState.CONDEMNED,
+        OrphanState.SEEN,
+        OrphanState.CONDEMNED,
     }
 )
 #: A session may outlive its deadline by the time that its end takes to be proved.
@@ -37,7 +37,7 @@ RUNNING = frozenset({SessionState.RUNNING, SessionState.STOPPED})
 
 
 def check(books: Books, now: datetime) -> list[Violation]:
-    """Liveness, from the ledger alone."""
+    """Check liveness from the ledger alone."""
     rows: list[Any] = [*books.requests, *books.sessions, *books.instances, *books.strays]
     found = [Violation("nothing is stuck", row.id, f"it is still {row.state}") for row in rows if row.state in BUSY]
     found += [
@@ -73,8 +73,8 @@ def check(books: Books, now: datetime) -> list[Violation]:
 
 
 def no_orphans(books: Books, truth: Truth) -> list[Violation]:
-    """Whatever carries one of our labels and is alive belongs to a row that somebody uses, or waits in quarantine."""
-    waiting = {(s.cloud, s.ref) for s in books.strays if s.state is StrayState.QUARANTINED}
+    """Check that every live instance with one of our labels belongs to a row in use, or is quarantined."""
+    waiting = {(s.cloud, s.ref) for s in books.strays if s.state is OrphanState.QUARANTINED}
     found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])

@@ -1,4 +1,4 @@
-"""Authority: no instance without a grant, no grant without approvals, and nothing above what was approved."""
+"""Check that no instance lacks a grant, no grant lacks approvals, and nothing exceeds what was approved."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from decimal import Decimal
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE, GrantState
 from ledger.models import Approval, GrantRow, LedgerEntry
 from ledger.queries.audit import Books
 
 
 def check(books: Books) -> list[Violation]:
-    """Grants against approvals, instances against grants."""
+    """Check grants against approvals, and instances against grants."""
     return [*_grants(books), *_limits(books), *_instances(books), *_one_per_grant(books)]
 
 
 def _limits(books: Books) -> list[Violation]:
-    """What the requester and the approvers set as the most holds for all attempts of a request together."""
+    """Check that the limits of the requester and the approvers hold over all attempts of a request together."""
     requests, approvals = {row.id: row for row in books.requests}, {row.id: row for row in books.approvals}
     found = []
     for grant in books.grants:
         request, approval = requests.get(grant.request_id), approvals.get(grant.approval_id)
         if request is None or approval is None:
             continue
-        job = JobRequest.from_json(request.job)
+        job = request.job
         spent = sum((one.amount_usd for one in books.entries if _before(one, grant)), Decimal(0))
         held = limit_in_force(
             SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
@@ -46,7 +46,7 @@ def _limits(books: Books) -> list[Violation]:
 
 
 def _longer(books: Books, grant: GrantRow) -> Decimal:
-    """What extensions had added to the grant that a replacement goes on from: they have approvals of their own."""
+    """Return what extensions had added before a replacement's grant: they have approvals of their own."""
     if grant.kind != GrantKind.REPLACE:
         return Decimal(0)
     mine = [g for g in books.grants if g.kind == GrantKind.EXTEND and g.session_id == grant.session_id]
@@ -54,10 +54,13 @@ def _longer(books: Books, grant: GrantRow) -> Decimal:
 
 
 def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
-    """Whether an accrual stood when the grant was made. An extension comes on top of what was spent until then."""
+    """Whether an accrual was booked before the grant was made.
+
+    An extension comes on top of what was spent until then.
+    """
     return (
         grant.kind != GrantKind.EXTEND
-        and entry.kind == "accrue"
+        and entry.kind == EntryKind.ACCRUE
         and entry.session_id == grant.session_id
         and entry.at <= grant.created_at
     )
@@ -80,7 +83,7 @@ def _grants(books: Books) -> list[Violation]:
             and vote.at <= grant.created_at
         ]
         yes = {vote.approver for vote in votes if vote.decision == "approve"}
-        # Who may start without an approval answers alone; asked again, the request needs its usual number.
+        # A break-glass start has one approver; a reopened request needs its usual number.
         needed = 1 if approval.rule.startswith(BREAK_GLASS) else min(required[grant.request_id], 2)
         if any(vote.decision == "reject" for vote in votes) or len(yes) < needed:
             found.append(Violation("no spend without approval", grant.id, "its quote version was not approved in full"))
@@ -89,8 +92,8 @@ def _grants(books: Books) -> list[Violation]:
 
 
 def _covered(grant: GrantRow, approval: Approval, longer_usd: Decimal) -> list[Violation]:
-    """A grant never exceeds what its approval covers, with what extensions added to that."""
-    # A hold adds no dollars; its hours come after those that were asked for, and were told beside them.
+    """Check that a grant never exceeds what its approval covers, with what extensions added to that."""
+    # A hold adds no dollars; its hours come after the requested ones, and approvers saw them beside those.
     hours = None if grant.kind == GrantKind.HOLD else approval.hours
     pairs = (
         ("price per hour", grant.price_cap_usd_h, approval.price_cap_usd_h),

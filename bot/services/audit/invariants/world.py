@@ -1,4 +1,4 @@
-"""The ledger against the world: creates that were really sent, instances that really exist, secrets, lost messages."""
+"""Check the ledger against the world: creates that were sent, instances that exist, secrets, lost messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ledger.kernel.states import InstanceState, StrayState
+from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import Instance
 from ledger.queries.audit import Books, values_of
 
@@ -20,7 +20,7 @@ KEPT = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: its name, the row or instance it is about, and a sentence."""
+    """One violated invariant: its name, the row or instance it is about, and a sentence."""
 
     rule: str
     subject: str
@@ -31,17 +31,17 @@ class Violation:
 
 
 def row_of(books: Books, name: str | None) -> Instance | None:
-    """The instance row whose label is at the right end of a cloud's name."""
+    """Return the instance row whose label is at the right end of a cloud's name."""
     return next((row for row in books.instances if name and name.lower().endswith(row.label)), None)
 
 
 def check(books: Books, truth: Truth) -> list[Violation]:
-    """Sends and existing instances."""
+    """Check the sends and the existing instances."""
     return [*_sends(books, truth), *_closed_means_gone(books, truth), *_not_killed(books)]
 
 
 def _sends(books: Books, truth: Truth) -> list[Violation]:
-    """One create call per row, and none without a row that was on its way to be sent and had a grant."""
+    """Check that each row has one create call, and that no create was sent without a row that had a grant."""
     found = []
     counts: Counter[str] = Counter()
     for create in truth["creates"]:
@@ -64,34 +64,34 @@ def _sends(books: Books, truth: Truth) -> list[Violation]:
 
 
 def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
-    """A closed row has nothing alive, except what is being ended as a stray."""
-    strays = {(s.cloud, s.ref) for s in books.strays if s.state is not StrayState.GONE}
+    """Check that a closed row has no live instance, except an orphan that is being terminated."""
+    orphans = {(s.cloud, s.ref) for s in books.strays if s.state is not OrphanState.GONE}
     found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])
-        if row is None or not item["alive"] or (item["cloud"], item["ref"]) in strays:
+        if row is None or not item["alive"] or (item["cloud"], item["ref"]) in orphans:
             continue
         own = row.ref == item["ref"]
         if row.state is InstanceState.GONE and own:
             found.append(Violation("closed means gone", row.id, f"{item['ref']} is alive but its row is gone"))
-    for stray in books.strays:
-        alive = any(i["ref"] == stray.ref and i["cloud"] == stray.cloud and i["alive"] for i in truth["instances"])
-        adopted = any(row.id == stray.instance_id and row.live_at and row.ref == stray.ref for row in books.instances)
-        followed = (stray.cloud, stray.ref) in strays  # Under another key of the same account.
-        if stray.state is StrayState.GONE and alive and not adopted and not followed:
+    for orphan in books.strays:
+        alive = any(i["ref"] == orphan.ref and i["cloud"] == orphan.cloud and i["alive"] for i in truth["instances"])
+        adopted = any(row.id == orphan.instance_id and row.live_at and row.ref == orphan.ref for row in books.instances)
+        followed = (orphan.cloud, orphan.ref) in orphans  # Under another key of the same account.
+        if orphan.state is OrphanState.GONE and alive and not adopted and not followed:
             found.append(
-                Violation("closed means gone", stray.id, f"the stray {stray.ref} is alive but recorded as gone")
+                Violation("closed means gone", orphan.id, f"the stray {orphan.ref} is alive but recorded as gone")
             )
     return found
 
 
 def _not_killed(books: Books) -> list[Violation]:
-    """A stray that is being ended is never the instance that somebody uses, and every end was ordered or observed."""
+    """Check that no condemned orphan is an instance in use, and that every end was ordered or observed."""
     kept = {(row.cloud, row.ref): row.id for row in books.instances if row.state in KEPT and row.ref}
     found = [
-        Violation("healthy instances are not killed", kept[stray.cloud, stray.ref], "it is being ended as a stray")
-        for stray in books.strays
-        if stray.state is StrayState.CONDEMNED and (stray.cloud, stray.ref) in kept
+        Violation("healthy instances are not killed", kept[orphan.cloud, orphan.ref], "it is being ended as a stray")
+        for orphan in books.strays
+        if orphan.state is OrphanState.CONDEMNED and (orphan.cloud, orphan.ref) in kept
     ]
     return found + [
         Violation("healthy instances are not killed", row.id, "its end was ordered without a reason")
@@ -101,7 +101,7 @@ def _not_killed(books: Books) -> list[Violation]:
 
 
 def no_secrets(books: Books, secrets: Collection[str]) -> list[Violation]:
-    """No secret is in any row."""
+    """Check that no secret is in any row."""
     found = []
     for row in books.rows():
         text = json.dumps(values_of(row), default=str, ensure_ascii=False)
@@ -112,7 +112,7 @@ def no_secrets(books: Books, secrets: Collection[str]) -> list[Violation]:
 
 
 def nothing_lost(books: Books, acknowledged: Collection[str]) -> list[Violation]:
-    """What was acknowledged is in the inbox."""
+    """Check that every acknowledged message is in the inbox."""
     there = {row.key for row in books.inbox}
     return [
         Violation("acknowledged is kept", key, "it was acknowledged and is not in the inbox")

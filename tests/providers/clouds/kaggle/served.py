@@ -72,7 +72,7 @@ async def running(timing: SandboxTiming | None = None, **config: Any) -> AsyncIt
     cloud = KaggleSandbox(engine)
     async with serving(build_app({"kaggle": cloud}, tick_s=None)) as base:
         url = f"{base}/kaggle"
-        given = {"username": cloud.USERNAME, "key": cloud.API_KEY, "base_url": url, **config}
+        given = {"username": cloud.USERNAME, "api_key": cloud.API_KEY, "base_url": url, **config}
         provider = KaggleProvider(KaggleConfig(**given), clock, LocalPacer(clock, 0))
         login = (cloud.USERNAME, cloud.API_KEY)
         try:

@@ -29,7 +29,7 @@ from providers.errors import (
     ProviderError,
     QuotaExceeded,
 )
-from providers.sandbox.kaggle.faults import CREATE_FAULTS
+from providers.sandbox.kaggle.faults import FAULTS
 from tests.providers.clouds.kaggle.served import NAME, SECRET, TWO, Served, create, get, grant, running, spec
 from tests.support.clock import START
 
@@ -154,7 +154,7 @@ async def test_a_run_without_a_gpu_takes_no_gpu_session(kaggle: Served) -> None:
     assert (await create(kaggle)).ref
 
 
-@pytest.mark.parametrize(("fault", "expected"), list(CREATE_FAULTS.items()))
+@pytest.mark.parametrize(("fault", "expected"), list(FAULTS.creates.items()))
 async def test_every_fault_of_a_push_has_its_class(kaggle: Served, fault: str, expected: str) -> None:
     kaggle.arm(fault, times=None)
     if expected == "ok":

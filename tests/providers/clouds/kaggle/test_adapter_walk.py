@@ -63,7 +63,7 @@ async def test_the_walk_goes_on_after_a_lost_reply(kaggle: Served, fault: str) -
 
 async def test_a_sender_that_died_after_its_push_is_followed_by_one_that_does_not_push(kaggle: Served) -> None:
     await create(kaggle)
-    config = KaggleConfig(username=kaggle.cloud.USERNAME, key=kaggle.cloud.API_KEY, base_url=kaggle.url)
+    config = KaggleConfig(username=kaggle.cloud.USERNAME, api_key=kaggle.cloud.API_KEY, base_url=kaggle.url)
     successor = KaggleProvider(config, kaggle.clock)
     with pytest.raises(OutcomeUnknown, match="already"):
         await successor.create(spec(), grant())
@@ -94,7 +94,7 @@ async def test_output_pages_are_joined_and_must_end() -> None:
     last = answer({"files": [{"fileName": "b", "url": "u2"}]})
     for script, ends in (((first, last), True), ((first, first), False)):
         async with playing(*script) as played:
-            config = KaggleConfig(username="ada", key="0" * 32, base_url=f"http://127.0.0.1:{played.port}")
+            config = KaggleConfig(username="ada", api_key="0" * 32, base_url=f"http://127.0.0.1:{played.port}")
             provider = KaggleProvider(config, SteppedClock())
             if ends:
                 left = await provider.output("ada/train/1")

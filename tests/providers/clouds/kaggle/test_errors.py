@@ -27,7 +27,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 from tests.providers.clouds.kaggle.served import grant, spec
 from tests.providers.scripted import NOT_JSON, answer, playing
 from tests.support.clock import START, SteppedClock
@@ -36,15 +36,15 @@ GOOD = {"ref": "/code/ada/train-7f3c", "versionNumber": 1}
 REFUSED = {"ref": "", "url": "", "versionNumber": 0, "hasError": True}
 
 
-def reply(body: Any, status: int = 200, **headers: str) -> Reply:
-    return Reply(status, {k.replace("_", "-"): v for k, v in headers.items()}, "", body)
+def reply(body: Any, status: int = 200, **headers: str) -> HttpReply:
+    return HttpReply(status, {k.replace("_", "-"): v for k, v in headers.items()}, "", body)
 
 
 def no(code: int, message: str = "no") -> dict[str, Any]:
     return {"code": code, "message": message}
 
 
-PUSHES: list[tuple[Reply, type[ProviderError]]] = [
+PUSHES: list[tuple[HttpReply, type[ProviderError]]] = [
     (reply({**REFUSED, "error": "Maximum batch GPU session count of 2 reached."}), QuotaExceeded),
     (reply({**REFUSED, "error": "Maximum batch CPU session count of 5 reached."}), QuotaExceeded),
     (reply({**REFUSED, "errorNullable": "Maximum weekly GPU quota of 30.00 hours reached."}), QuotaExceeded),
@@ -81,7 +81,7 @@ PUSHES: list[tuple[Reply, type[ProviderError]]] = [
 
 
 @pytest.mark.parametrize(("said", "error"), PUSHES)
-def test_every_no_and_every_doubt_of_a_push(said: Reply, error: type[ProviderError]) -> None:
+def test_every_no_and_every_doubt_of_a_push(said: HttpReply, error: type[ProviderError]) -> None:
     with pytest.raises(ProviderError) as caught:
         pushed(said, START)
     assert type(caught.value) is error
@@ -116,7 +116,7 @@ def test_secrets_are_cut_out_of_what_kaggle_says() -> None:
         (reply(no(418), 418), UnexpectedResponse),
     ],
 )
-def test_every_other_call(said: Reply, error: type[ProviderError]) -> None:
+def test_every_other_call(said: HttpReply, error: type[ProviderError]) -> None:
     assert type(call_error(said, START)) is error
 
 
@@ -241,7 +241,7 @@ def test_a_listing_of_a_batch_cloud_proves_no_absence() -> None:
 # ── settings and broken answers ──────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("field", ["username", "key", "api_token"])
+@pytest.mark.parametrize("field", ["username", "api_key", "api_token"])
 def test_a_credential_that_cannot_be_sent_is_refused_without_being_shown(field: str) -> None:
     with pytest.raises(ValidationError, match="printable ASCII") as caught:
         KaggleConfig(**{field: "hunter2 with spaces"})
@@ -260,7 +260,7 @@ def test_a_credential_that_cannot_be_sent_is_refused_without_being_shown(field: 
 )
 async def test_answers_that_prove_nothing(script: list[bytes]) -> None:
     async with playing(*script) as played:
-        config = KaggleConfig(username="ada", key="0" * 32, base_url=f"http://127.0.0.1:{played.port}")
+        config = KaggleConfig(username="ada", api_key="0" * 32, base_url=f"http://127.0.0.1:{played.port}")
         provider = KaggleProvider(config, SteppedClock())
         with pytest.raises(UnexpectedResponse):
             await provider.list()

@@ -16,7 +16,8 @@ from providers.clouds.kaggle import KaggleConfig, KaggleProvider
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.faults import COMMON_FAULTS
 from providers.sandbox.kaggle.account import EPOCH
-from providers.sandbox.kaggle.faults import ALIASES, CREATE_FAULTS, FAULTS, GATEWAY, REFUSALS
+from providers.sandbox.kaggle.faults import FAULTS
+from providers.sandbox.kaggle.transport import GROUPS
 from tests.providers.clouds.kaggle.served import CALL, SOURCE, Served, running
 
 MINE = {"userName": "simuser", "kernelSlug": "my-kernel"}
@@ -275,7 +276,7 @@ async def test_the_environment_leads_an_adapter_here(kaggle: Served) -> None:
     given = kaggle.cloud.environment(kaggle.url)
     fields = {
         "KAGGLE_USERNAME": "username",
-        "KAGGLE_KEY": "key",
+        "KAGGLE_KEY": "api_key",
         "KAGGLE_API_TOKEN": "api_token",
         "KAGGLE_API_URL": "base_url",
     }
@@ -287,8 +288,7 @@ async def test_the_environment_leads_an_adapter_here(kaggle: Served) -> None:
 
 
 def test_the_table_of_faults_is_closed() -> None:
-    assert set(CREATE_FAULTS) <= set(FAULTS)
-    assert set(REFUSALS) <= set(FAULTS)
-    assert {name for group in GATEWAY.values() for name in group} <= set(FAULTS)
-    assert set(ALIASES) <= set(COMMON_FAULTS)
-    assert {ALIASES.get(name, name) for name in COMMON_FAULTS} - set(FAULTS) == NOT_HERE
+    answered = [fault for fault in FAULTS.values() if fault.refuses or fault.spoils]
+    assert [fault.name for fault in answered if not any(map(fault.bites, GROUPS.values()))] == []
+    assert set(FAULTS.aliases) <= set(COMMON_FAULTS)
+    assert {FAULTS.own_name(name) for name in COMMON_FAULTS} - set(FAULTS) == NOT_HERE

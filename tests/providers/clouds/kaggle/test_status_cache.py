@@ -42,7 +42,7 @@ async def test_a_status_that_is_absent_means_queued(kaggle: Served) -> None:
 
 async def test_one_run_is_asked_about_twice_a_minute_however_often_it_is_looked_at(kaggle: Served) -> None:
     made = await create(kaggle)
-    config = KaggleConfig(username=kaggle.cloud.USERNAME, key=kaggle.cloud.API_KEY, base_url=kaggle.url)
+    config = KaggleConfig(username=kaggle.cloud.USERNAME, api_key=kaggle.cloud.API_KEY, base_url=kaggle.url)
     paced = KaggleProvider(config, kaggle.clock)
     kaggle.engine.calls.clear()
     for _ in range(12):
@@ -209,8 +209,8 @@ async def test_preflight_tells_what_else_it_saw(kaggle: Served) -> None:
 @pytest.mark.parametrize(
     ("config", "missing"),
     [
-        ({"username": "", "key": ""}, ("KAGGLE_USERNAME", "KAGGLE_KEY")),
-        ({"key": ""}, ("KAGGLE_KEY",)),
+        ({"username": "", "api_key": ""}, ("KAGGLE_USERNAME", "KAGGLE_KEY")),
+        ({"api_key": ""}, ("KAGGLE_KEY",)),
         ({"username": ""}, ("KAGGLE_USERNAME",)),
     ],
 )
@@ -221,10 +221,10 @@ async def test_preflight_names_what_is_missing(config: dict[str, Any], missing: 
 
 
 async def test_a_token_alone_is_enough() -> None:
-    async with running(username="", key="", api_token="KGAT_SANDBOX0000000000000000000000") as served:
+    async with running(username="", api_key="", api_token="KGAT_SANDBOX0000000000000000000000") as served:
         assert (await served.provider.preflight()).ok
         assert (await create(served)).ref == f"simuser/{NAME}/1"
-    async with running(username="", key="", api_token="KGAT_another") as served:
+    async with running(username="", api_key="", api_token="KGAT_another") as served:
         report = await served.provider.preflight()
         assert (report.ok, "another" in report.problem) == (False, False)
 

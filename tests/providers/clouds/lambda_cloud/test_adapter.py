@@ -71,7 +71,7 @@ async def test_any_429_is_read_by_its_status(cloud: Served, form: str, retry_aft
 
 async def test_the_machine_gets_what_was_asked(cloud: Served) -> None:
     made = await cloud.create()
-    machine = cloud.account.machines[made.ref]
+    machine = cloud.account.instances[made.ref]
 
     assert made.status is InstanceStatus.PENDING
     assert (machine.name, machine.kind.name) == (NAME, "gpu_1x_rtx6000")

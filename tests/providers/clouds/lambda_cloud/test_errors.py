@@ -28,13 +28,13 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 
-def reply(status: int, code: str | None = None, body: Any = None, **headers: str) -> Reply:
+def reply(status: int, code: str | None = None, body: Any = None, **headers: str) -> HttpReply:
     if code is not None:
         body = {"error": {"code": code, "message": "whatever it says: insufficient-capacity", "suggestion": "none"}}
-    return Reply(status, headers, "" if body is None else json.dumps(body), body)
+    return HttpReply(status, headers, "" if body is None else json.dumps(body), body)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def reply(status: int, code: str | None = None, body: Any = None, **headers: str
         (reply(200, "global/quota-exceeded"), OutcomeUnknown),
     ],
 )
-def test_an_answer_to_a_launch(answer: Reply, expected: type[ProviderError]) -> None:
+def test_an_answer_to_a_launch(answer: HttpReply, expected: type[ProviderError]) -> None:
     error = create_error(answer)
 
     assert type(error) is expected
@@ -104,7 +104,7 @@ def test_every_row_of_the_table_is_a_definite_no() -> None:
         (reply(200, "global/internal-error"), UnexpectedResponse),
     ],
 )
-def test_an_answer_to_any_other_call(answer: Reply, expected: type[ProviderError] | None) -> None:
+def test_an_answer_to_any_other_call(answer: HttpReply, expected: type[ProviderError] | None) -> None:
     error = call_error(answer)
 
     assert (None if error is None else type(error)) is expected
@@ -112,7 +112,7 @@ def test_an_answer_to_any_other_call(answer: Reply, expected: type[ProviderError
 
 @pytest.mark.parametrize(("given", "wait_s"), [("7", 7.0), ("0.5", 0.5), ("soon", None), ("-1", None), ("inf", None)])
 def test_how_long_to_wait(given: str, wait_s: float | None) -> None:
-    error = create_error(Reply(429, {"retry-after": given}, "<html>", None))
+    error = create_error(HttpReply(429, {"retry-after": given}, "<html>", None))
 
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == wait_s

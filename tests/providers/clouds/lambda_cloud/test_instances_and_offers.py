@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ledger.kernel.job import GpuConstraint
+from providers.cloud_init import key_material
 from providers.clouds.lambda_cloud import billing, instances
 from providers.clouds.lambda_cloud import offers as lambda_cloud_offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint
@@ -208,7 +209,7 @@ def test_what_lambda_would_refuse_is_not_sent(changes: dict[str, Any]) -> None:
 
 
 def test_a_key_is_the_same_whatever_its_comment_and_its_name_ends_in_the_whole_label() -> None:
-    assert len({instances.key_material(f"  {KEY.rsplit(' ', 1)[0]}{end}") for end in ("", " a", " b\n")}) == 1
+    assert len({key_material("lambda", f"  {KEY.rsplit(' ', 1)[0]}{end}") for end in ("", " a", " b\n")}) == 1
     for label in ("ab12-0123456789abcdef-01-mac0mac0ma", "x" * 40 + "-ab12-0123456789abcdef-01-mac0mac0ma"):
         name = instances.key_name(label)
         assert name.endswith("-ab12-0123456789abcdef-01-mac0mac0ma")
@@ -319,7 +320,7 @@ def test_every_begun_minute_is_paid() -> None:
 
 
 def test_one_minute_is_the_least() -> None:
-    found = {"ab": billing.Span("ab", AT, AT, "gpu_1x_a10")}
+    found = {"ab": billing.InstanceSpan("ab", AT, AT, "gpu_1x_a10")}
 
     assert billing.charges(found, PRICES, AT - HOUR, AT + HOUR)[0].amount_usd == Decimal("0.01")
 

@@ -46,7 +46,7 @@ async def test_a_new_key_is_registered_once_and_named_in_the_launch(cloud: Serve
     assert laptop["name"] == "laptop"
     assert ours["public_key"] == MATERIAL
     assert ours["name"].startswith("gpu-shopper-")
-    assert {machine.key_name for machine in cloud.account.machines.values()} == {ours["name"]}
+    assert {machine.key_name for machine in cloud.account.instances.values()} == {ours["name"]}
 
 
 async def test_a_key_that_somebody_registered_under_another_name_is_used(cloud: Served) -> None:
@@ -54,7 +54,7 @@ async def test_a_key_that_somebody_registered_under_another_name_is_used(cloud: 
     await cloud.create()
 
     assert key_names(cloud) == ["laptop", "ada"]
-    assert [machine.key_name for machine in cloud.account.machines.values()] == ["ada"]
+    assert [machine.key_name for machine in cloud.account.instances.values()] == ["ada"]
 
 
 async def test_the_key_of_another_launch_is_borrowed_only_where_the_account_takes_none_twice(cloud: Served) -> None:
@@ -63,7 +63,7 @@ async def test_the_key_of_another_launch_is_borrowed_only_where_the_account_take
     other = replace(cloud.grant(), label="another")
     cloud.arm("keys_taken_once")
     await cloud.provider.create(cloud.spec(offer), other)
-    assert [machine.key_name for machine in cloud.account.machines.values()] == [first, first]
+    assert [machine.key_name for machine in cloud.account.instances.values()] == [first, first]
 
     await cloud.provider.create(cloud.spec(offer), other)
     assert key_names(cloud) == ["laptop", first, "gpu-shopper-another"]
@@ -103,7 +103,7 @@ async def test_another_key_under_our_name_is_never_trusted(cloud: Served) -> Non
 async def test_without_a_key_to_bring_the_accounts_own_is_used(cloud: Served) -> None:
     bare = replace(cloud.spec(await cloud.offer()), public_keys=())
     await cloud.provider.create(bare, cloud.grant())
-    assert [machine.key_name for machine in cloud.account.machines.values()] == ["laptop"]
+    assert [machine.key_name for machine in cloud.account.instances.values()] == ["laptop"]
 
     cloud.account.ssh_keys[:] = []
     await cloud.create()  # Somebody else's machine: its key is no key for this one.

@@ -222,7 +222,7 @@ async def test_a_key_that_may_not_act(quick: Served) -> None:
 # ── creates ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("fault", "outcome"), RunPodSandbox.CREATE_FAULTS.items())
+@pytest.mark.parametrize(("fault", "outcome"), RunPodSandbox.FAULTS.creates.items())
 async def test_one_create_is_one_request_whatever_happens(quick: Served, fault: str, outcome: str) -> None:
     offer = await cheap(quick)
     spec = InstanceSpec("run-7f3c", offer, "runpod/pytorch:1.0.2", 50, env={"TOKEN": "hunter2-hunter2"})

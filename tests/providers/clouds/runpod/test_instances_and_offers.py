@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import number
 from providers.clouds.runpod import instances
 from providers.clouds.runpod import offers as runpod_offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint, Stock
@@ -39,7 +40,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def offers(
     *rows: dict[str, Any], tier: str = "COMMUNITY", count: int = 1, constraint: GpuConstraint = ANY
 ) -> tuple[Offer, ...]:
-    return runpod_offers.offers({"gpus": list(rows)}, runpod_offers.Page(tier, count, 60, AT), constraint)
+    return runpod_offers.offers({"gpus": list(rows)}, runpod_offers.CatalogPage(tier, count, 60, AT), constraint)
 
 
 def spec(offer: Offer | None = None, **changes: Any) -> InstanceSpec:
@@ -140,7 +141,7 @@ def test_a_key_does_not_depend_on_what_is_filtered() -> None:
 @pytest.mark.parametrize("body", [None, [], {}, {"gpus": {}}])
 def test_a_catalogue_of_another_shape_is_an_error(body: object) -> None:
     with pytest.raises(UnexpectedResponse):
-        runpod_offers.offers(body, runpod_offers.Page("SECURE", 1, 10, AT), ANY)
+        runpod_offers.offers(body, runpod_offers.CatalogPage("SECURE", 1, 10, AT), ANY)
 
 
 # ── create ───────────────────────────────────────────────────────────────────────────────────────
@@ -316,4 +317,4 @@ def test_a_bill_of_another_shape_is_an_error(body: object) -> None:
 
 @pytest.mark.parametrize("value", [None, True, float("nan"), "Infinity", [], "x"])
 def test_not_a_number(value: object) -> None:
-    assert instances.decimal(value) is None
+    assert number(value) is None

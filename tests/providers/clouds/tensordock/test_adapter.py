@@ -62,10 +62,10 @@ async def test_an_error_that_names_an_instance_is_not_a_refusal(cloud: Served) -
 
 async def test_the_machine_gets_its_shape_its_image_and_its_key(cloud: Served) -> None:
     made = await cloud.create()
-    machine = cloud.account.machines[made.ref]
+    machine = cloud.account.instances[made.ref]
 
     assert (machine.name, machine.image) == (NAME, "ubuntu2404_nvidia_570")
-    assert (machine.count, machine.vcpus, machine.ram_gb, machine.disk_gb) == (1, 8, 32, 100)
+    assert (machine.gpu_count, machine.vcpus, machine.ram_gb, machine.disk_gb) == (1, 8, 32, 100)
     material = " ".join(PUBLIC_KEY.split()[:2])
     assert any(material in command for command in machine.cloud_init["runcmd"])
 
@@ -234,7 +234,7 @@ async def test_a_location_that_ignores_forwards_is_never_reachable(cloud: Served
 
 async def rates(cloud: Served, ref: str) -> tuple[Decimal, Decimal]:
     """What the machine costs now, GPU and storage, in dollars per hour."""
-    meter = cloud.account.machines[ref].meter
+    meter = cloud.account.instances[ref].meter
     return tuple(meter.rate_usd_h(part, cloud.sandbox.now) for part in ("gpu", "storage"))
 
 

@@ -20,16 +20,16 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 ZOD = [{"code": "too_small", "message": "Number must be at least 100", "path": ["data", "storage_gb"]}]
 
 
-def reply(status: int, body: Any = None, **headers: str) -> Reply:
-    return Reply(status, headers, "" if body is None else json.dumps(body), body)
+def reply(status: int, body: Any = None, **headers: str) -> HttpReply:
+    return HttpReply(status, headers, "" if body is None else json.dumps(body), body)
 
 
-def inside(text: str, status: int = 400) -> Reply:
+def inside(text: str, status: int = 400) -> HttpReply:
     return reply(200, {"status": status, "error": text})
 
 
@@ -72,7 +72,7 @@ def inside(text: str, status: int = 400) -> Reply:
         (reply(400, {"error": "Out of stock", "id": "ab"}), OutcomeUnknown),
     ],
 )
-def test_an_answer_to_a_create(answer: Reply, expected: type[ProviderError]) -> None:
+def test_an_answer_to_a_create(answer: HttpReply, expected: type[ProviderError]) -> None:
     error = create_error(answer)
 
     assert type(error) is expected
@@ -105,7 +105,7 @@ def test_every_row_of_the_table_is_a_definite_no() -> None:
         (reply(400, ZOD), UnexpectedResponse),
     ],
 )
-def test_an_answer_to_any_other_call(answer: Reply, expected: type[ProviderError] | None) -> None:
+def test_an_answer_to_any_other_call(answer: HttpReply, expected: type[ProviderError] | None) -> None:
     error = call_error(answer)
 
     assert (None if error is None else type(error)) is expected
@@ -113,7 +113,7 @@ def test_an_answer_to_any_other_call(answer: Reply, expected: type[ProviderError
 
 @pytest.mark.parametrize(("given", "wait_s"), [("7", 7.0), ("soon", None), ("-1", None), ("inf", None), ("", None)])
 def test_how_long_to_wait(given: str, wait_s: float | None) -> None:
-    error = create_error(Reply(429, {"retry-after": given}, "<html>", None))
+    error = create_error(HttpReply(429, {"retry-after": given}, "<html>", None))
 
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == wait_s

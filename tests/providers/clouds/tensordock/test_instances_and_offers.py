@@ -43,7 +43,7 @@ def spec(**changes: Any) -> InstanceSpec:
     return replace(InstanceSpec("run-7f3c", offers(gpu())[0], "pytorch/pytorch:2.8.0", 50, (KEY,)), **changes)
 
 
-def attributes(one: InstanceSpec, secret: instances.SshSecret | None = None) -> dict[str, Any]:
+def attributes(one: InstanceSpec, secret: str = "") -> dict[str, Any]:
     found: dict[str, Any] = instances.create_body(one, "ubuntu2404_nvidia_570", secret)["data"]["attributes"]
     return found
 
@@ -180,7 +180,7 @@ def test_keys_variables_and_script_reach_the_machine() -> None:
 
 
 def test_the_accounts_secret_stands_in_for_a_key() -> None:
-    sent = attributes(spec(public_keys=()), instances.SshSecret("5ec"))
+    sent = attributes(spec(public_keys=()), "5ec")
 
     assert sent["ssh_key_id"] == "5ec"
     assert "ssh_key" not in sent

@@ -43,7 +43,7 @@ async def bench(clouds: Clouds) -> AsyncIterator[Vast]:
     engine.creates.clear()
     engine.calls.clear()
     sandbox.reset()
-    await engine.doors.close_all()
+    await engine.ssh_ports.close_all()
     url = f"{clouds.url}/vast"
     provider = REGISTRY["vast"].connect(sandbox.environment(url), clouds.clock, unpaced(clouds.clock))
     headers = {"Authorization": f"Bearer {sandbox.API_KEY}"}

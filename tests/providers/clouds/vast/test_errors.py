@@ -21,15 +21,15 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
 GONE_400 = "error 404/3603: no_such_ask  Instance type by id 7 is not available."
 GONE_410 = "error 410/3907: no_such_ask  Instance type 7 is no longer available."
 
 
-def reply(status: int, body: Any = None, *, text: str = "", headers: dict[str, str] | None = None) -> Reply:
-    return Reply(status, headers or {}, text or ("" if body is None else json.dumps(body)), body)
+def reply(status: int, body: Any = None, *, text: str = "", headers: dict[str, str] | None = None) -> HttpReply:
+    return HttpReply(status, headers or {}, text or ("" if body is None else json.dumps(body)), body)
 
 
 def error(code: str, msg: str = "", **more: Any) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def error(code: str, msg: str = "", **more: Any) -> dict[str, Any]:
         (reply(503, text="<html/>"), OutcomeUnknown),
     ],
 )
-def test_a_create_is_read_by_the_table(answer: Reply, expected: type[ProviderError]) -> None:
+def test_a_create_is_read_by_the_table(answer: HttpReply, expected: type[ProviderError]) -> None:
     found = create_error(answer, NOW)
 
     assert type(found) is expected
@@ -98,7 +98,7 @@ def test_no_row_of_the_table_is_dead_or_doubtful() -> None:
     for row in CREATE_OUTCOMES:
         assert row.raises.definite_no
         assert not any(status >= 500 or status == 408 for status in row.statuses)
-        body = error(row.error or "invalid_args", row.symbol or "")
+        body = error(row.code or "invalid_args", "".join(row.texts))
         assert type(create_error(reply(min(row.statuses), body), NOW)) is row.raises
 
 
@@ -155,7 +155,7 @@ def test_how_long_to_wait(headers: dict[str, str], body: dict[str, Any], expecte
         (reply(404, error("auth_error", "Invalid user key")), AuthFailed),
     ],
 )
-def test_any_other_call(answer: Reply, expected: type[ProviderError] | None) -> None:
+def test_any_other_call(answer: HttpReply, expected: type[ProviderError] | None) -> None:
     found = call_error(answer, NOW)
 
     assert found is None if expected is None else type(found) is expected

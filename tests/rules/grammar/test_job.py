@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import pytest
-
-from bot.rules.grammar.job_args import JobArgs, job_request
-from bot.rules.grammar.parser import Command, parse
+from bot.rules.grammar.job import everything
+from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 
@@ -20,9 +18,8 @@ def test_every_word_reaches_the_job() -> None:
         'for="fine-tune"'
     )
     command = parse(line)
-    assert isinstance(command, Command)
-    assert command.args is not None
-    assert job_request(command.args, Policy()) == JobRequest(
+    assert isinstance(command, ParsedCommand)
+    assert command.job == JobRequest(
         gpu=GpuConstraint(("RTX4090",), 2, 4, Decimal(20), Decimal(30)),
         hours=Decimal("1.5"),
         disk_gb=200,
@@ -49,10 +46,17 @@ def test_every_word_reaches_the_job() -> None:
 
 
 def test_an_inventory_brings_its_own_hours() -> None:
-    assert job_request(JobArgs(), Policy(), hours=Decimal(1)).hours == 1
-    assert job_request(JobArgs(hours=Decimal(2)), Policy(), hours=Decimal(1)).hours == 2
+    assert everything(Policy()) == JobRequest(GpuConstraint(), Decimal(1), disk_gb=Policy().disk_gb("training", None))
+    for words, hours in (("4090", 1), ("4090 2h", 2)):
+        command = parse(f"inventory {words}")
+        assert isinstance(command, ParsedCommand)
+        assert command.job is not None
+        assert command.job.hours == hours
 
 
-def test_a_job_needs_hours() -> None:
-    with pytest.raises(ValueError, match="needs its hours"):
-        job_request(JobArgs(), Policy())
+def test_gpus_named_in_several_words_are_all_meant() -> None:
+    command = parse("inventory gpu=4090 gpu=3090 a100")
+    assert isinstance(command, ParsedCommand)
+    assert command.job is not None
+    assert command.job.gpu.names[:2] == ("RTX4090", "RTX3090")
+    assert len(command.job.gpu.names) > 2

@@ -1,27 +1,35 @@
-"""The wire of the month: the same HTTP to the same applications, without a socket in between.
+"""The same HTTP to the same applications, without a socket in between: for what is about something else.
 
-A month is half a million calls. What a socket adds to each is its time, and a lost reply; the second is kept.
+What a socket adds to each call is its time, and a lost reply; the second is kept. The contract of the adapters, the
+processes and `--all` use sockets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from typing import Any
 from unittest import mock
 
 import httpx
+from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message
 
 from providers import http
 from providers.http import CloudHttp
+from tests.support.serving import serving
 
 CLOUDS_URL = "http://clouds.test"
 NODES_URL = "http://bot.test"
+_numbers = count()
 
 
 class Wire(httpx.AsyncBaseTransport):
     """Calls an application. `is_dark` says of a path whether it cannot be reached now."""
+
+    #: Whether `reachable` serves over sockets instead: set once, by the run's options.
+    replaced_by_sockets = False
 
     def __init__(self, app: ASGIApp, is_dark: Callable[[str], bool] = lambda _: False) -> None:
         self._app = app
@@ -75,14 +83,30 @@ def _scope(request: httpx.Request, path: str) -> dict[str, Any]:
 
 
 @contextmanager
-def wired(wire: Wire) -> Iterator[None]:
-    """Every adapter that is made meanwhile talks over this wire."""
+def wired(wire: Wire, url: str = CLOUDS_URL) -> Iterator[None]:
+    """Every adapter for this address that is made meanwhile talks over this wire, and others as before."""
+    assert http.CloudHttp is CloudHttp
+    before = CloudHttp._new_client
 
     def new_client(self: Any) -> httpx.AsyncClient:
+        if not self._base_url.startswith(f"{url}/"):
+            return before(self)
         return httpx.AsyncClient(
             base_url=self._base_url, headers=self._headers, timeout=self._timeout_s, transport=wire, trust_env=False
         )
 
-    assert http.CloudHttp is CloudHttp
     with mock.patch.object(CloudHttp, "_new_client", new_client):
         yield
+
+
+@asynccontextmanager
+async def reachable(app: Starlette) -> AsyncIterator[str]:
+    """The address at which adapters that are made meanwhile reach `app`: over a wire, or over sockets with `--all`."""
+    if Wire.replaced_by_sockets:
+        async with serving(app) as url:
+            yield url
+        return
+    url = f"http://clouds-{next(_numbers)}.test"
+    async with app.router.lifespan_context(app):
+        with wired(Wire(app), url):
+            yield url

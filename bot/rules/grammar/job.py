@@ -1,0 +1,199 @@
+"""Read the words of a job one by one into a `JobRequest`, from lines, files, REST bodies and the form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Final
+
+from bot.rules.grammar.commands import BY_NAME, Subcommand
+from bot.rules.grammar.job_words import (
+    DURATION,
+    KEYS,
+    SPOT_WORDS,
+    WORDS,
+    BadWord,
+    Fields,
+    cloud_words,
+    near,
+    read_clouds,
+    read_gpus,
+    show,
+    unknown_gpu,
+)
+from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
+from bot.rules.grammar.workload_words import WORK_KEYS
+from bot.rules.policy.policy import Policy
+from bot.rules.values.text import WordToken
+from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.gpus.table import lookup
+
+#: Without a time, offers are compared by the cost of one hour.
+LOOK_HOURS: Final = Decimal(1)
+
+#: Words that carry nothing, and makers' words that only mean something together with the next word.
+_FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
+_BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
+_GPU_FIELDS = frozenset(GpuConstraint.__dataclass_fields__)
+_COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
+_KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
+_NUMBER = re.compile(r"\d+")
+_UNITS = re.compile(r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*", re.IGNORECASE)
+#: What a bare word looks like → the key that reads it.
+_BARE = tuple(
+    (re.compile(pattern), key)
+    for pattern, key in (
+        (DURATION, "hours"),
+        (r"-?\$.*/h(?:r|our)?", "price"),
+        (r"-?\$.*|.*\d(?:usd|\$)", "max"),
+        (r"\d{1,4}(?:gb|g)\+?|\d{1,4}(?:gb|g)?-\d{1,4}gb?", "memory"),
+        (r"-?\d+(?:-\d+)?\s*x|x\d+", "count"),
+        (r"[a-z]+:\S+", "offer"),
+    )
+)
+
+
+@dataclass(slots=True)
+class Draft:
+    """Collect a job while its words are read; `said` holds the fields said so far, of `JobRequest` and its GPUs."""
+
+    policy: Policy
+    said: Fields = field(default_factory=dict)
+    #: The GPU words so far, since `H100 SXM` are two words for one GPU.
+    _gpu_text: str = ""
+
+    def read(self, word: WordToken) -> None:
+        """Read one word more. Raises `BadWord`."""
+        for name, value in self.look(word).items():
+            if name in self.said and name not in ("names", "work"):
+                raise BadWord(f"{show(word.raw)} says again what was already said; keep one of the two.")
+            self.said[name] = value
+
+    def look(self, word: WordToken) -> Fields:
+        """Return the fields that one word sets. Raises `BadWord`."""
+        keyed = _KEYED.fullmatch(word.value)
+        if keyed is None:
+            return self._bare(word)
+        key, operator, value = keyed[1].lower().replace("_", "-"), keyed[2], keyed[3].strip()
+        work = self.said.get("work", ())
+        found = KEYS.get(key) or KEYS.get(key.replace("-", "_"))
+        if found is None and operator == "=" and run_word(key):
+            return {"work": work_word(key, value, work)}
+        if found is None:
+            known = ", ".join(each.key for each in WORDS)
+            hint = near(key, (*KEYS, *WORK_KEYS))
+            raise BadWord(f"{show(keyed[1])} is not a word of this language; there are {known}.{hint}")
+        if not value:
+            raise BadWord(f"{found.key}= needs a value; write {found.example}.")
+        if operator != "=" and found.key == "memory":
+            value = operator + value
+        elif operator != "=":
+            raise BadWord(f"{operator} works with memory only; write {found.example}.")
+        read = found.read(value, self.policy)
+        if "names" in read:
+            read["names"] = self._with(read["names"])
+        return {**read, "work": work_word(found.key, value, work)} if found.key in SHARED else read
+
+    def _bare(self, word: WordToken) -> Fields:
+        text, lowered, so_far = word.value, word.value.lower(), self._gpu_text
+        if word.quoted and " " in text:
+            return KEYS["for"].read(text, self.policy)
+        for pattern, key in _BARE:
+            if pattern.fullmatch(lowered):
+                return KEYS[key].read(lowered.strip("x ") if key == "count" else text, self.policy)
+        if lowered in ("spot", "interruptible", "on-demand", "ondemand"):
+            return {"spot": SPOT_WORDS[lowered]}
+        clouds = cloud_words()
+        if all(part in clouds for part in lowered.split(",")):
+            return read_clouds(text, self.policy)
+        together = lookup(f"{so_far} {text}") if so_far else ()
+        if together:
+            self._gpu_text = f"{so_far} {text}"
+            return {"names": self._with(together, instead_of=lookup(so_far))}
+        if lowered in _BRANDS:
+            self._gpu_text = text if lookup(so_far) else f"{so_far} {text}".strip()
+            return {}
+        if lowered in _FILLERS:
+            return {}
+        if all(lookup(part) for part in text.split(",")):
+            self._gpu_text = text
+            return {"names": self._with(read_gpus(text, self.policy)["names"])}
+        raise BadWord(_unknown(text))
+
+    def _with(self, names: tuple[str, ...], instead_of: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Add GPUs to those said so far, each once."""
+        before = [name for name in self.said.get("names", ()) if name not in instead_of]
+        return tuple(dict.fromkeys((*before, *names)))
+
+    def missing(self, sub: Subcommand) -> Iterator[tuple[str, str]]:
+        """Yield what `sub` still needs, as `(word that would say it, sentence)`."""
+        work = () if "hours" in self.said else self.said.get("work", ())
+        if sub.name == "plan" and self.said.keys().isdisjoint(("hours", "work")):
+            yield "hours", "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h."
+        if not sub.needs_hours:
+            return
+        if not work and self.said.keys().isdisjoint(("names", "memory_gb_min", "memory_gb_max", "offer_id")):
+            yield "gpu", "Say which GPU: a name such as 4090, or memory=40GB+."
+        lacking = unsaid(work)
+        if "hours" not in self.said and (lacking or not work):
+            yield "hours", f"Say for how long, such as 6h or 90m. {lacking}".strip()
+
+    def request(self, sub: Subcommand) -> JobRequest:
+        """Make the request, with defaults where nothing was said; the hours of a described run are found later.
+
+        A time that a person fixed is what is rented, even where the work is described. Without such a time the plan
+        chooses the number of GPUs for the work.
+        """
+        said = {"hours": LOOK_HOURS, **self.said}
+        if sub.name != "plan" and ("hours" in self.said or not sub.needs_hours):
+            said.pop("work", None)
+        if said.get("work") and "count_min" not in said:
+            said["count_max"] = self.policy.max_gpus
+        gpu = GpuConstraint(**{name: said.pop(name) for name in _GPU_FIELDS & said.keys()})
+        job = JobRequest(gpu=gpu, **said)
+        return replace(job, disk_gb=self.policy.disk_gb(job.workload, said.get("disk_gb")))
+
+
+def everything(policy: Policy) -> JobRequest:
+    """Ask for any GPU for an hour: what an inventory shows where nobody says a word."""
+    return Draft(policy).request(BY_NAME["inventory"])
+
+
+def joined(words: list[WordToken]) -> Iterator[WordToken]:
+    """Join `6 hours` and `2 x` into one word, then split `4xA100` into `4x` and `A100`."""
+    place = 0
+    while place < len(words):
+        word = words[place]
+        unit = words[place + 1] if place + 1 < len(words) else WordToken("", "", 0)
+        place += 1
+        if _NUMBER.fullmatch(word.raw) and not lookup(word.raw) and _UNITS.fullmatch(unit.raw):
+            gap = " " * (unit.position - word.position - len(word.raw))
+            word = WordToken(word.value + unit.value, word.raw + gap + unit.raw, word.position)
+            place += 1
+        counted = None if word.quoted else _COUNTED.fullmatch(word.raw)
+        if counted is None:
+            yield word
+        else:
+            yield WordToken(counted[1], counted[1], word.position)
+            yield WordToken(counted[2], counted[2], word.position + counted.start(2))
+
+
+def pair(key: str, value: str, place: int = 0) -> WordToken:
+    """Join a key and its value, whatever is in it, to one word."""
+    return WordToken(f"{key}={value}", f"{key}={value}", place, quoted=True)
+
+
+def _unknown(text: str) -> str:
+    lowered = text.lower()
+    if lowered in KEYS:
+        return f"{show(text)} needs a value; write {KEYS[lowered].example}."
+    if re.fullmatch(r"-?\d{1,3}|-?\d+\.\d+", text):
+        return f"{show(text)} could be anything; write GPUs as 4xA100, hours as 6h and money as $50."
+    if re.search(r"\d", text):
+        return unknown_gpu(text)
+    others = get_close_matches(lowered[:40], (*KEYS, *cloud_words(), *SPOT_WORDS), n=1)
+    hint = f" Did you mean {others[0]}?" if others else ' A reason is written as for="fine-tune".'
+    return f"{show(text)} is not understood.{hint}"

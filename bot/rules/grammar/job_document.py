@@ -1,0 +1,129 @@
+"""Define the portable job request of YAML and JSON: one model for files, REST and everything that is generated.
+
+It only names the words of the `/gpu` language, and that language reads them: a file, a REST body and a Slack command
+that say the same become the same `JobRequest`, and are refused with the same sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.rules.values.private_keys import LONGEST_KEY
+
+Text = Annotated[str, Field(max_length=1000)]
+Number = Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)]
+Said = Number | Text
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Gpu(_Strict):
+    """Which GPUs would do: any of the names, so many of them, with so much memory each."""
+
+    name: Text | Annotated[list[Text], Field(max_length=20)] = Field(
+        default="", description="One name or several, in any spelling; A100:8 says the number too.", examples=["A100"]
+    )
+    count: Said | None = Field(default=None, description="4, 2-4, or 2+ for two or more.", examples=["8"])
+    memory: Said | None = Field(
+        default=None, description="Memory per GPU: 40GB exactly, 40GB+ at least, 40-80GB between.", examples=["40GB+"]
+    )
+
+
+class Resources(_Strict):
+    """The machine."""
+
+    gpu: Gpu | Text | None = Field(default=None, description="The GPUs; A100:8 is short for a name and a number.")
+    disk: Said | None = Field(default=None, description="The least disk: 200GB, 1TB.", examples=["200GB"])
+
+
+class JobDocument(_Strict):
+    """A portable job request. Money is dollars, times are written 6h, 90m or 2d; a bare number is hours."""
+
+    words: Annotated[str, Field(max_length=4000)] | None = Field(
+        default=None,
+        description="The job in one line of the /gpu language, to which other fields may add: 8xA100 6h max=$50.",
+    )
+    resources: Resources = Field(default=Resources(), description="Which GPUs, and how much disk.")
+    candidates: Annotated[list[Text], Field(max_length=20)] = Field(
+        default=[], description="Only these clouds; the order breaks ties.", examples=[["vast", "runpod"]]
+    )
+    regions: Annotated[list[Text], Field(max_length=20)] = Field(default=[], description="Regions or countries.")
+    spot: bool | Text | None = Field(default=None, description="no (the default), yes or any.")
+    hours: Said | None = Field(default=None, description="For how long; without it, `work` says what runs.")
+    workload: Text | None = Field(default=None, description="What kind of work, such as training.")
+    work: Annotated[dict[Text, bool | Said], Field(max_length=40)] = Field(
+        default={}, description="The words of a run, such as model: 7B, tokens: 2B, seq: 2048."
+    )
+    budget: Said | None = Field(default=None, description="The most that it may cost in all.", examples=["$50"])
+    max_price: Said | None = Field(default=None, description="The most per hour.", examples=["$2.50"])
+    reliability: Said | None = Field(default=None, description="The least reliability: 0.98 or 98%.")
+    total_memory: Said | None = Field(default=None, description="The least memory of all GPUs together: 160GB.")
+    verified: bool | Text | None = Field(default=None, description="yes: only machines that their cloud has verified.")
+    cuda: Said | None = Field(default=None, description="The least CUDA that the driver runs: 12.4.")
+    capability: Said | None = Field(default=None, description="The least CUDA compute capability: 8.9 or sm_89.")
+    available: Said | None = Field(
+        default=None, description="For how long the cloud must expect the offer to be there: 24h, 3d."
+    )
+    offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
+    image: Text | None = Field(default=None, description="The container image.")
+    run: Text | None = Field(default=None, description="The command to run.")
+    file_mounts: Annotated[dict[Text, Text], Field(max_length=20)] = Field(
+        default={},
+        description="Path on the machine → where its files come from: s3://, gs:// or https:// before `run` starts.",
+        examples=[{"/workspace/data": "s3://bucket/data"}],
+    )
+    checkpoint: Text | None = Field(default=None, description="Where checkpoints are kept.")
+    label: Text | None = Field(default=None, description="The project that it counts for.")
+    reason: Annotated[str, Field(max_length=4000)] | None = Field(default=None, description="Approvers read this.")
+    consumer: Annotated[str, Field(max_length=40)] | None = Field(
+        default=None, description="The program that it is for, asked by whoever answers for it; its budgets count."
+    )
+    ssh_public_key: Annotated[str, Field(max_length=LONGEST_KEY)] | None = Field(
+        default=None, description="The key of this machine; without it, the one that is registered."
+    )
+
+
+#: Fields that are no word of the language; every other one has the name of its word, or an alias of it.
+_APART = frozenset({"words", "resources", "work", "file_mounts", "consumer", "ssh_public_key"})
+
+
+def pairs(document: JobDocument) -> Iterator[tuple[str, str, str]]:
+    """Yield `(field of the document, word of the language, value)` for everything that was said."""
+    yield from _machine(document.resources)
+    for field in JobDocument.model_fields:
+        value = getattr(document, field)
+        if field not in _APART and value not in (None, "", []):
+            yield field, "clouds" if field == "candidates" else field, plain(value)
+    for word, value in document.work.items():
+        yield f"work.{word}", word, plain(value)
+
+
+def _machine(wanted: Resources) -> Iterator[tuple[str, str, str]]:
+    gpu = Gpu(name=wanted.gpu) if isinstance(wanted.gpu, str) else wanted.gpu
+    if gpu is not None:
+        listed = [gpu.name] if isinstance(gpu.name, str) else gpu.name
+        names, counts = zip(*(one.partition(":")[::2] for one in listed), strict=True) if listed else ((), ())
+        count = next(filter(None, counts), None) if gpu.count is None else gpu.count
+        if any(names):
+            yield "resources.gpu.name", "gpu", ",".join(names)
+        if count is not None:
+            yield "resources.gpu.count", "count", plain(count)
+        if gpu.memory is not None:
+            yield "resources.gpu.memory", "memory", plain(gpu.memory)
+    if wanted.disk is not None:
+        yield "resources.disk", "disk", plain(wanted.disk)
+
+
+def plain(value: Any) -> str:
+    """Write a value as the language does: YAML reads yes and no as truth, numbers lose no digits, lists have commas."""
+    if isinstance(value, list):
+        return ",".join(map(plain, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)

@@ -1,0 +1,69 @@
+"""Check the bounds of a job; readers of words and services refuse what is outside with the same sentence."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
+from ledger.kernel.job import JobRequest
+
+MOST_USD: Final = Decimal(1_000_000)
+
+
+class BoundsVerdict(NamedTuple):
+    """Say why a value is refused: a stable code, and the sentence for people."""
+
+    code: ReplyCode
+    sentence: str
+
+
+def gpu_count(least: int, most: int, policy: Policy) -> BoundsVerdict | None:
+    """Say what is wrong with `least` to `most` GPUs."""
+    if least < 1:
+        return BoundsVerdict(ReplyCode.GPU_COUNT, "At least one GPU is needed.")
+    if most < least:
+        return BoundsVerdict(ReplyCode.GPU_COUNT, f"“{least}-{most}” runs backwards; write the smaller number first.")
+    if most > policy.max_gpus:
+        return BoundsVerdict(ReplyCode.GPU_COUNT, f"{most} GPUs are above the limit of {policy.max_gpus}.")
+    return None
+
+
+def money(amount_usd: Decimal) -> BoundsVerdict | None:
+    """Say what is wrong with the most that a job may cost."""
+    if amount_usd.is_nan() or amount_usd == 0:
+        return BoundsVerdict(ReplyCode.BAD_AMOUNT, "An amount of money must be above zero.")
+    if amount_usd < 0:
+        return BoundsVerdict(ReplyCode.BAD_AMOUNT, "An amount of money cannot be negative.")
+    if amount_usd > MOST_USD:
+        return BoundsVerdict(
+            ReplyCode.BAD_AMOUNT, "An amount of money above $1,000,000 is not believed; write $50 or 0.75."
+        )
+    return None
+
+
+def reliability(share: Decimal, said: str = "") -> BoundsVerdict | None:
+    """Say what is wrong with the least reliability; `said` is what was typed."""
+    if share.is_nan() or not 0 <= share <= 1:
+        return BoundsVerdict(ReplyCode.BAD_RELIABILITY, f"{said or share} is not a reliability; write 0.98 or 98%.")
+    return None
+
+
+def reason(text: str, policy: Policy) -> BoundsVerdict | None:
+    """Say what is wrong with the length of a reason."""
+    most = policy.max_reason_chars
+    if len(text) <= most:
+        return None
+    return BoundsVerdict(ReplyCode.REASON_TOO_LONG, f"The reason has {len(text):,} characters; {most:,} is the most.")
+
+
+def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
+    """Return the first thing that is wrong with a job, from any source; its hours have a rule of their own."""
+    amounts = (job.budget_cap_usd, job.max_price_usd_h)
+    return (
+        gpu_count(job.gpu.count_min, job.gpu.count_max, policy)
+        or reason(job.reason, policy)
+        or next(filter(None, (money(one) for one in amounts if one is not None)), None)
+        or (reliability(job.min_reliability) if job.min_reliability is not None else None)
+    )

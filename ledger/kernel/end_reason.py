@@ -1,0 +1,92 @@
+"""List why a session or an instance ended: the code for programs, its label for people, its group, and its grace."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from ledger.kernel.vocabulary import Vocabulary
+
+
+class EndGroup(Vocabulary):
+    """Group the reasons of ends."""
+
+    APPROVED = "approved", "the approved time or amount is used up"
+    ORDERED = "ordered", "a person ended it"
+    WORK_SUCCEEDED = "work_succeeded", "its work succeeded"
+    WORK_FAILED = "work_failed", "its work failed"
+    UNUSED = "unused", "its agent reported no work, or nothing"
+    FAILED = "failed", "the instance or its cloud failed"
+    NOT_APPROVED = "not_approved", "nothing was launched"
+
+
+class Grace(StrEnum):
+    """Name the grace of the policy that passes between the notification of an end and its order."""
+
+    NONE = "none"
+    DONE = "done"
+    SILENT = "silent"
+    IDLE = "idle"
+
+
+class EndReason(StrEnum):
+    """Say why a session or an instance ended. The value is stored, and REST and `--json` show it."""
+
+    _value_: str
+    label: str
+    group: EndGroup
+    grace: Grace
+
+    def __new__(cls, value: str, label: str = "", group: EndGroup | None = None, grace: Grace = Grace.NONE) -> Self:
+        """Make one reason. Only type checkers need the defaults: they take `EndReason(text)` for this call."""
+        if not label or group is None:
+            raise TypeError(f"{value} needs a label and a group")
+        reason = str.__new__(cls, value)
+        reason._value_ = value
+        reason.label, reason.group, reason.grace = label, group, grace
+        return reason
+
+    RESERVATION_OVER = "reservation_over", "reservation over", EndGroup.APPROVED
+    BUDGET_CAP = "budget_cap", "budget cap", EndGroup.APPROVED
+    HOURS_CAP = "hours_cap", "hours cap", EndGroup.APPROVED
+    OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "drift unconfirmed", EndGroup.APPROVED
+
+    ASKED = "asked", "on request", EndGroup.ORDERED
+    WRITTEN_OFF = "written_off", "written off", EndGroup.ORDERED
+
+    COMPLETED = "completed", "completed", EndGroup.WORK_SUCCEEDED, Grace.DONE
+    RUN_COMPLETED = "run_completed", "run completed", EndGroup.WORK_SUCCEEDED
+    WORK_FAILED = "work_failed", "work failed", EndGroup.WORK_FAILED, Grace.DONE
+    RUN_FAILED = "run_failed", "run failed", EndGroup.WORK_FAILED
+    RUN_TIMEOUT = "run_timeout", "run timeout", EndGroup.WORK_FAILED
+
+    NO_HEARTBEAT = "no_heartbeat", "no heartbeat", EndGroup.UNUSED, Grace.SILENT
+    IDLE = "idle", "idle", EndGroup.UNUSED, Grace.IDLE
+
+    LOST = "lost", "lost", EndGroup.FAILED
+    BROKEN = "broken", "broken", EndGroup.FAILED
+    BOOT_TIMEOUT = "boot_timeout", "boot timeout", EndGroup.FAILED
+    RESTARTING = "restarting", "restarting", EndGroup.FAILED
+    STOPPED_THERE = "stopped_there", "stopped there", EndGroup.FAILED
+    OUTBID = "outbid", "outbid", EndGroup.FAILED
+    WRONG_GPUS = "wrong_gpus", "wrong gpus", EndGroup.FAILED
+    BILLED_ABOVE_CAP = "billed_above_cap", "billed above cap", EndGroup.FAILED
+
+    REJECTED = "rejected", "rejected", EndGroup.NOT_APPROVED
+    CANCELLED = "cancelled", "cancelled", EndGroup.NOT_APPROVED
+    EXPIRED = "expired", "expired", EndGroup.NOT_APPROVED
+    NO_OFFER = "no_offer", "no offer", EndGroup.NOT_APPROVED
+
+
+def reasons(group: EndGroup) -> frozenset[EndReason]:
+    """Return the reasons of one group."""
+    return frozenset(reason for reason in EndReason if reason.group is group)
+
+
+#: The approved end itself, by whichever limit came first.
+APPROVED = reasons(EndGroup.APPROVED)
+#: Ends that say how the work went.
+WENT_WELL = reasons(EndGroup.WORK_SUCCEEDED)
+WENT_WRONG = reasons(EndGroup.WORK_FAILED)
+#: Ends before the approved one, which are announced with a grace.
+EARLY = frozenset(reason for reason in EndReason if reason.grace is not Grace.NONE)

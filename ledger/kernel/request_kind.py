@@ -1,0 +1,18 @@
+"""List what a request asks for."""
+
+from __future__ import annotations
+
+from ledger.kernel.vocabulary import Vocabulary
+
+
+class RequestKind(Vocabulary):
+    """Say what somebody, or the service, asks an approver for."""
+
+    PROVISION = "provision", "Ask for GPUs"
+    EXTEND = "extend", "More time"
+    OVERRIDE_12H = "override_12h", "More than the usual time"
+    OVERSPEND = "drift_reconfirm", "Costs more than approved"
+
+
+#: Requests about a session that exists already: their parent is the request of that session.
+ABOUT_SESSION = frozenset({RequestKind.EXTEND, RequestKind.OVERSPEND})

@@ -1,0 +1,257 @@
+"""What every adapter does in the same way; the adapter of a cloud adds its calls and their translation.
+
+A cloud's class sets the class variables below, writes the calls of the contract that its cloud has, and says in
+`error_of` what an answer means. What its cloud cannot do it names in `UNSUPPORTED`, with the sentence that people read.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from ledger.kernel.clock import Clock
+from ledger.kernel.grant import Grant
+from ledger.kernel.network_guard import forbid_in_transaction
+from providers.adapter_helpers import only, same
+from providers.contract import (
+    Balance,
+    Charge,
+    InstanceSpec,
+    NotSeen,
+    ObservedInstance,
+    Offer,
+    Preflight,
+    Provider,
+)
+from providers.errors import (
+    AuthFailed,
+    InvalidSpec,
+    NotSent,
+    OutcomeUnknown,
+    ProviderError,
+    UnexpectedResponse,
+    Unsupported,
+)
+from providers.http import CloudHttp, Credential, HttpReply, fingerprint
+from providers.rate_limits import LocalPacer, Pacer, Pacing
+
+#: More pages than any account has; reaching it means that the tokens lead nowhere.
+PAGES_MAX = 400
+
+Page = TypeVar("Page")
+
+
+class CloudConfig(BaseModel):
+    """How to reach one account. Errors never quote the key."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    api_key: Credential = SecretStr("")
+    base_url: str
+
+    @property
+    def credential(self) -> str:
+        """What names the account; empty while it is not set."""
+        return self.api_key.get_secret_value()
+
+    @property
+    def authorization(self) -> str:
+        """The header's value."""
+        return f"Bearer {self.credential}"
+
+    @property
+    def root(self) -> str:
+        """The address that the paths of the calls are added to."""
+        return self.base_url
+
+
+class CloudAdapter(Provider):
+    """One account at one cloud. The provider contract says what each method promises."""
+
+    #: The cloud's name in sentences.
+    TITLE: ClassVar[str]
+    #: The page on which people make the key, the variable that holds it, and what is said while it is not set.
+    KEY_PAGE: ClassVar[str]
+    KEY_VARIABLE: ClassVar[str] = ""
+    KEY_MISSING: ClassVar[str] = "the API key is not set"
+    #: Method and path of the create call, where it has no part of the order in it.
+    CREATE: ClassVar[tuple[str, str]] = ("POST", "")
+    #: Method of the contract → why it is `Unsupported`, in a sentence of the cloud's own.
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = {}
+    #: Seconds that one attempt of a read may take.
+    TIMEOUT_S: ClassVar[float] = 10.0
+    #: What an instance's id looks like, so that nothing else becomes part of a path; and what is said otherwise.
+    REF: ClassVar[re.Pattern[str]] = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+    REF_WRONG: ClassVar[str] = "that is not the id of an instance"
+    #: The sentence for a create that was not sent, because what it needs could not be read; `{}` is the reason.
+    NOT_READY: ClassVar[str] = "what the create needs could not be read ({}), so nothing was sent"
+
+    def __init__(self, config: CloudConfig, clock: Clock, pacer: Pacer | None = None) -> None:
+        self._clock = clock
+        self._missing: tuple[str, ...] = () if config.credential else (self.KEY_VARIABLE,)
+        self.account = fingerprint(config.credential)
+        limits = self.capabilities.rate_limits
+        pacing = Pacing(self.name, self.account, limits, pacer or LocalPacer(clock), self._groups)
+        headers = {"Authorization": config.authorization}
+        self._http = CloudHttp(self.name, config.root, headers, clock, self.TIMEOUT_S, pacing)
+
+    # ── what the cloud's own class says ──────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
+        """The error for an answer to anything but a create; None when it is a plain success."""
+
+    @abstractmethod
+    async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        """Send the one create call of a prepared order, and translate its answer."""
+
+    def _create_call(self, spec: InstanceSpec) -> tuple[str, str]:
+        """Method and path of the create call."""
+        return self.CREATE
+
+    async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
+        """Check the order, and find out what the create call needs besides it."""
+        return {}
+
+    async def _usable(self) -> Preflight:
+        """Make a call that needs valid credentials and costs nothing."""
+        await self.list()
+        return self._report(ok=True)
+
+    def _groups(self, method: str, path: str) -> tuple[str, ...]:
+        """The rate limits that a call counts against, the tightest first."""
+        return ("any",)
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────
+
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        """Search as narrowly as the offer allows."""
+        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
+
+    async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
+        """Read the whole account: no cloud filters by the end of a name."""
+        listing = await self.list()
+        found = [item for item in listing.items if (item.name or "").endswith(name_suffix)]
+        if not found:
+            return NotSeen(self.name, listing.at)
+        return tuple(sorted(found, key=lambda item: item.created_at or listing.at))
+
+    # ── acting ───────────────────────────────────────────────────────────────────────────────────
+
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        """Check the order and read what the create needs, then wait for the create's turn."""
+        forbid_in_transaction(f"{self.name} create")
+        try:
+            ready = await self._ready(spec, grant)
+        except ProviderError as error:
+            # An unknown outcome tells of an earlier create; every other trouble here means that none was sent.
+            if error.definite_no or isinstance(error, OutcomeUnknown):
+                raise
+            raise NotSent(self.name, self.NOT_READY.format(error.message)) from error
+        await self._http.turn(*self._create_call(spec))
+        return replace(spec, ready=ready)
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        """Send one create call, prepared first if it was not."""
+        if spec.ready is None:
+            spec = await self.prepare(spec, grant)
+        return await self._send(spec, grant)
+
+    async def _post(self, spec: InstanceSpec, body: Mapping[str, Any], timeout_s: float = 90.0) -> HttpReply:
+        """The one create call with this body."""
+        return await self._http.send_once(*self._create_call(spec), timeout_s=timeout_s, json=body)
+
+    async def stop(self, ref: str) -> None:
+        """Refuse: a cloud that can stop overrides this."""
+        raise self._unsupported("stop")
+
+    async def start(self, ref: str) -> None:
+        """Refuse: a cloud that can start overrides this."""
+        raise self._unsupported("start")
+
+    async def restart(self, ref: str) -> None:
+        """Refuse: a cloud that can restart overrides this."""
+        raise self._unsupported("restart")
+
+    # ── money ────────────────────────────────────────────────────────────────────────────────────
+
+    async def balance(self) -> Balance:
+        """Refuse: a cloud that has a call for its balance overrides this."""
+        raise self._unsupported("balance")
+
+    async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
+        """Refuse: a cloud that has a call for its bill overrides this."""
+        raise self._unsupported("charges")
+
+    def _unsupported(self, verb: str) -> Unsupported:
+        return Unsupported(self.name, self.UNSUPPORTED.get(verb, f"{self.TITLE} has no call for this: {verb}"))
+
+    # ── the account ──────────────────────────────────────────────────────────────────────────────
+
+    async def preflight(self) -> Preflight:
+        """Report whether the credentials are set and accepted; costs nothing."""
+        if self._missing:
+            return Preflight(self.name, ok=False, missing=self._missing, where=self.KEY_PAGE, problem=self.KEY_MISSING)
+        try:
+            return await self._usable()
+        except ProviderError as error:
+            where = self.KEY_PAGE if isinstance(error, AuthFailed) else ""
+            return self._report(ok=False, where=where, problem=error.message, code=error.code)
+
+    def _report(self, *, ok: bool, **more: Any) -> Preflight:
+        return Preflight(self.name, ok=ok, account=self.account, **more)
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._http.close()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    def _body(self, reply: HttpReply) -> Any:
+        """The body of a success; raises what any other answer means."""
+        error = self.error_of(reply)
+        if error is not None:
+            raise error
+        return self._http.json(reply)
+
+    def _object(self, reply: HttpReply) -> dict[str, Any]:
+        """The body of a success, which has to be a JSON object."""
+        body = self._body(reply)
+        if not isinstance(body, dict):
+            raise UnexpectedResponse(self.name, f"{self.TITLE}'s answer is not a JSON object")
+        return body
+
+    async def _read(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+        """The object that a call answers; raises what any other answer means."""
+        return self._object(await self._http.read(method, path, **kwargs))
+
+    async def _pages(self, read: Callable[[str | None], Awaitable[tuple[Page, Any]]], what: str) -> AsyncIterator[Page]:
+        """Every page of a list. `read` gets the token of a page and returns the page with the token of the next one.
+
+        The list ends with the token None. Tokens that are no text or lead back raise, because half a list proves
+        nothing.
+        """
+        token: str | None = None
+        seen: set[str] = set()
+        for _ in range(PAGES_MAX):
+            page, following = await read(token)
+            yield page
+            if following is None:
+                return
+            if not isinstance(following, str) or following in seen:
+                break
+            seen.add(following)
+            token = following
+        raise UnexpectedResponse(self.name, f"{self.TITLE}'s {what} does not end")
+
+    def _checked(self, ref: str) -> str:
+        """The id of an instance. `InvalidSpec` for what cannot be one and might lead to another path."""
+        if not self.REF.fullmatch(ref):
+            raise InvalidSpec(self.name, self.REF_WRONG)
+        return ref
