@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("--tests", nargs="+", default=TESTS, help="the folders of tests that both suites run")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=75, help="what is recorded by then is kept; run again")
-    parser.add_argument("--budget", type=float, default=20, help="seconds of tests for a mutant that none kills")
+    parser.add_argument("--budget", type=float, default=10, help="seconds of tests for a mutant that none kills")
     try:
         found = Comparison(parser.parse_args()).run()
     except OutOfTimeError:
