@@ -72,8 +72,12 @@ class Comparison:
             self._times(new, now)
         with old:
             self._reach(old, [mutant.old for mutant in every])
+            killed = [one for one in every if now[one.name]["outcome"] == "killed"]
+            before = old.judge([(one, one.old) for one in killed], self._store(self._old, "old"), budget_s)
+            # What survives the new suite is tried first on the tests that only the old one has.
             old.first(set(old.seconds) - set(new.seconds))
-            before = old.judge([(one, one.old) for one in every], self._store(self._old, "old"), budget_s)
+            rest = [one for one in every if one not in killed]
+            before |= old.judge([(one, one.old) for one in rest], self._store(self._old, "old"), budget_s)
             self._times(old, before)
             doubtful = [one for one in every if _only_old(before, now, one)]
             for one in doubtful:
