@@ -14,7 +14,7 @@ TESTS ?= tests
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 70
 
-.PHONY: help install clients demo test test-all soak bench lint docs clean
+.PHONY: help install clients demo test test-all soak bench mutants lint docs clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -58,6 +58,9 @@ soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the 
 bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
+mutants: $(READY) ## Name what the tests of OLD=COMMIT catch and those of HEAD do not: 300 mutants an area; run again to go on.
+	@exec $(BIN)/python -m tests.mutants --old $(OLD) $(ARGS)
+
 lint: $(READY) ## ruff, mypy, import contracts, schema and docs in step with the code.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -70,4 +73,4 @@ docs: $(READY) ## Write the generated pages again.
 	$(BIN)/gpu-shopper docs
 
 clean: ## Remove what installing and testing left.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage* htmlcov dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage* htmlcov dist .mutants

@@ -22,7 +22,7 @@ from tests.support.databases import sqlite_url
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A ledger of this test's own, which the command line uses."""
-    found = sqlite_url(tmp_path / "ledger.engine.db")
+    found = sqlite_url(tmp_path / "ledger.db")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", found)
     return found

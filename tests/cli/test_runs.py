@@ -24,7 +24,7 @@ RUN = ("model=1B", "tokens=300M", "seq=2048", "batch=512")
 @pytest.fixture
 async def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A ledger of this test's own, which the command line uses."""
-    url = sqlite_url(tmp_path / "ledger.engine.db")
+    url = sqlite_url(tmp_path / "ledger.db")
     monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", url)
 
     db = Database(url)
@@ -76,7 +76,7 @@ async def test_what_cannot_be_recorded_is_explained(arguments: tuple[str, ...], 
 
 @pytest.mark.usefixtures("clouds")
 async def test_a_ledger_that_cannot_be_read_corrects_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "ledger.engine.db").write_bytes(b"this is no database, and it is long enough to be read as one" * 20)
-    (tmp_path / "ledger.engine.db").chmod(0o600)
-    monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", sqlite_url(tmp_path / "ledger.engine.db"))
+    (tmp_path / "ledger.db").write_bytes(b"this is no database, and it is long enough to be read as one" * 20)
+    (tmp_path / "ledger.db").chmod(0o600)
+    monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", sqlite_url(tmp_path / "ledger.db"))
     assert await planned_rate() > 0

@@ -24,7 +24,7 @@ from tests.support.databases import sqlite_url
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A ledger of this test's own with one running session, and a policy that lets whoever is logged in approve."""
-    found = sqlite_url(tmp_path / "ledger.engine.db")
+    found = sqlite_url(tmp_path / "ledger.db")
     policy = tmp_path / "policy.yml"
     policy.write_text(f"policy: {{approvers: ['operator:{getpass.getuser()}']}}")
     monkeypatch.chdir(tmp_path)

@@ -57,7 +57,7 @@ def run(*arguments: str) -> tuple[int, str]:
 @pytest.mark.slow
 def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row, orphan = made(url)
-    tmp_path.joinpath("ledger.engine.db").chmod(0o600)
+    tmp_path.joinpath("ledger.db").chmod(0o600)
     code, said = run("list")
     assert (code, said.count("vast/acct-1"), row in said, orphan in said) == (0, 2, True, True)
     assert run("gone", "vast/acct-1")[1].startswith("Say why, for the journal: --reason")

@@ -253,7 +253,7 @@ def memory_folder() -> Iterator[Path | None]:
 
 def copy_sqlite(migrated: Path, folder: Path) -> str:
     """The URL of a fresh copy of the migrated file."""
-    path = folder / "ledger.engine.db"
+    path = folder / "ledger.db"
     shutil.copy(migrated, path)
     path.chmod(0o600)
     return sqlite_url(path)

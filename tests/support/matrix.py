@@ -34,8 +34,7 @@ def everything(config: pytest.Config) -> bool:
 
 def examples(number: int) -> int:
     """How many examples a Hypothesis test tries that would try `number` of them in a full run."""
-    chosen = settings.default.max_examples if settings.default is not None else FULL_EXAMPLES
-    return max(1, number * chosen // FULL_EXAMPLES)
+    return max(1, number * settings().max_examples // FULL_EXAMPLES)
 
 
 def databases_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:

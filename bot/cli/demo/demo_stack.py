@@ -115,7 +115,7 @@ async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool =
     keys = tuple(cloud.API_KEY for cloud in clouds.values())
     with tempfile.TemporaryDirectory(prefix="gpu-shopper-demo-") as folder:
         async with practice.serve(port) as url, _sandbox(clouds) as sandbox_url:
-            ctx = _context(Path(folder) / "ledger.engine.db", clock, clouds, sandbox_url, LabelKey(DEPLOYMENT, label))
+            ctx = _context(Path(folder) / "ledger.db", clock, clouds, sandbox_url, LabelKey(DEPLOYMENT, label))
             try:
                 slack = SlackSettings(
                     bot_token=token,

@@ -36,7 +36,7 @@ def test_other_urls_are_refused(url: str, said: str) -> None:
 
 
 async def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "ledger.engine.db"
+    path = tmp_path / "new" / "ledger.db"
     db = Database(sqlite_url(path))
     async with db.write() as tx:
         await tx.execute(text("CREATE TABLE t (x)"))
@@ -44,7 +44,7 @@ async def test_files_are_for_the_owner_only(tmp_path: Path) -> None:
         await tx.execute(text("SELECT * FROM t"))
         modes = {f.name: stat.S_IMODE(f.stat().st_mode) for f in path.parent.iterdir()}
     await db.close()
-    assert modes == {"ledger.engine.db": 0o600, "ledger.engine.db-wal": 0o600, "ledger.engine.db-shm": 0o600}
+    assert modes == {"ledger.db": 0o600, "ledger.db-wal": 0o600, "ledger.db-shm": 0o600}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
