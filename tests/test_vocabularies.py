@@ -39,7 +39,7 @@ from ledger.kernel.vocabulary import Vocabulary
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARIES = (RequestKind, EndReason, EndGroup, EntryKind, CheckpointStep, EventKind, NotificationKind, ReplyCode)
 #: Columns and fields that hold words of these vocabularies.
-HOLDERS = {"kind", "end_code", "cut_code", "outcome_code", "gate", "code"}
+HOLDERS = {"kind", "end_code", "early_end_code", "outcome_code", "checkpoint_step", "code"}
 
 
 @cache
@@ -93,7 +93,7 @@ def test_a_reason_says_how_the_work_went_or_that_its_time_was_up_in_one_way_only
 
 
 def test_every_grace_is_the_policys_own() -> None:
-    policy = Policy(done_grace_s=1, silent_grace_s=2, idle_grace_s=3)
+    policy = Policy(done_grace_s=1, unresponsive_grace_s=2, idle_grace_s=3)
     seconds = {grace: grace_s(policy, grace) for grace in Grace}
     assert seconds == {Grace.NONE: 0, Grace.DONE: 1, Grace.SILENT: 2, Grace.IDLE: 3}
 

@@ -120,9 +120,9 @@ def session_out(
         end_code=session.end_code,
         end_reason=session.end_reason,
         status=row.status if row else "",
-        ends_early_at=session.cut_at if live else None,
-        ends_early_because=(session.cut_reason or "") if live else "",
-        end_waits_because=(row.gate_note or "") if row is not None and row.gate in WAITS else "",
+        ends_early_at=session.early_end_at if live else None,
+        ends_early_because=(session.early_end_reason or "") if live else "",
+        end_waits_because=(row.gate_note or "") if row is not None and row.checkpoint_step in WAITS else "",
         disk=DiskOut.model_validate(view.disk) if view.disk is not None else None,
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
@@ -137,7 +137,7 @@ def _terms(ctx: Context, view: SessionView) -> Terms:
         price_cap_usd_h=view.grant.price_cap_usd_h if view.grant else None,
         total_cap_usd=view.cap_usd if view.grant else None,
         replacements_left=view.session.replacements_left,
-        ends_when_silent=ctx.policy.end_when_silent,
+        ends_when_silent=ctx.policy.end_when_unresponsive,
         ends_when_idle=ctx.policy.end_when_idle,
     )
 

@@ -134,7 +134,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "instances": CommandEntry(
             "List instances, including orphans.",
             at="commands.instances:instances_app",
-            routes=("GET /api/v1/instances", "GET /api/v1/strays"),
+            routes=("GET /api/v1/instances", "GET /api/v1/orphans"),
         ),
         "preflight": CommandEntry(
             "Check whether every cloud can be bought from now.",
@@ -183,15 +183,15 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "GET /api/v1/ledger/manifest",
             ),
         ),
-        "strays": CommandEntry(
+        "orphans": CommandEntry(
             "List orphans, or terminate a quarantined one: list, condemn.",
-            at="commands.instances:strays_app",
-            routes=("GET /api/v1/strays", "POST /api/v1/strays/{stray}/condemn"),
+            at="commands.instances:orphans_app",
+            routes=("GET /api/v1/orphans", "POST /api/v1/orphans/{orphan}/condemn"),
         ),
         "adopt": CommandEntry(
             "Adopt a quarantined orphan as a session, with your approval.",
             at="commands.instances:adopt_app",
-            routes=("POST /api/v1/strays/{stray}/adopt",),
+            routes=("POST /api/v1/orphans/{orphan}/adopt",),
         ),
         "unreachable": CommandEntry(
             "List open instances in accounts without a key, and write them off: list, gone.",
@@ -201,7 +201,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "recover": CommandEntry(
             "List the orphans at every cloud, after a lost or restored ledger.",
             at="commands.instances:recover_app",
-            routes=("POST /api/v1/recover", "GET /api/v1/strays"),
+            routes=("POST /api/v1/recover", "GET /api/v1/orphans"),
         ),
         "profiles": CommandEntry(
             "Show how each cloud bills and behaves, and how billing stops: show, lint.",

@@ -112,7 +112,7 @@ class Settings(BaseSettings):
         pattern="^[CG][A-Z0-9]+$",
     )
     operators_channel: str | None = _setting(
-        None, "Slack channel for what operators must know: strays, pages.", "C0123ABCD", pattern="^[CG][A-Z0-9]+$"
+        None, "Slack channel for what operators must know: orphans, pages.", "C0123ABCD", pattern="^[CG][A-Z0-9]+$"
     )
     host: str = _setting("127.0.0.1", "Address that the HTTP server listens on.", "0.0.0.0")  # noqa: S104
     port: int = _setting(8080, "Port of the HTTP server.", "8080", ge=0, le=65535)

@@ -188,12 +188,12 @@ async def _session_ending(ctx: Context, settings: SlackSettings, row: Notificati
     return Shown(message, channel_of(settings, row.destination), edits=True)
 
 
-async def _session_last_call(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    message = ending_message.last_call(await _ending(ctx, row), ctx.clock.now())
+async def _session_final_warning(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    message = ending_message.final_warning(await _ending(ctx, row), ctx.clock.now())
     return Shown(message, channel_of(settings, row.destination), edits=True)
 
 
-async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+async def _session_idle(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     session_id, _, end_s = row.subject.partition("/")
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
@@ -202,7 +202,7 @@ async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notifi
     return Shown(idle_warning.idle_warning(shown, now), channel_of(settings, row.destination), edits=True)
 
 
-async def _session_held(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+async def _session_checkpoint_hold(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     session_id, instance_id, step = row.subject.split("/")
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
@@ -286,13 +286,13 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.REQUEST_REMINDER: _request_reminder,
     NotificationKind.SESSION_READY: _session_ready,
     NotificationKind.SESSION_ENDING: _session_ending,
-    NotificationKind.SESSION_LAST_CALL: _session_last_call,
-    NotificationKind.SESSION_UNATTENDED: _session_unattended,
-    NotificationKind.SESSION_HELD: _session_held,
+    NotificationKind.SESSION_FINAL_WARNING: _session_final_warning,
+    NotificationKind.SESSION_IDLE: _session_idle,
+    NotificationKind.SESSION_CHECKPOINT_HOLD: _session_checkpoint_hold,
     NotificationKind.SESSION_ENDED: _session_ended,
     NotificationKind.BUDGET_THRESHOLD: _budget_threshold,
     NotificationKind.SESSION_INTERRUPTED: _session_interrupted,
-    NotificationKind.STRAY_FOUND: _orphan_found,
+    NotificationKind.ORPHAN_FOUND: _orphan_found,
     NotificationKind.OPERATOR_PAGE: _operator_page,
     NotificationKind.DIGEST: _digest,
     NotificationKind.REPLY: _reply,

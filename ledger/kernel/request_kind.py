@@ -11,7 +11,7 @@ class RequestKind(Vocabulary):
     PROVISION = "provision", "Ask for GPUs"
     EXTEND = "extend", "More time"
     OVERRIDE_12H = "override_12h", "More than the usual time"
-    OVERSPEND = "drift_reconfirm", "Costs more than approved"
+    OVERSPEND = "overspend", "Costs more than approved"
 
 
 #: Requests about a session that exists already: their parent is the request of that session.

@@ -162,13 +162,13 @@ class NotificationKind(StrEnum):
     REQUEST_REMINDER = "request.reminder", "a request still waits for a decision", False
     SESSION_READY = "session.ready", "how to reach the instance of a session", False
     SESSION_ENDING = "session.ending", "a warning before the end of a session", True
-    SESSION_LAST_CALL = "session.last_call", "the final warning before the end of a session", False
-    SESSION_UNATTENDED = "session.unattended", "an idle or unresponsive session is about to end", True
-    SESSION_HELD = "session.held", "a termination waits for a checkpoint", True
+    SESSION_FINAL_WARNING = "session.final_warning", "the final warning before the end of a session", False
+    SESSION_IDLE = "session.idle", "an idle or unresponsive session is about to end", True
+    SESSION_CHECKPOINT_HOLD = "session.checkpoint_hold", "a termination waits for a checkpoint", True
     SESSION_ENDED = "session.ended", "a session ended, and what it cost", False
     BUDGET_THRESHOLD = "budget.threshold", "how much of a budget is used", False
     SESSION_INTERRUPTED = "session.interrupted", "an instance failed, was lost, or is terminated early", True
-    STRAY_FOUND = "stray.found", "an orphan was found", False
+    ORPHAN_FOUND = "orphan.found", "an orphan was found", False
     OPERATOR_PAGE = "operator.page", "something needs an operator", False
     DIGEST = "digest", "the costs of a day or a week", False
     REPLY = "reply", "a private answer", True
@@ -212,8 +212,8 @@ ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
         _I.TOMBSTONE: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT),
     },
     OrphanState: {
-        _T.CONDEMNED: (_N.STRAY_FOUND,),
-        _T.QUARANTINED: (_N.STRAY_FOUND,),
+        _T.CONDEMNED: (_N.ORPHAN_FOUND,),
+        _T.QUARANTINED: (_N.ORPHAN_FOUND,),
     },
 }
 

@@ -58,7 +58,7 @@ class Unrolled(Base):
 class EntryHash(Base):
     """Store one link of the chain of all entries: a hash over an entry and the hash before it."""
 
-    __tablename__ = "entry_seals"
+    __tablename__ = "entry_hashes"
 
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     entry_id: Mapped[str] = mapped_column(ForeignKey("ledger_entries.id"), unique=True)

@@ -57,7 +57,7 @@ class Event(Base):
 class EventHash(Base):
     """Store one link of a subject's chain: a hash over an event and the hash before it."""
 
-    __tablename__ = "seals"
+    __tablename__ = "event_hashes"
 
     event_id: Mapped[str] = mapped_column(ForeignKey("events.id"), primary_key=True)
     subject: Mapped[str] = mapped_column(SafeString(128))

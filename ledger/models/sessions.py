@@ -38,11 +38,11 @@ class Session(Claimable, Base):
     end_reason: Mapped[str] = mapped_column(SafeText, default="")
     replacements_left: Mapped[int] = mapped_column(Integer, default=0)
     #: An end before the approved one that was announced and not yet ordered: when, its code, and why in one sentence.
-    cut_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    cut_code: Mapped[str | None] = mapped_column(SafeString(32))
-    cut_reason: Mapped[str | None] = mapped_column(SafeText)
+    early_end_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    early_end_code: Mapped[str | None] = mapped_column(SafeString(32))
+    early_end_reason: Mapped[str | None] = mapped_column(SafeText)
     #: Until then only its approved end ends it: somebody chose so in the message about an early end.
-    spared_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    kept_running_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The project that its costs count for; None in rows of older releases.
     label: Mapped[str | None] = mapped_column(SafeString(48))
     #: Somebody asked to keep the disk after the work; None and false: it goes with the end.
@@ -108,8 +108,8 @@ class Instance(Claimable, Base):
     terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: How far the checkpoint check is with its end: saving, held, or done; until when, and why, in a sentence.
-    gate: Mapped[CheckpointStep | None] = mapped_column(EnumText(CheckpointStep, 16))
-    gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    checkpoint_step: Mapped[CheckpointStep | None] = mapped_column(EnumText(CheckpointStep, 16))
+    checkpoint_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gate_note: Mapped[str | None] = mapped_column(SafeText)
     #: What its approval reserved for that: dollars of the cap that the run does not spend, and seconds of the GPU. None
     #: where nothing was reserved; `bot.rules.checkpoints.verification.Reserved` says what follows from that.
@@ -169,7 +169,7 @@ class Disk(Base):
 class Orphan(Base):
     """Store an orphan: an instance of ours without a row of its own, a duplicate or one that landed late."""
 
-    __tablename__ = "strays"
+    __tablename__ = "orphans"
 
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     cloud: Mapped[str] = mapped_column(SafeString(24))

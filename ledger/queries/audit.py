@@ -39,7 +39,7 @@ class Books:
     grants: tuple[GrantRow, ...]
     sessions: tuple[Session, ...]
     instances: tuple[Instance, ...]
-    strays: tuple[Orphan, ...]
+    orphans: tuple[Orphan, ...]
     entries: tuple[LedgerEntry, ...]
     events: tuple[Event, ...]
     notifications: tuple[Notification, ...]

@@ -114,7 +114,7 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
 
 async def _waits(tx: AsyncSession, session: Session) -> bool:
     mine = (Instance.session_id == session.id, Instance.state == InstanceState.TERMINATING)
-    waits = Instance.gate.in_(WAITS)
+    waits = Instance.checkpoint_step.in_(WAITS)
     return await tx.scalar(select(Instance.id).where(*mine, waits).limit(1)) is not None
 
 

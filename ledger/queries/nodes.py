@@ -30,7 +30,7 @@ class NodeContext:
     wanted: str | None
     session_state: SessionState
     deadline: datetime | None
-    cut_at: datetime | None
+    early_end_at: datetime | None
     #: The address that its cloud shows.
     host: str | None
 
@@ -38,7 +38,7 @@ class NodeContext:
 async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, NodeContext]:
     """Return the agents of these instances, locked for a write in one order, unless their instances ended."""
     query = (
-        select(Node, Instance.wanted, Session.state, Session.deadline, Session.cut_at, Instance.ssh_host)
+        select(Node, Instance.wanted, Session.state, Session.deadline, Session.early_end_at, Instance.ssh_host)
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
         .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(REPORTING))
@@ -89,7 +89,7 @@ async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datet
                 Node.at <= silent_before,
                 Node.idle_since <= idle_before,
                 Node.work_over_at.is_not(None),
-                Session.cut_at.is_not(None),
+                Session.early_end_at.is_not(None),
             )
         )
         .order_by(Session.id)

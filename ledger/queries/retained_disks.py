@@ -17,7 +17,9 @@ from ledger.models import Disk, Instance, Session
 async def stopped_instances(tx: AsyncSession) -> list[tuple[Instance, Session]]:
     """List instances that are stopped, by somebody's order or by a checkpoint hold, with their sessions."""
     held = and_(
-        Instance.state == InstanceState.TERMINATING, Instance.gate == CheckpointStep.HELD, Instance.status == "stopped"
+        Instance.state == InstanceState.TERMINATING,
+        Instance.checkpoint_step == CheckpointStep.HELD,
+        Instance.status == "stopped",
     )
     rows: Any = await tx.execute(
         select(Instance, Session)

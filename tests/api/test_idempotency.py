@@ -32,7 +32,7 @@ NEVER_SPEND = {
     "/api/v1/webhooks/{webhook}/test": "sends a message",
     "/api/v1/webhooks/{webhook}/rotate": "makes a secret",
     "/api/v1/webhooks/{webhook}/replay": "sends messages",
-    "/api/v1/strays/{stray}/condemn": "ends an instance",
+    "/api/v1/orphans/{orphan}/condemn": "ends an instance",
     "/api/v1/recover": "looks",
     "/api/v1/unreachable/gone": "closes rows, which a second call finds closed",
     "/api/v1/runs": "notes a rate",
@@ -105,8 +105,8 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
         async with opened(w) as door:
             atlas, ben, caller = await door.key("atlas"), await door.key("operator:ben"), Caller(door)
             keep = {"hours": "2h", "owner": "operator:ida", "reason": "training of last night"}
-            stray = (await rowless(w)).id
-            kept = await caller.post(ben, "/strays/{stray}/adopt", keep, {**keep, "hours": "3h"}, stray=stray)
+            orphan = (await rowless(w)).id
+            kept = await caller.post(ben, "/orphans/{orphan}/adopt", keep, {**keep, "hours": "3h"}, orphan=orphan)
             assert kept["code"] == "adopted"
             async with w.ctx.db.read() as tx:
                 assert not await recovery_mode.is_on(tx)

@@ -39,7 +39,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/webhooks": {"url": "http://inside/"},
     "/runs": {"tokens_s": 1},
     "/budgets": {"scope": "nobody", "period": "daily"},
-    "/strays/{stray}/adopt": {"hours": 1},
+    "/orphans/{orphan}/adopt": {"hours": 1},
     "/requests/{request}/break-glass": {"reason": "x"},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
@@ -133,7 +133,7 @@ async def staged(door: Door) -> Stage:
     made = await door.call("POST", "/webhooks", tokens[OWNER], json={"url": "http://127.0.0.1:9/hooks"})
     assert made.status_code == 201, made.text
     names = {"request": waiting, "session": held, "cloud": "vast", "key_id": "0" * 12}
-    names |= {"webhook": made.json()["webhook_id"], "stray": f"str_{'0' * 16}"}
+    names |= {"webhook": made.json()["webhook_id"], "orphan": f"str_{'0' * 16}"}
     (session,) = [one.id for one in books.sessions if one.request_id == held]
     return Stage(door, tokens, names, (held, waiting, session, names["webhook"]), node.seq + 10_000, session)
 
@@ -197,7 +197,7 @@ def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None
         return _of_webhook(caller, method, path)
     if "{request}" in path or "{session}" in path:
         return _of_somebody(caller, method, path)
-    if path == f"{API}/strays/{{stray}}/adopt" and caller == PERSON:
+    if path == f"{API}/orphans/{{orphan}}/adopt" and caller == PERSON:
         return {"not_an_approver"}
     return HARMLESS
 

@@ -28,11 +28,11 @@ async def test_from_an_empty_ledger_one_is_ended_and_one_is_its_owners(
             found = (await door.call("POST", "/recover", root)).json()["waiting"]
             assert sorted(one["ref"] for one in found) == sorted(refs)
             keep, drop = found
-            over = await door.call("POST", f"/strays/{drop['id']}/condemn", root, json={"reason": "nobody's"})
+            over = await door.call("POST", f"/orphans/{drop['id']}/condemn", root, json={"reason": "nobody's"})
             assert over.json()["code"] == "condemned"
             assert await recovery_mode.now_on(w.ctx.db)
             word = {"hours": "2h", "owner": "operator:ida", "reason": "it trains"}
-            kept = await door.call("POST", f"/strays/{keep['id']}/adopt", ben, json=word)
+            kept = await door.call("POST", f"/orphans/{keep['id']}/adopt", ben, json=word)
             assert kept.json()["code"] == "adopted", kept.text
             assert not await recovery_mode.now_on(w.ctx.db)
             # The hour before it was adopted is its owner's cost, and nobody else's.

@@ -147,7 +147,7 @@ async def test_the_page_the_api_and_a_key_that_works_are_announced(capsys: pytes
         assert len(lines) == 3
         for (url, key), code in zip(lines, (403, 403, 200), strict=True):  # Only the last one is an administrator's.
             async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as http:
-                assert (await http.get("/api/v1/strays")).status_code == code
+                assert (await http.get("/api/v1/orphans")).status_code == code
         async with httpx.AsyncClient(base_url=found[1], headers={"Authorization": f"Bearer {found[2]}"}) as http:
             listed = await http.get("/api/v1/sessions")
         stopping.set()

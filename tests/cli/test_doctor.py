@@ -121,6 +121,8 @@ def test_a_bad_policy_file_is_a_finding(monkeypatch: pytest.MonkeyPatch, elsewhe
     policy.write_text("policy: {max_hourz: 1}")
     monkeypatch.setenv("GPU_SHOPPER_POLICY", str(policy))
     assert "max_hourz" in run("--offline")[1]
+    policy.write_text("policy: {silent_s: 600}")
+    assert "`silent_s` is now called `unresponsive_s`; rename it." in run("--offline")[1]
 
 
 async def test_the_ledger_is_looked_at_and_left_alone(monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:

@@ -1,4 +1,4 @@
-"""`gpu-shopper strays`: what waits is listed, and an operator's word is taken with its reason."""
+"""`gpu-shopper orphans`: what waits is listed, and an operator's word is taken with its reason."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def made(url: str, *states: OrphanState) -> list[Orphan]:
-    """A ledger with strays in these states."""
+    """A ledger with orphans in these states."""
 
     async def within() -> list[Orphan]:
         db = Database(url)
         await schema.upgrade(db)
         async with db.write() as tx:
-            strays = [await rows.stray(tx, state, reason="no row") for state in states]
+            orphans = [await rows.stray(tx, state, reason="no row") for state in states]
         await db.close()
-        return strays
+        return orphans
 
     return asyncio.run(within())
 
@@ -47,13 +47,13 @@ def written(url: str) -> tuple[list[Orphan], list[Event]]:
         db = Database(url)
         books = await read_books(db)
         await db.close()
-        return list(books.strays), list(books.events)
+        return list(books.orphans), list(books.events)
 
     return asyncio.run(within())
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(build(), ["strays", *arguments])
+    result = CliRunner().invoke(build(), ["orphans", *arguments])
     return result.exit_code, result.output
 
 
@@ -66,16 +66,16 @@ def test_those_that_wait_come_first(url: str) -> None:
 
 def test_nothing_to_list_is_said(url: str) -> None:
     made(url)
-    assert run("list") == (0, "There are no strays.\n")
+    assert run("list") == (0, "There are no orphans.\n")
 
 
 def test_a_word_is_taken_with_its_reason(url: str) -> None:
-    (stray,) = made(url, OrphanState.QUARANTINED)
-    code, said = run("condemn", stray.id)
+    (orphan,) = made(url, OrphanState.QUARANTINED)
+    code, said = run("condemn", orphan.id)
     assert (code, "--reason" in said) == (1, True)
-    code, said = run("condemn", stray.id, "--reason", "a test")
+    code, said = run("condemn", orphan.id, "--reason", "a test")
     assert code == 0
     assert "is ended at the next look" in said
-    strays, events = written(url)
-    assert [row.state for row in strays] == [OrphanState.CONDEMNED]
+    orphans, events = written(url)
+    assert [row.state for row in orphans] == [OrphanState.CONDEMNED]
     assert [(event.actor, event.reason) for event in events] == [(f"operator:{getpass.getuser()}", "a test")]

@@ -93,12 +93,12 @@ async def test_what_is_unknown_is_found_here_and_elsewhere_and_adopted_once_howe
     assert await t.run("recover") == far
     code, out, err = far
     assert (code, ref in out, recovery_notice(1) in err) == (0, True, True)
-    stray = out.split()[0]
-    keep = ("adopt", stray, "--hours", "2", "--owner", ALICE.id, "--reason", "it trains")
+    orphan = out.split()[0]
+    keep = ("adopt", orphan, "--hours", "2", "--owner", ALICE.id, "--reason", "it trains")
 
     async def books() -> tuple[list[OrphanState], int, int, int]:
         read = await w.books()
-        return [one.state for one in read.strays], len(read.grants), len(read.sessions), len(read.instances)
+        return [one.state for one in read.orphans], len(read.grants), len(read.sessions), len(read.instances)
 
     assert await killed("before", *keep) == -signal.SIGKILL
     assert await books() == ([OrphanState.QUARANTINED], 0, 0, 0)

@@ -22,28 +22,28 @@ __all__ = ["url"]
 
 
 def made(url: str) -> list[str]:
-    """The ids of an instance that runs and of a stray, of one account whose cloud is not set up."""
+    """The ids of an instance that runs and of an orphan, of one account whose cloud is not set up."""
 
     async def within() -> list[str]:
         db = Database(url)
         await schema.upgrade(db)
         async with db.write() as tx:
             row = await rows.instance(tx)
-            stray = await rows.stray(tx, OrphanState.QUARANTINED, cloud=row.cloud, account=row.account)
+            orphan = await rows.stray(tx, OrphanState.QUARANTINED, cloud=row.cloud, account=row.account)
         await db.close()
-        return [row.id, stray.id]
+        return [row.id, orphan.id]
 
     return asyncio.run(within())
 
 
 def states(url: str) -> tuple[list[str], list[str]]:
-    """The states of instances and strays, and who moved one to gone."""
+    """The states of instances and orphans, and who moved one to gone."""
 
     async def within() -> tuple[list[str], list[str]]:
         db = Database(url)
         books = await read_books(db)
         await db.close()
-        every = [*(str(one.state) for one in books.instances), *(str(one.state) for one in books.strays)]
+        every = [*(str(one.state) for one in books.instances), *(str(one.state) for one in books.orphans)]
         return every, [one.actor for one in books.events if one.after == "gone"]
 
     return asyncio.run(within())
@@ -56,10 +56,10 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row, stray = made(url)
+    row, orphan = made(url)
     tmp_path.joinpath("ledger.db").chmod(0o600)
     code, said = run("list")
-    assert (code, said.count("vast/acct-1"), row in said, stray in said) == (0, 2, True, True)
+    assert (code, said.count("vast/acct-1"), row in said, orphan in said) == (0, 2, True, True)
     assert run("gone", "vast/acct-1")[1].startswith("Say why, for the journal: --reason")
     code, said = run("gone", "vast/acct-2", "--reason", "closed")
     assert (code, said.startswith("Nothing is open in vast/acct-2")) == (1, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
+from bot.rules.policy.validation import RENAMED
 from bot.settings import PolicyFileError, read_policy_file
 from bot.settings.policy_file import SECTIONS, example_of
 
@@ -54,6 +56,10 @@ timing:
         (
             "policy: {max_hourz: 3}",
             r":1: `max_hourz` is not .*; did you mean max_hours\? Example: max_hours: 12",
+        ),
+        (
+            "policy:\n  drift_answer_s: 60",
+            r":2: `drift_answer_s` is now called `overspend_answer_s`; rename it\. Example: overspend_answer_s: 900$",
         ),
         ("policy: {zzz: 3}", r":1: `zzz` is not a setting; docs/policy.md"),
         ("policy:\n  max_hours: twelve", r":2: max_hours: .*'twelve'.*Example: max_hours: 12"),
@@ -109,3 +115,10 @@ def test_an_automatic_approval_is_signed_for_until_a_day(tmp_path: Path) -> None
         read_policy_file(write(tmp_path, f"policy: {{{signed}}}"))
     read = read_policy_file(write(tmp_path, f"policy: {{{signed}, auto_approve_until: 2026-12-31}}")).policy
     assert read.auto_approve_until == date(2026, 12, 31)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_setting_under_its_old_name_is_refused_with_the_new_one(tmp_path: Path, old: str, new: str) -> None:
+    (section,) = (name for name, kind in SECTIONS.items() if new in {item.name for item in fields(kind)})
+    with pytest.raises(PolicyFileError, match=f":1: `{old}` is now called `{new}`; rename it"):
+        read_policy_file(write(tmp_path, f"{section}: {{{old}: 1}}"))

@@ -46,8 +46,8 @@ async def test_the_owner_reads_what_is_approved_for_a_hold_and_answers_when_it_c
         assert buttons(stage.ws.now(saving)) == []
         # What an old message offered changes nothing, and its person is told so.
         await stage.click("alice", saving, action(saving, "held_let_go"))
-        assert (await row_of(stage)).gate == CheckpointStep.HELD
+        assert (await row_of(stage)).checkpoint_step == CheckpointStep.HELD
         assert "nothing was changed" in all_text(stage.ws.dm_messages("alice")[-1])
         await stage.click("alice", held, action(held, "held_saved"))
-        assert ((await row_of(stage)).gate, stage.w.alive()) == (CheckpointStep.RELEASED, [])
+        assert ((await row_of(stage)).checkpoint_step, stage.w.alive()) == (CheckpointStep.RELEASED, [])
         assert buttons(stage.ws.now(held)) == []

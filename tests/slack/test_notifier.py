@@ -138,7 +138,7 @@ async def test_operators_hear_of_strays_and_pages(sqlite_db: Database, clock: St
     async with staged(sqlite_db, clock, operators_channel="C0GPU") as stage:
         async with stage.ctx.db.write() as tx:
             stray = await rows.stray(tx, OrphanState.CONDEMNED, reason="a duplicate <!here>")
-        await tell(stage, NotificationKind.STRAY_FOUND, stray.id, "channel:operators")
+        await tell(stage, NotificationKind.ORPHAN_FOUND, stray.id, "channel:operators")
         await tell(stage, NotificationKind.OPERATOR_PAGE, "page-1", "channel:operators", text="look <!here>")
         await stage.settle()
         told = "\n".join(m.text for m in stage.ws.channel_messages())
@@ -158,7 +158,7 @@ async def test_without_an_operators_channel_the_row_says_so(stage: Stage) -> Non
 
 
 async def test_what_does_not_exist_is_given_up(stage: Stage) -> None:
-    for kind in (NotificationKind.REQUEST_MESSAGE, NotificationKind.SESSION_READY, NotificationKind.STRAY_FOUND):
+    for kind in (NotificationKind.REQUEST_MESSAGE, NotificationKind.SESSION_READY, NotificationKind.ORPHAN_FOUND):
         row = await tell(stage, kind, "req_nothing", "C0GPU")
         with pytest.raises(DeliveryFailed) as failed:
             await stage.door.messenger.deliver(row)

@@ -53,7 +53,7 @@ TIMING = {
     "label_search_s": 0.2,
     "absence_apart_s": 0.15,
     "absence_over_s": 0.3,
-    "stray_apart_s": 0.3,
+    "orphan_apart_s": 0.3,
     "boot_poll_s": 0.15,
     "reach_timeout_s": 2.0,
     "terminate_retry_s": 0.3,

@@ -96,24 +96,24 @@ async def instances(
     return [InstanceOut.model_validate(row) for row in rows]
 
 
-@router.get("/strays", responses=refusals())
+@router.get("/orphans", responses=refusals())
 async def orphans(deps: Deps, _who: Admin) -> list[OrphanOut]:
     """List every orphan, the quarantined ones first."""
     async with deps.ctx.db.read() as tx:
         return [OrphanOut.model_validate(row) for row in await every_orphan(tx)]
 
 
-@router.post("/strays/{stray}/condemn", responses=refusals(404, 409))
-async def condemn(deps: Deps, who: Admin, stray: OrphanId, body: ReasonIn) -> Done:
+@router.post("/orphans/{orphan}/condemn", responses=refusals(404, 409))
+async def condemn(deps: Deps, who: Admin, orphan: OrphanId, body: ReasonIn) -> Done:
     """Terminate a quarantined orphan.
 
     Recovery mode ends when none is quarantined any more.
     """
-    return done(await runtime_recovery_mode.condemn(deps.ctx.db, stray, who.actor, body.reason, deps.ctx.clock.now()))
+    return done(await runtime_recovery_mode.condemn(deps.ctx.db, orphan, who.actor, body.reason, deps.ctx.clock.now()))
 
 
-@router.post("/strays/{stray}/adopt", response_model=Done, responses=refusals(404, 409))
-async def adopt(deps: Deps, who: Decider, stray: OrphanId, body: AdoptIn, key: Repeat) -> Any:
+@router.post("/orphans/{orphan}/adopt", response_model=Done, responses=refusals(404, 409))
+async def adopt(deps: Deps, who: Decider, orphan: OrphanId, body: AdoptIn, key: Repeat) -> Any:
     """Adopt a quarantined orphan as a session: an approval like that of a request. Its hours count from now."""
     ctx = deps.ctx
 
@@ -124,12 +124,12 @@ async def adopt(deps: Deps, who: Decider, stray: OrphanId, body: AdoptIn, key: R
         except (BadWord, BadHolder) as error:
             raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
         decider, channel = DeciderFacts(who.actor), deps.settings.channel
-        command = Adopt(stray, hours, decider, owner, body.reason, channel, name, body.amount)
+        command = Adopt(orphan, hours, decider, owner, body.reason, channel, name, body.amount)
         reply = await adopt_orphan(ctx, command)
         session = reply.data.get("session_id")
         return 200, done(reply, url=f"/api/v1/sessions/{session}" if session else "")
 
-    return await once(deps, who, key, f"POST /strays/{stray}/adopt {body.model_dump_json()}", adopt_once)
+    return await once(deps, who, key, f"POST /orphans/{orphan}/adopt {body.model_dump_json()}", adopt_once)
 
 
 @router.get("/unreachable", responses=refusals())

@@ -18,7 +18,7 @@ from bot.rules.values.phrases import plural, rate
 from bot.rules.values.text_table import TextReport, TextTable
 
 instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
-strays_app = typer.Typer(
+orphans_app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Orphans: list them, or terminate a quarantined one."
 )
 
@@ -35,7 +35,7 @@ def instances(
 ) -> None:
     """List the instances behind the sessions that you may see."""
     if orphans:
-        _strays(as_json=as_json)
+        _orphans(as_json=as_json)
         return
     found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
     head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
@@ -46,22 +46,22 @@ def instances(
     show(found if as_json else _table(head, rows, "There are no instances."))
 
 
-@strays_app.command("list")
+@orphans_app.command("list")
 def list_(as_json: Json = False) -> None:
     """List every orphan, the quarantined ones first."""
-    _strays(as_json=as_json)
+    _orphans(as_json=as_json)
 
 
-@strays_app.command()
-def condemn(stray: Orphan, reason: Why = "", as_json: Json = False) -> None:
+@orphans_app.command()
+def condemn(orphan: Orphan, reason: Why = "", as_json: Json = False) -> None:
     """Terminate a quarantined orphan. Recovery mode ends when none is quarantined any more."""
-    done = spoken(lambda api: api.post(f"/strays/{plain_id(stray)}/condemn", {"reason": reason}))
+    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/condemn", {"reason": reason}))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @adopt_app.command()
 def adopt(
-    stray: Orphan,
+    orphan: Orphan,
     hours: Annotated[str, typer.Option(help="How long to keep it, from now: 2h, 90m.")],
     owner: Annotated[str, typer.Option(help="The owner: a Slack id or operator:ada; you by default.")] = "",
     reason: Why = "",
@@ -71,7 +71,7 @@ def adopt(
 ) -> None:
     """Adopt a quarantined orphan as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
-    done = spoken(lambda api: api.post(f"/strays/{plain_id(stray)}/adopt", body, again))
+    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
@@ -147,12 +147,12 @@ def _rate(one: Any) -> str:
     return rate(Decimal(one["price_usd_h"]))
 
 
-def _strays(*, as_json: bool) -> None:
-    found = spoken(lambda api: api.get("/strays"))
+def _orphans(*, as_json: bool) -> None:
+    found = spoken(lambda api: api.get("/orphans"))
     if as_json:
         show(found)
     else:
-        typer.echo("\n".join(map(_line, found)) or "There are no strays.")
+        typer.echo("\n".join(map(_line, found)) or "There are no orphans.")
 
 
 def _line(one: Any) -> str:

@@ -29,7 +29,7 @@ HEADLESS_LIMIT_S = 55.0
 WHO: Mapping[str, str] = {
     ALICE: 'Alice asks:  {program} provision 1x4090 2h --reason "from a terminal"',
     BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID",
-    ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, strays list, recover",
+    ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, orphans list, recover",
 }
 
 app = typer.Typer(add_completion=False)

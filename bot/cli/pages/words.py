@@ -24,7 +24,7 @@ PREFIXES = (
     ("grt", "grant"),
     ("ses", "session"),
     ("ins", "instance"),
-    ("str", "stray"),
+    ("str", "orphan"),
     ("led", "ledger entry"),
     ("evt", "event of the journal"),
     ("ntf", "notification"),

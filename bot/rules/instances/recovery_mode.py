@@ -18,8 +18,8 @@ def recovery_notice(unknown: int) -> str:
     what = "1 instance carries our label and has" if one else f"{unknown} instances carry our label and have"
     return (
         f"Recovery is on: {what} no row here, so nothing is bought, and only people and approved ends end anything. An "
-        f"operator ends that with gpu-shopper adopt or gpu-shopper strays condemn for {'it' if one else 'each'}; "
-        "gpu-shopper strays list shows what waits."
+        f"operator ends that with gpu-shopper adopt or gpu-shopper orphans condemn for {'it' if one else 'each'}; "
+        "gpu-shopper orphans list shows what waits."
     )
 
 

@@ -169,12 +169,12 @@ class Watched:
     workload: str
     ready_at: datetime
     listening_at: datetime
-    spared_until: datetime | None = None
+    kept_running_until: datetime | None = None
 
 
 def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
     """Say why a session ends before its time, by its node's check-ins; None while there is no reason."""
-    if found.at is None or (watched.spared_until is not None and now < watched.spared_until):
+    if found.at is None or (watched.kept_running_until is not None and now < watched.kept_running_until):
         return None
     if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
         if found.work is Work.FAILED:
@@ -182,7 +182,7 @@ def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime
         return _cut(policy, EndReason.COMPLETED, found.work_over_at, "Its job is done.")
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
-    if policy.end_when_silent and now - quiet_from >= timedelta(seconds=policy.silent_s):
+    if policy.end_when_unresponsive and now - quiet_from >= timedelta(seconds=policy.unresponsive_s):
         said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
         return _cut(policy, EndReason.NO_HEARTBEAT, quiet_from, said)
     if policy.end_when_idle and found.idle_since is not None:
@@ -209,7 +209,7 @@ def grace_s(policy: Policy, grace: Grace) -> int:
         case Grace.DONE:
             return policy.done_grace_s
         case Grace.SILENT:
-            return policy.silent_grace_s
+            return policy.unresponsive_grace_s
         case Grace.IDLE:
             return policy.idle_grace_s
         case _:

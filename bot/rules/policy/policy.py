@@ -129,11 +129,11 @@ class Policy:
             "None: the channel of the request is told."
         ),
     )
-    drift_tolerance: Decimal = field(
+    overspend_tolerance: Decimal = field(
         default=Decimal("0.10"),
         metadata=doc("A session that will cost more than was approved by this share is asked about again."),
     )
-    drift_answer_s: int = field(
+    overspend_answer_s: int = field(
         default=900, metadata=doc("Without an answer to that by then it is stopped, where that saves money.")
     )
     checkpoint_unverified: str = field(
@@ -166,12 +166,14 @@ class Policy:
             "How long the disk of such a machine is kept where a stop keeps it; an approval reserves what that costs."
         ),
     )
-    end_when_silent: bool = field(
+    end_when_unresponsive: bool = field(
         default=True,
-        metadata=doc("A session is ended when its machine's agent, having reported before, falls silent."),
+        metadata=doc("A session is ended when its machine's agent, having reported before, stops reporting."),
     )
-    silent_s: int = field(default=900, metadata=doc("Silence after which its owner is told that it will be ended."))
-    silent_grace_s: int = field(default=300, metadata=doc("From that message to the end."))
+    unresponsive_s: int = field(
+        default=900, metadata=doc("Time without a report after which its owner is told that it will be ended.")
+    )
+    unresponsive_grace_s: int = field(default=300, metadata=doc("From that message to the end."))
     end_when_idle: bool = field(
         default=True, metadata=doc("A session is ended when its agent reports that no GPU does anything.")
     )

@@ -34,8 +34,8 @@ class Timing:
     )
     absence_apart_s: float = field(default=10.0, metadata=_doc("Least time between two of those listings.", floor=10))
     absence_over_s: float = field(default=60.0, metadata=_doc("Least time from the first to the last.", floor=60))
-    stray_apart_s: float = field(
-        default=30.0, metadata=_doc("Time between the two sightings after which a stray is ended.", floor=30)
+    orphan_apart_s: float = field(
+        default=30.0, metadata=_doc("Time between the two sightings after which an orphan is terminated.", floor=30)
     )
     boot_deadline_s: float = field(
         default=float(BOOT_DEADLINE_S),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from bot.rules.budgets import budget
 from bot.rules.policy import bounds, consumers, tiers
@@ -11,6 +13,18 @@ from bot.rules.policy.images import read_range
 from bot.rules.policy.policy import Policy
 from bot.rules.reports import digest
 from bot.rules.webhooks import webhooks
+
+#: Settings of earlier builds, and what they are called now. The reader of the policy file refuses the old name.
+RENAMED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "drift_tolerance": "overspend_tolerance",
+        "drift_answer_s": "overspend_answer_s",
+        "end_when_silent": "end_when_unresponsive",
+        "silent_s": "unresponsive_s",
+        "silent_grace_s": "unresponsive_grace_s",
+        "stray_apart_s": "orphan_apart_s",
+    }
+)
 
 
 def validated(policy: Policy) -> Policy:

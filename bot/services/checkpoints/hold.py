@@ -35,18 +35,18 @@ from providers.capabilities import Capabilities
 
 #: Longest time that a disk is retained without a reply, even where the unspent approved amount would pay for more.
 LONGEST = timedelta(days=7)
-KIND = NotificationKind.SESSION_HELD
+KIND = NotificationKind.SESSION_CHECKPOINT_HOLD
 #: The message to the fallback contacts when the owner does not answer.
 ASKED = "asked"
 #: The message before a retained disk is deleted.
 DISK = "disk"
 
 
-async def note(tx: Tx, row: Instance, gate: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
+async def note(tx: Tx, row: Instance, step: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
     """Record the checkpoint step of a termination, and update the messages about it."""
-    await amend(tx, Instance, row.id, gate=gate, gate_until=until, gate_note=said)
-    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(gate), reason=said)
-    if gate in BEHIND:
+    await amend(tx, Instance, row.id, checkpoint_step=step, checkpoint_until=until, gate_note=said)
+    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(step), reason=said)
+    if step in BEHIND:
         await _close_extensions(tx, row, said, now, SYSTEM)
     await refresh(tx, row, now)
 
@@ -168,7 +168,7 @@ async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: date
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     """Notify the fallback contacts when the delivery to the owner failed."""
     session = await tx.get_one(Session, row.session_id)
-    held = row.gate in (CheckpointStep.HELD, CheckpointStep.STOPPING)
+    held = row.checkpoint_step in (CheckpointStep.HELD, CheckpointStep.STOPPING)
     step = CheckpointStep.HELD if held else CheckpointStep.SAVING
     await end_of_session.reach(ctx, tx, session, KIND, subject_of(row, step), now)
 
@@ -192,7 +192,7 @@ async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
 
 def waiting(rows: list[Instance]) -> list[Instance]:
     """Return the instances whose ordered end waits for a checkpoint."""
-    return [row for row in rows if row.state is InstanceState.TERMINATING and row.gate in WAITS]
+    return [row for row in rows if row.state is InstanceState.TERMINATING and row.checkpoint_step in WAITS]
 
 
 async def release(
@@ -203,7 +203,12 @@ async def release(
     said = "Its data is saved elsewhere" if saved else "Ended on request without a verified checkpoint"
     for row in found:
         await amend(
-            tx, Instance, row.id, gate=CheckpointStep.RELEASED, gate_until=now, gate_note=f"{said}, says {actor.ref}."
+            tx,
+            Instance,
+            row.id,
+            checkpoint_step=CheckpointStep.RELEASED,
+            checkpoint_until=now,
+            gate_note=f"{said}, says {actor.ref}.",
         )
         await wake(tx, Instance, row.id, now)
         record(tx, at=now, actor=actor, subject=row.session_id, kind=_event(CheckpointStep.RELEASED), reason=f"{said}.")
@@ -226,7 +231,9 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
     async def release_hold(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         rows = waiting(await open_instances_of_session(tx, session.id))
-        if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
+        if not any(
+            row.checkpoint_until and int(row.checkpoint_until.timestamp()) == command.seen_end_s for row in rows
+        ):
             return Reply(False, ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "whose data is saved," if command.saved else "without a verified checkpoint,"
@@ -244,13 +251,13 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
 async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: datetime) -> datetime:
     """Extend a hold for which more time was approved, and paid; return until when it is held now."""
     more = timedelta(seconds=int(hours * 3600))
-    until = max(row.gate_until or now, now) + more
+    until = max(row.checkpoint_until or now, now) + more
     provider = ctx.providers.get(row.cloud)
     before_s = reserved(row).longest_s(ctx.policy, keeps_disk=provider is not None and provider.capabilities.keeps_disk)
     hold_s = before_s + int(more.total_seconds())
     said = f"More time was approved; it waits until {until:%Y-%m-%d %H:%M} UTC."
     await amend(
-        tx, Instance, row.id, gate_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()
+        tx, Instance, row.id, checkpoint_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()
     )
     await refresh(tx, row, now)
     await notify_owner(ctx, tx, row, CheckpointStep.HELD, now)

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """Return when to check again before a termination that waits for a checkpoint; None when nothing delays it."""
     provider = ctx.providers.get(row.cloud)
-    if row.gate in BEHIND:
+    if row.checkpoint_step in BEHIND:
         return None
     if provider is None or provider.account != row.account:
         return None  # It cannot be listed or stopped here; the termination itself waits for the account, and pages.
@@ -75,17 +75,17 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
-        if fresh.state is not InstanceState.TERMINATING or fresh.gate in BEHIND:
+        if fresh.state is not InstanceState.TERMINATING or fresh.checkpoint_step in BEHIND:
             return None
         waits = await _decide(ctx, tx, fresh, verdict, now, able)
         after = await tx.get_one(Instance, row.id, populate_existing=True)
     ctx.hints.outbox.set()
-    if after.gate == CheckpointStep.STOPPING and row.ref is not None:
+    if after.checkpoint_step == CheckpointStep.STOPPING and row.ref is not None:
         await _stop(ctx, provider, after, row.ref, now)
     if not waits:
         return None
-    pause = REST if after.gate == CheckpointStep.HELD and row.status == "stopped" else LOOK
-    over = after.gate_until
+    pause = REST if after.checkpoint_step == CheckpointStep.HELD and row.status == "stopped" else LOOK
+    over = after.checkpoint_until
     return min(now + pause, over) if over is not None and over > now else now + LOOK
 
 
@@ -139,7 +139,7 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
         await hold.note(tx, row, CheckpointStep.PASSED, verdict.sentence, now, now)
         return False
     above_approved_rate = await hold.costs_more_than_approved(tx, row)
-    if row.gate is None:
+    if row.checkpoint_step is None:
         # A stopped instance saves nothing more.
         most = (
             now
@@ -154,7 +154,7 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
             await hold.notify_owner(ctx, tx, row, CheckpointStep.SAVING, now)
             return True
     await hold.reach_somebody(ctx, tx, row, now)
-    if row.gate == CheckpointStep.SAVING and now < (row.gate_until or now) and not above_approved_rate:
+    if row.checkpoint_step == CheckpointStep.SAVING and now < (row.checkpoint_until or now) and not above_approved_rate:
         return True
     if ctx.policy.checkpoint_unverified == Unverified.DESTROY and verdict is not PRESERVED:
         said = f"{verdict.sentence} It is ended without a verified checkpoint, as the policy allows."
@@ -165,23 +165,27 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     if able.keeps_disk and row.status != "stopped":
         return await _stopping(ctx, tx, row, verdict, now)
     if able.keeps_disk:
-        longest = YEAR if row.gate == CheckpointStep.HELD else hold.LONGEST
+        longest = YEAR if row.checkpoint_step == CheckpointStep.HELD else hold.LONGEST
         most = await hold.disk_paid_until(ctx, tx, row, now, longest)
     else:
         most = await hold.latest_hold_end(ctx, tx, row, now, able)
-    earlier = row.gate == CheckpointStep.HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
-    if row.gate != CheckpointStep.HELD or earlier:
+    earlier = (
+        row.checkpoint_step == CheckpointStep.HELD
+        and row.checkpoint_until is not None
+        and now < most < row.checkpoint_until - EARLIER
+    )
+    if row.checkpoint_step != CheckpointStep.HELD or earlier:
         how = "is stopped and its disk kept" if able.keeps_disk else "runs on, because a stop cannot keep its disk,"
         said = f"{verdict.sentence} It {how} until {most:%Y-%m-%d %H:%M} UTC, which was approved for that."
         await hold.note(tx, row, CheckpointStep.HELD, said, now, most)
         await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
-    return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, most))
+    return await _held(ctx, tx, row, verdict, now, min(row.checkpoint_until or now, most))
 
 
 async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime) -> bool:
     """Wait for the stop; it costs the instance's full rate until it is seen, so only as long as that is paid for."""
-    if row.gate != CheckpointStep.STOPPING:
+    if row.checkpoint_step != CheckpointStep.STOPPING:
         until = await hold.runs_until(ctx, tx, row, now, timedelta(seconds=ctx.policy.checkpoint_hold_s))
         said = (
             f"{verdict.sentence} Its stop is ordered, so that its disk is kept. Until the cloud shows that, it costs "
@@ -192,7 +196,7 @@ async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: 
         await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
     paid = await hold.runs_until(ctx, tx, row, now, YEAR)
-    return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, paid))
+    return await _held(ctx, tx, row, verdict, now, min(row.checkpoint_until or now, paid))
 
 
 async def _grace_ends(ctx: Context, tx: Tx, row: Instance, now: datetime) -> datetime:

@@ -96,17 +96,19 @@ async def _read_at_cloud(ctx: Context, orphan: Orphan) -> tuple[ObservedInstance
 
 async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     """Return the orphan to adopt, or a reply when it cannot be adopted or this very call has adopted it already."""
-    orphan = await orphan_by_id(tx, command.stray)
+    orphan = await orphan_by_id(tx, command.orphan)
     if orphan is None:
         return Reply(
-            False, ReplyCode.UNKNOWN_ID, f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
+            False,
+            ReplyCode.UNKNOWN_ID,
+            f"There is no orphan {command.orphan[:40]}; gpu-shopper orphans list shows them.",
         )
     done = await noted_before(tx, [orphan.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply.
         return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
     if orphan.state is not OrphanState.QUARANTINED or orphan.instance_id is not None:
         return Reply(
-            False, ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper strays list says why."
+            False, ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper orphans list says why."
         )
     return orphan
 
@@ -252,7 +254,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
         id=new_id("req", now),
         kind=RequestKind.PROVISION,
         state=RequestState.PENDING,
-        inbox_key=f"adopt/{command.stray}",
+        inbox_key=f"adopt/{command.orphan}",
         requester=command.owner.ref,
         job=adoption_approval.job_of(command, offer),
         reason=command.reason,

@@ -52,7 +52,7 @@ class Adopt:
     `typed_amount` is the expected total in dollars as they typed it, where the policy requires that.
     """
 
-    stray: str
+    orphan: str
     hours: Decimal
     decider: DeciderFacts
     owner: Actor
@@ -132,12 +132,12 @@ async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor
 
 
 def _end(orphan: Orphan) -> str:
-    return f" Until then it costs; to end it: gpu-shopper strays condemn {orphan.id}."
+    return f" Until then it costs; to end it: gpu-shopper orphans condemn {orphan.id}."
 
 
 async def _voters(tx: Tx, command: Adopt, worst_usd: Decimal, since: datetime) -> tuple[str, ...]:
     """Return who approved the same before, for no less than it costs now."""
-    said = await latest_events(tx, command.stray, EventKind.ORPHAN_BACKED, MOST)
+    said = await latest_events(tx, command.orphan, EventKind.ORPHAN_BACKED, MOST)
     same = [
         one.actor
         for one in said

@@ -41,7 +41,7 @@ OVERDUE = "It had been taken for lost, is listed again, and nothing that was app
 ROWLESS = "It carries a valid label of this deployment but has no row here."
 
 TWIN = "It is followed under another key of its account."
-BY_HAND = " What is to end all the same: gpu-shopper strays list, then gpu-shopper strays condemn."
+BY_HAND = " What is to end all the same: gpu-shopper orphans list, then gpu-shopper orphans condemn."
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def _is_condemned(ctx: Context, orphan: Orphan | None, find: _Find, now: datetim
     """
     if orphan is None or orphan.state is OrphanState.CONDEMNED or find.waits:
         return orphan is not None and orphan.state is OrphanState.CONDEMNED
-    return not recovering and now - orphan.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
+    return not recovering and now - orphan.first_seen_at >= timedelta(seconds=ctx.timing.orphan_apart_s)
 
 
 async def _followed(ctx: Context, twin: Orphan, now: datetime) -> None:
@@ -204,7 +204,7 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
         return
     record(tx, at=now, actor=SYSTEM, subject=orphan_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
-        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=orphan_id, destination=OPERATORS)
+        await announce(tx, at=now, kind=NotificationKind.ORPHAN_FOUND, subject=orphan_id, destination=OPERATORS)
     if find.row is not None:
         # People are notified first: an orphan that is not kept is terminated at a later sighting.
         await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)

@@ -154,7 +154,7 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
     if proof is not None:
         heartbeat_at = await last_heartbeat_at(ctx, row)
         proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=heartbeat_at)
-    if proof is not None and (row.state in RUNNING_STATES or row.gate in WAITS):
+    if proof is not None and (row.state in RUNNING_STATES or row.checkpoint_step in WAITS):
         doubt = await still_there(ctx, provider, row)
         if doubt is not None:
             said = f"{row.cloud} does not list {row.name} ({row.ref}), but {doubt.sentence}."

@@ -149,7 +149,7 @@ async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, A
 def _sent_since(row: Instance) -> datetime:
     """Return since when the cloud is called to end it: from the order, or from its release by the checkpoint check."""
     ordered_at = row.terminate_asked_at or row.created_at
-    return max(ordered_at, row.gate_until or ordered_at) if row.gate in BEHIND else ordered_at
+    return max(ordered_at, row.checkpoint_until or ordered_at) if row.checkpoint_step in BEHIND else ordered_at
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:

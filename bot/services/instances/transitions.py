@@ -173,7 +173,7 @@ async def gone(
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
     code, sentence = outcome or ((EndReason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
-    if row.gate in WAITS:  # Its people were notified of how long it would be kept.
+    if row.checkpoint_step in WAITS:  # Its people were notified of how long it would be kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
         await amend(tx, Session, row.session_id, end_reason=sentence)
     # A lost instance ended some time before the first listing without it, so that much of its cost is not known.

@@ -77,7 +77,7 @@ def _shown(row: Instance | Orphan, owner: str) -> UnreachableInstance:
     orphan = isinstance(row, Orphan)
     since = row.first_seen_at if isinstance(row, Orphan) else row.created_at
     session_id = None if isinstance(row, Orphan) else row.session_id
-    state = f"stray, {row.state}" if orphan else str(row.state)
+    state = f"orphan, {row.state}" if orphan else str(row.state)
     return UnreachableInstance(
         row.id, row.cloud, row.account, row.ref, state, row.price_usd_h, since, session_id, owner
     )
@@ -123,7 +123,7 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
         return Reply(
             False,
             ReplyCode.UNKNOWN_ID,
-            f"There is no instance or stray {named}; gpu-shopper unreachable list shows them.",
+            f"There is no instance or orphan {named}; gpu-shopper unreachable list shows them.",
         )
     nodes = await nodes_of(tx, wanted)
     for row in rows:
@@ -131,7 +131,7 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
         if row.state is OrphanState.GONE if isinstance(row, Orphan) else row.state not in CLOSABLE:
             return Reply(False, ReplyCode.STALE, f"{row.id} is {row.state}, so there is nothing to close.")
         if provider is not None and provider.account == row.account:
-            how = f"strays condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}"
+            how = f"orphans condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}"
             return Reply(
                 False,
                 ReplyCode.REACHABLE,

@@ -127,7 +127,7 @@ class Checkins:
         message, signature = enrollment.signed(
             self._ctx.labels, node.instance_id, seq, stands.deadline, node.api_token_hash
         )
-        ends_at = min((one for one in (stands.deadline, stands.cut_at) if one), default=None)
+        ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
         return CheckinReply(seq, ends_at, message, signature, tuple(str(one) for one in asked), problem)
 

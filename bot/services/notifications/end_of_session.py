@@ -16,8 +16,8 @@ from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Session
 
 ENDING = NotificationKind.SESSION_ENDING
-LAST_CALL = NotificationKind.SESSION_LAST_CALL
-UNATTENDED = NotificationKind.SESSION_UNATTENDED
+FINAL_WARNING = NotificationKind.SESSION_FINAL_WARNING
+IDLE = NotificationKind.SESSION_IDLE
 
 
 def subject_of(session: Session) -> str:
@@ -32,7 +32,7 @@ def subject_of(session: Session) -> str:
 
 def same_end(session: Session, seen_end_s: int | None) -> bool:
     """Whether a message about the end at `seen_end_s` (seconds since 1970; None: no end) is still right."""
-    ends = [int(at.timestamp()) for at in (session.deadline, session.cut_at) if at is not None]
+    ends = [int(at.timestamp()) for at in (session.deadline, session.early_end_at) if at is not None]
     return seen_end_s is None or seen_end_s in ends
 
 
@@ -48,7 +48,7 @@ async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: b
     for destination in sorted(destinations):
         await announce(tx, at=now, kind=ENDING, subject=subject, destination=destination)
         if last:
-            await announce(tx, at=now, kind=LAST_CALL, subject=subject, destination=destination)
+            await announce(tx, at=now, kind=FINAL_WARNING, subject=subject, destination=destination)
 
 
 async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
@@ -61,19 +61,19 @@ async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: dateti
 
     Called again it notifies the fallback contacts, when the delivery to the owner failed.
     """
-    if session.cut_at is None:
+    if session.early_end_at is None:
         return
-    owner, subject = Actor.from_ref(session.owner), early_end_subject(session.id, session.cut_at)
-    if await notifications_of(tx, UNATTENDED, subject):
-        await reach(ctx, tx, session, UNATTENDED, subject, now)
+    owner, subject = Actor.from_ref(session.owner), early_end_subject(session.id, session.early_end_at)
+    if await notifications_of(tx, IDLE, subject):
+        await reach(ctx, tx, session, IDLE, subject, now)
         return
     for destination in sorted({owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))):
-        await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=destination)
+        await announce(tx, at=now, kind=IDLE, subject=subject, destination=destination)
 
 
-def early_end_subject(session_id: str, cut_at: datetime) -> str:
+def early_end_subject(session_id: str, early_end_at: datetime) -> str:
     """Return the subject of a message about an early end."""
-    return f"{session_id}/{int(cut_at.timestamp())}"
+    return f"{session_id}/{int(early_end_at.timestamp())}"
 
 
 async def reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, subject: str, now: datetime) -> None:
@@ -94,10 +94,10 @@ async def refresh(tx: Tx, session: Session, now: datetime) -> None:
         subject = subject_of(session)
         for row in await notifications_of(tx, ENDING, subject):
             await announce(tx, at=now, kind=ENDING, subject=subject, destination=row.destination)
-    if session.cut_at is not None:
-        subject = early_end_subject(session.id, session.cut_at)
-        for row in await notifications_of(tx, UNATTENDED, subject):
-            await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=row.destination)
+    if session.early_end_at is not None:
+        subject = early_end_subject(session.id, session.early_end_at)
+        for row in await notifications_of(tx, IDLE, subject):
+            await announce(tx, at=now, kind=IDLE, subject=subject, destination=row.destination)
 
 
 def others(ctx: Context, session: Session) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from ledger.models import Instance, Notification, Request, Session
 ENDED_BY = "/ended-by"
 #: Messages about a coming end that are edited in place.
 _EDITED = frozenset(
-    {NotificationKind.SESSION_ENDING, NotificationKind.SESSION_UNATTENDED, NotificationKind.SESSION_HELD}
+    {NotificationKind.SESSION_ENDING, NotificationKind.SESSION_IDLE, NotificationKind.SESSION_CHECKPOINT_HOLD}
 )
 
 

@@ -36,15 +36,17 @@ async def waits_until(tx: Tx, row: Instance, now: datetime) -> datetime | None:
     session = await tx.get_one(Session, row.session_id)
     said = [
         Said(NotificationKind.SESSION_INTERRUPTED, interruption.subject_of(row), asked_at),
-        Said(NotificationKind.SESSION_HELD, hold.subject_of(row, CheckpointStep.DESTROYED), last_notified_at),
+        Said(
+            NotificationKind.SESSION_CHECKPOINT_HOLD, hold.subject_of(row, CheckpointStep.DESTROYED), last_notified_at
+        ),
         Said(NotificationKind.REPLY, interruption.ended_by_subject(session), last_notified_at),
     ]
     # A warning is updated when the end is ordered; what counts is that one delivery was attempted at all.
     if session.deadline is not None:
         said.append(Said(NotificationKind.SESSION_ENDING, end_of_session.subject_of(session)))
-    if session.cut_at is not None:
+    if session.early_end_at is not None:
         said.append(
-            Said(NotificationKind.SESSION_UNATTENDED, end_of_session.early_end_subject(session.id, session.cut_at))
+            Said(NotificationKind.SESSION_IDLE, end_of_session.early_end_subject(session.id, session.early_end_at))
         )
     return wait_ends_at if await unheard(tx, said) else None
 
@@ -52,8 +54,8 @@ async def waits_until(tx: Tx, row: Instance, now: datetime) -> datetime | None:
 def _wait_ends_at(row: Instance) -> datetime | None:
     """Return when the termination stops waiting for its notifications."""
     last = row.terminate_asked_at
-    if last is not None and row.gate in _LATE_STEPS and row.gate_until is not None:
-        last = max(last, row.gate_until)
+    if last is not None and row.checkpoint_step in _LATE_STEPS and row.checkpoint_until is not None:
+        last = max(last, row.checkpoint_until)
     return None if last is None else last + HEARD_WITHIN
 
 
@@ -68,7 +70,7 @@ async def release_waiting_ends(tx: Tx, notification: Notification, now: datetime
         wait_ends_at = _wait_ends_at(row)
         waits = row.state is InstanceState.TERMINATING and row.terminate_acked_at is None
         # A termination that waits for a checkpoint, or for a cloud that does not answer, has a due time of its own.
-        if waits and wait_ends_at is not None and now < wait_ends_at and row.gate not in WAITS:
+        if waits and wait_ends_at is not None and now < wait_ends_at and row.checkpoint_step not in WAITS:
             await wake(tx, Instance, row.id, now)
             woken = True
     return woken

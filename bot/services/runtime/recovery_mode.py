@@ -102,7 +102,7 @@ async def page_again(tx: Tx, orphan: Orphan, pause_s: float, now: datetime, dest
     if orphan.instance_id is not None:
         what = "had been taken for lost and is listed again, and it costs. Ask its owner whether it is needed."
     sentence = (
-        f"{orphan.cloud} instance {orphan.ref} {what} End it there, or with gpu-shopper strays condemn {orphan.id}."
+        f"{orphan.cloud} instance {orphan.ref} {what} End it there, or with gpu-shopper orphans condemn {orphan.id}."
     )
     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body={"text": sentence})
     return True
@@ -120,7 +120,7 @@ async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: 
             orphan = await orphan_by_id(tx, orphan_id)
             if orphan is None:
                 return Reply(
-                    False, ReplyCode.UNKNOWN_ID, f"There is no stray {orphan_id}; gpu-shopper strays list shows them."
+                    False, ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
                 )
             only = CONDEMNABLE
             await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
@@ -128,7 +128,7 @@ async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: 
         return Reply(
             False,
             ReplyCode.STALE,
-            f"{orphan_id} does not wait any more; gpu-shopper strays list shows what became of it.",
+            f"{orphan_id} does not wait any more; gpu-shopper orphans list shows what became of it.",
         )
     return Reply(
         True, ReplyCode.CONDEMNED, f"{orphan.cloud} instance {orphan.ref} is ended at the next look at its cloud."

@@ -71,7 +71,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         return _kept(session, kept.reason, session.deadline)
     rows = await instances_of_session(tx, session.id)
     held = next(iter(hold.waiting(rows)), None)
-    deadline = held.gate_until if held else session.deadline
+    deadline = held.checkpoint_until if held else session.deadline
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
         return Reply(
             False, ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
@@ -162,7 +162,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
     # A stopped instance costs only its disk.
-    stopped = row.gate == CheckpointStep.HELD and row.status == "stopped"
+    stopped = row.checkpoint_step == CheckpointStep.HELD and row.status == "stopped"
     price_usd_h = hold.disk_rate(row) if stopped else row.price_usd_h
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
@@ -170,7 +170,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     total = already + command.hours
     needed = plan(by_people, costs.worst_usd, costs.expected_usd, total, RequestState.APPROVED, mandate)
     # After the end there is nothing left to extend, so the request expires then.
-    end = row.gate_until if row.gate in WAITS else session.deadline
+    end = row.checkpoint_until if row.checkpoint_step in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
     asked = Request(
         id=new_id("req", now),

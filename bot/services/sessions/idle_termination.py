@@ -40,7 +40,7 @@ SPARED = timedelta(hours=1)
 async def idle_terminations_due(ctx: Context) -> int:
     """Announce, order or drop early ends by what the agents report; return how many sessions were checked."""
     now, policy = ctx.clock.now(), ctx.policy
-    silent_before = now - timedelta(seconds=policy.silent_s)
+    silent_before = now - timedelta(seconds=policy.unresponsive_s)
     async with ctx.db.write() as tx:
         listening_at = await listening_since(tx, LISTENING, GAP_S, now)
     async with ctx.db.read() as tx:
@@ -67,11 +67,11 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
             return
         request = await tx.get_one(Request, session.request_id)
         ready_at = session.ready_at or session.created_at
-        watched = Watched(request.job.workload, ready_at, listening_at, session.spared_until)
+        watched = Watched(request.job.workload, ready_at, listening_at, session.kept_running_until)
         found = early_end(ctx.policy, node_status(node), watched, now)
         if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
-        if session.cut_at is not None and (found is None or found.code != session.cut_code):
+        if session.early_end_at is not None and (found is None or found.code != session.early_end_code):
             await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)
         if found is not None:
             await _announce_or_end(ctx, tx, session, found, now)
@@ -79,28 +79,43 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
 
 async def _announce_or_end(ctx: Context, tx: Tx, session: Session, found: EarlyEnd, now: datetime) -> None:
     """Announce an early end whose reason lasts, or end the session when its time has come."""
-    if session.cut_at is None:
-        cut_at = now + timedelta(seconds=found.grace_s)
-        if session.deadline is None or cut_at >= session.deadline:
+    if session.early_end_at is None:
+        early_end_at = now + timedelta(seconds=found.grace_s)
+        if session.deadline is None or early_end_at >= session.deadline:
             return  # Its approved end comes first, and is announced by itself.
-        await amend(tx, Session, session.id, cut_at=cut_at, cut_code=found.code, cut_reason=found.sentence)
-        said = f"{found.sentence} It is ended at {cut_at:%H:%M} UTC unless that changes."
+        await amend(
+            tx,
+            Session,
+            session.id,
+            early_end_at=early_end_at,
+            early_end_code=found.code,
+            early_end_reason=found.sentence,
+        )
+        said = f"{found.sentence} It is ended at {early_end_at:%H:%M} UTC unless that changes."
         record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
         await end_of_session.announce_early_end(ctx, tx, session, now)
-    elif now >= session.cut_at:
-        await end_session(ctx, tx, session.id, found.code, session.cut_reason or found.sentence, SCHEDULER, now)
+    elif now >= session.early_end_at:
+        await end_session(ctx, tx, session.id, found.code, session.early_end_reason or found.sentence, SCHEDULER, now)
     else:
         await end_of_session.announce_early_end(ctx, tx, session, now)
 
 
 async def _drop(
-    tx: Tx, session: Session, actor: Actor, why: str, now: datetime, *, spared_until: datetime | None = None
+    tx: Tx, session: Session, actor: Actor, why: str, now: datetime, *, kept_running_until: datetime | None = None
 ) -> None:
     """Drop an announced early end, and update the messages about it."""
     await end_of_session.refresh(tx, session, now)
-    spared_until = spared_until or session.spared_until
-    await amend(tx, Session, session.id, cut_at=None, cut_code=None, cut_reason=None, spared_until=spared_until)
+    kept_running_until = kept_running_until or session.kept_running_until
+    await amend(
+        tx,
+        Session,
+        session.id,
+        early_end_at=None,
+        early_end_code=None,
+        early_end_reason=None,
+        kept_running_until=kept_running_until,
+    )
     record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_UNCUT, reason=why)
     await tx.refresh(session)
 
@@ -116,10 +131,10 @@ async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
 
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
-        if session.cut_at is None or not end_of_session.same_end(session, command.seen_end_s):
+        if session.early_end_at is None or not end_of_session.same_end(session, command.seen_end_s):
             return Reply(False, ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
         until = now + SPARED
-        await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, spared_until=until)
+        await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, kept_running_until=until)
         stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
         sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
         return Reply(True, ReplyCode.KEPT, sentence, data)

@@ -101,7 +101,7 @@ async def overspend_due(ctx: Context) -> int:
 
 
 def _is_due(ctx: Context, one: RunningInstance, now: datetime) -> bool:
-    is_over = overspend.is_over(spend_forecast_of(one, now), ctx.policy.drift_tolerance, now)
+    is_over = overspend.is_over(spend_forecast_of(one, now), ctx.policy.overspend_tolerance, now)
     return is_over or _open(one) is not None
 
 
@@ -116,7 +116,7 @@ async def _check(ctx: Context, session_id: str, now: datetime) -> None:
         await lock_family(tx, Session, session_id)
         for one in await running(tx, (session_id,)):
             forecast = spend_forecast_of(one, now)
-            asked, is_over = _open(one), overspend.is_over(forecast, ctx.policy.drift_tolerance, now)
+            asked, is_over = _open(one), overspend.is_over(forecast, ctx.policy.overspend_tolerance, now)
             if asked is None and is_over:
                 await _ask(ctx, tx, one, forecast, now)
             elif asked is not None and not is_over and asked.state is RequestState.PENDING:
@@ -126,7 +126,7 @@ async def _check(ctx: Context, session_id: str, now: datetime) -> None:
 
 
 def _is_unanswered(ctx: Context, asked: SessionQuestion, now: datetime) -> bool:
-    over_at = asked.created_at + timedelta(seconds=ctx.policy.drift_answer_s)
+    over_at = asked.created_at + timedelta(seconds=ctx.policy.overspend_answer_s)
     return asked.state is not RequestState.PENDING or now >= over_at
 
 
@@ -139,7 +139,7 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
     needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
     can_pause = not _cannot_pause(ctx, row)
-    said = overspend.question(forecast, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
+    said = overspend.question(forecast, ctx.policy.overspend_answer_s // 60, can_pause=can_pause, now=now)
     asked = Request(
         id=new_id("req", now),
         kind=RequestKind.OVERSPEND,

@@ -50,7 +50,7 @@ async def disks_due(ctx: Context) -> int:
 
 def ends_at(row: Instance, session: Session) -> datetime | None:
     """Return when the disk is deleted with its instance, unless somebody acts."""
-    return row.gate_until if row.state is InstanceState.TERMINATING else session.deadline
+    return row.checkpoint_until if row.state is InstanceState.TERMINATING else session.deadline
 
 
 def _warns_at(disk: Disk) -> datetime:

@@ -48,9 +48,9 @@ def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datet
         ASKED: {CheckpointStep.STOPPING, CheckpointStep.HELD},
         DISK: {CheckpointStep.HELD},
     }.get(shown.step, set())
-    if row.gate not in still_waiting or row.gate_until is None:
+    if row.checkpoint_step not in still_waiting or row.checkpoint_until is None:
         return plain(f"The {name}: {note} This message needs no action.")
-    until, short = row.gate_until, short_id(session.id)
+    until, short = row.checkpoint_until, short_id(session.id)
     lead = (
         f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "
         f"checkpoint is not verified. It ends {when(until)} ({left(until, now)}) unless somebody answers."

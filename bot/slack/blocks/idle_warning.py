@@ -34,13 +34,13 @@ def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     if session.state not in ENDABLE_SESSION:
         verb = "has ended" if session.ended_at is not None else "is ending"
         return plain(f"The *{what(session)}* {verb}; this message needs no action.")
-    if session.cut_at is None or int(session.cut_at.timestamp()) != shown.end_s:
+    if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:
         stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
         return plain(f":white_check_mark: The *{what(session)}* goes on.{stands}")
     at = f" at {safe(row.cloud, 40)}" if row else ""
-    end = session.cut_at
+    end = session.early_end_at
     lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
-    facts = stakes(session.cut_reason or "", (shown.cost_usd, shown.cap_usd), lost(row))
+    facts = stakes(session.early_end_reason or "", (shown.cost_usd, shown.cap_usd), lost(row))
     mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
     keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
     hint = "Keeping it moves nothing beyond its approved end and amount."

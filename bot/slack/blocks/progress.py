@@ -33,7 +33,11 @@ def headline(view: RequestView) -> str:
         return "approved"
     if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
         return _placing(newest)
-    if session.state is SessionState.TERMINATING and newest is not None and newest.gate == CheckpointStep.HELD:
+    if (
+        session.state is SessionState.TERMINATING
+        and newest is not None
+        and newest.checkpoint_step == CheckpointStep.HELD
+    ):
         return "stopped, its disk kept"
     return {
         SessionState.RUNNING: "ready",
@@ -85,8 +89,10 @@ def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
         shown.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")
         if row.ssh_host:
             shown.append(f"{WAITING} Waiting for SSH to answer.")
-    if row.state is _I.TERMINATING and row.gate == CheckpointStep.HELD and row.gate_until is not None:
-        shown.append(f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.gate_until)}.")
+    if row.state is _I.TERMINATING and row.checkpoint_step == CheckpointStep.HELD and row.checkpoint_until is not None:
+        shown.append(
+            f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.checkpoint_until)}."
+        )
     elif row.state is _I.TERMINATING:
         shown.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")
     elif row.state is _I.GONE:

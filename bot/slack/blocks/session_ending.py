@@ -105,7 +105,7 @@ def lost(row: Instance | None) -> str:
     return f"{safe(over, SENTENCE_MAX) or 'Its disk goes with it.'} Save what you need."
 
 
-def last_call(shown: Ending, now: datetime) -> Message:
+def final_warning(shown: Ending, now: datetime) -> Message:
     """Build the final warning, a message of its own because an edit notifies nobody."""
     over = _moved(shown)
     if over is not None:

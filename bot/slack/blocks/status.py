@@ -60,7 +60,7 @@ def status(
             if row.host_key:
                 lines.append(f"Host key {code(fingerprint(row.host_key))}.")
             lines += _node_api(view)
-        if row is not None and row.gate in WAITS and row.gate_note:
+        if row is not None and row.checkpoint_step in WAITS and row.gate_note:
             lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
         if view.disk is not None:
             lines.append(retained_disk(view.disk.price_usd_h, view.disk.until))

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,18 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState
-from ledger.models import Base, Instance
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.checkpoint_step import CheckpointStep
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import InstanceState, NotificationKind, NotificationState
+from ledger.models import Base, EntryHash, Event, EventHash, Instance, LedgerEntry, Notification
 from migrations import run
 from migrations.run import SchemaError
 from tests.ledger.engine.schema import described
 from tests.support import rows
+from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, sqlite_url
 
 ROOT = Path(__file__).parents[3]
@@ -143,10 +150,16 @@ async def schema(db: Database) -> list[str]:
         return await connection.run_sync(described)
 
 
+async def fingerprint(db: Database) -> str:
+    """One text that is another as soon as anything in the schema is."""
+    return hashlib.sha256("\n".join(await schema(db)).encode()).hexdigest()
+
+
 async def test_the_baseline_is_frozen(empty_db: Database) -> None:
     await run.upgrade(empty_db, "0044")
-    digest = hashlib.sha256("\n".join(await schema(empty_db)).encode()).hexdigest()
-    assert digest == BASELINE[empty_db.dialect], "Leave the baseline as it is and add a step after it."
+    assert await fingerprint(empty_db) == BASELINE[empty_db.dialect], (
+        "Leave the baseline as it is and add a step after it."
+    )
 
 
 async def test_the_steps_make_what_the_models_say(empty_db: Database) -> None:
@@ -194,6 +207,79 @@ async def test_a_later_step_keeps_rows_and_triggers_and_goes_back(
     with pytest.raises(DBAPIError, match="never deleted"):
         async with db.write() as tx:
             await tx.execute(text("DELETE FROM instances"))
+
+
+async def content(db: Database) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every table, as the database has it, by the table's name."""
+    found = {}
+    async with db.read() as tx:
+        for table in sorted(await tables(db)):
+            rows_of_it = (await tx.execute(text(f"SELECT * FROM {table}"))).all()  # noqa: S608 # The catalog's own name.
+            found[table] = sorted((tuple(row) for row in rows_of_it), key=repr)
+    return found
+
+
+async def rows_with_renamed_words(db: Database) -> None:
+    """A row in each table that revision 0045 renames, and of each kind that it renames."""
+    async with db.write() as tx:
+        session = await rows.session(
+            tx, early_end_at=START, early_end_code="idle", early_end_reason="Idle.", kept_running_until=START
+        )
+        under = await rows.instance(
+            tx, of=session, checkpoint_step=CheckpointStep.HELD, checkpoint_until=START, gate_note="Not verified."
+        )
+        await rows.request(tx, kind=RequestKind.OVERSPEND, parent_id=session.request_id)
+        orphan = await rows.stray(tx, of=under, reason="no row")
+        seen = Event(id="evt_1", at=START, actor=SYSTEM.ref, subject=orphan.id, kind=EventKind.ORPHAN_SEEN)
+        entry = LedgerEntry(
+            id="ent_1", key="k", kind=EntryKind.ACCRUE, debit="a", credit="b", amount_usd=Decimal(1), at=START
+        )
+        tx.add_all([seen, entry])
+        tx.add_all(
+            Notification(
+                id=f"ntf_{number}",
+                kind=kind,
+                subject="s",
+                destination="U1",
+                state=NotificationState.SENT,
+                created_at=START,
+            )
+            for number, kind in enumerate(NotificationKind)
+        )
+        await tx.flush()
+        tx.add(EventHash(event_id=seen.id, subject=seen.subject, number=1, hash="a" * 64, at=seen.at))
+        tx.add(EntryHash(number=1, entry_id=entry.id, hash="b" * 64))
+
+
+async def test_the_glossarys_words_come_and_go_with_every_row_kept(db: Database) -> None:
+    """The rows are made at the newest revision, taken down to the old words and brought up again."""
+    await rows_with_renamed_words(db)
+    before = await content(db)
+    await run.downgrade(db, "0044")
+    assert await fingerprint(db) == BASELINE[db.dialect]
+    old = await content(db)
+    renamed = {"orphans": "strays", "event_hashes": "seals", "entry_hashes": "entry_seals"}
+    assert set(old) == {renamed.get(table, table) for table in before}
+    for table in sorted(set(before) - {"requests", "notifications"}):
+        assert old[renamed.get(table, table)] == before[table]
+    async with db.read() as tx:
+        sessions = "SELECT cut_code, cut_reason FROM sessions WHERE cut_at IS NOT NULL AND spared_until IS NOT NULL"
+        assert tuple((await tx.execute(text(sessions))).one()) == ("idle", "Idle.")
+        gates = "SELECT gate FROM instances WHERE gate_until IS NOT NULL"
+        assert (await tx.execute(text(gates))).scalar_one() == "held"
+        kinds = set((await tx.execute(text("SELECT kind FROM notifications"))).scalars())
+        assert kinds - set(NotificationKind) == {
+            "stray.found",
+            "session.unattended",
+            "session.held",
+            "session.last_call",
+        }
+        asked = "SELECT kind FROM requests WHERE parent_id IS NOT NULL"
+        assert (await tx.execute(text(asked))).scalar_one() == "drift_reconfirm"
+    await run.upgrade(db)
+    await run.check(db)
+    assert await content(db) == before
+    assert await triggers(db) == expected(db)
 
 
 async def test_nothing_is_below_the_baseline(db: Database) -> None:
@@ -287,7 +373,7 @@ def test_a_new_step_is_written_in_plain_types(tmp_path: Path) -> None:
     alembic("-x", f"url={url}", "upgrade", "head")
     with sqlite3.connect(tmp_path / "old.db") as connection:
         for column in ("reason", "last_seen_at", "price_usd_h", "absent_at", "label"):
-            connection.execute(f"ALTER TABLE strays DROP COLUMN {column}")
+            connection.execute(f"ALTER TABLE orphans DROP COLUMN {column}")
     connection.close()
     shutil.copytree(ROOT / "migrations", tmp_path / "migrations")
     (tmp_path / "pyproject.toml").write_text('[tool.alembic]\nscript_location = "%(here)s/migrations"\n')

@@ -42,4 +42,4 @@ def test_it_says_what_waits_and_which_commands_end_it() -> None:
     assert "1 instance carries our label" in recovery_notice(1)
     assert "2 instances carry our label" in recovery_notice(2)
     for unknown in (1, 2):
-        assert "gpu-shopper adopt or gpu-shopper strays condemn for" in recovery_notice(unknown)
+        assert "gpu-shopper adopt or gpu-shopper orphans condemn for" in recovery_notice(unknown)

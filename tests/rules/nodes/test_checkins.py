@@ -132,9 +132,9 @@ def test_silence_is_counted_from_when_somebody_listened_and_the_machine_was_up()
     assert early_end(POLICY, quiet, watched(), NOW - MINUTE) is None
     assert early_end(POLICY, quiet, watched(listening_at=NOW - 14 * MINUTE), NOW) is None
     assert early_end(POLICY, quiet, watched(ready_at=NOW - 14 * MINUTE), NOW) is None
-    assert early_end(POLICY, quiet, watched(spared_until=NOW + MINUTE), NOW) is None
-    assert early_end(POLICY, quiet, watched(spared_until=NOW), NOW) is not None
-    assert early_end(Policy(end_when_silent=False), quiet, watched(), NOW) is None
+    assert early_end(POLICY, quiet, watched(kept_running_until=NOW + MINUTE), NOW) is None
+    assert early_end(POLICY, quiet, watched(kept_running_until=NOW), NOW) is not None
+    assert early_end(Policy(end_when_unresponsive=False), quiet, watched(), NOW) is None
 
 
 def test_a_job_that_is_over_ends_its_session_unless_the_machine_was_started_again() -> None:

@@ -72,15 +72,15 @@ async def test_a_create_that_lands_after_the_quarantine_is_destroyed_and_booked_
     assert "request.result" in w.board.kinds(request_id)
     await w.run(80, 10)
     assert [instance.alive for instance in w.instances()] == [True]
-    (stray,) = (await w.books()).strays
+    (stray,) = (await w.books()).orphans
     assert stray.state in (OrphanState.SEEN, OrphanState.CONDEMNED)
     await w.run(120, 10)
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
+    assert [stray.state for stray in books.orphans] == [OrphanState.GONE]
     assert w.alive() == []
     losses = sum((entry.amount_usd for entry in books.entries if entry.kind == "loss"), Decimal(0))
     assert abs(losses - w.bill()) <= Decimal("0.01")
-    assert "stray.found" in w.board.kinds()
+    assert "orphan.found" in w.board.kinds()
     assert len(w.engine.creates) == 1
     # The old approval is spent: only a new one buys again.
     assert (await w.decide(request_id, BOB)).code == "approved"
@@ -100,7 +100,7 @@ async def test_a_second_instance_of_one_create_is_destroyed_and_the_first_is_kep
     assert len(w.alive()) == 2
     await w.run(150, 15)
     assert {i.ref for i in w.instances() if i.alive} == {kept.ref}
-    (stray,) = (await w.books()).strays
+    (stray,) = (await w.books()).orphans
     assert (stray.ref, stray.state) == (str(twin.ref), OrphanState.GONE)
     assert "second instance" in stray.reason
 

@@ -138,7 +138,7 @@ async def test_a_status_that_never_becomes_final_is_closed_by_the_timeout_and_sa
     assert view.session.state is SessionState.TERMINATED
     assert "counts as over by the timeout" in view.session.end_reason
     await w.run(600, 300)
-    assert (await w.books()).strays == ()
+    assert (await w.books()).orphans == ()
 
 
 @batch_clouds
@@ -177,11 +177,11 @@ async def test_a_push_that_lands_after_it_was_given_up_is_watched_to_its_end(w: 
     await w.run(700, 50)
     assert [row.state for row in (await w.view(request_id)).instances] == [InstanceState.TOMBSTONE]
     await w.run(400, 50)
-    (stray,) = (await w.books()).strays
+    (stray,) = (await w.books()).orphans
     assert stray.state is OrphanState.CONDEMNED
     assert len(w.alive()) == 1
     await w.run(900, 100)
-    assert [one.state for one in (await w.books()).strays] == [OrphanState.GONE]
+    assert [one.state for one in (await w.books()).orphans] == [OrphanState.GONE]
     assert w.alive() == []
     assert len(w.engine.creates) == 1
 
@@ -192,13 +192,13 @@ async def test_a_stray_that_is_not_listed_any_more_is_over_when_no_run_lasts_lon
     w.arm("create_lands_late", cloud, after_s=900)
     await w.settle()
     await w.run(1000, 50)
-    (stray,) = (await w.books()).strays
+    (stray,) = (await w.books()).orphans
     w.clouds[cloud].disturb(stray.ref, "vanish")
     await w.run(3600, 900)
-    assert [one.state for one in (await w.books()).strays] != [OrphanState.GONE]
+    assert [one.state for one in (await w.books()).orphans] != [OrphanState.GONE]
     longest = timedelta(seconds=w.ctx.providers[cloud].capabilities.run_max_s)
     await w.run(longest.total_seconds(), 3600)
-    assert [one.state for one in (await w.books()).strays] == [OrphanState.GONE]
+    assert [one.state for one in (await w.books()).orphans] == [OrphanState.GONE]
 
 
 @batch_clouds

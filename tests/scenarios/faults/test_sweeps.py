@@ -159,21 +159,21 @@ async def test_many_strays_at_once_are_not_ended(w: World) -> None:
     for twin in twins:
         w.clouds["vast"].disturb(str(twin.ref), "vanish")
     await w.run(90, 30)
-    assert {stray.state for stray in (await w.books()).strays} == {OrphanState.GONE}
+    assert {stray.state for stray in (await w.books()).orphans} == {OrphanState.GONE}
 
 
 async def test_an_instance_of_ours_without_a_row_is_reported_and_never_ended(w: World) -> None:
     made = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
     await w.run(300, 60)
-    (stray,) = (await w.books()).strays
+    (stray,) = (await w.books()).orphans
     assert (stray.ref, stray.state) == (str(made.ref), OrphanState.QUARANTINED)
-    assert "stray.found" in w.board.kinds(stray.id)
+    assert "orphan.found" in w.board.kinds(stray.id)
     assert len(w.alive()) == 1
     # Somebody ends it by hand: it is closed and its cost is booked.
     w.clouds["vast"].disturb(str(made.ref), "vanish")
     await w.run(90, 30)
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
+    assert [stray.state for stray in books.orphans] == [OrphanState.GONE]
     assert sum(entry.amount_usd for entry in books.entries if entry.kind == "loss") > 0
 
 
@@ -189,7 +189,7 @@ async def test_what_is_not_ours_is_never_touched(w: World, whose: str) -> None:
     before = len(w.engine.calls)
     await w.run(150, 30)
     assert w.alive() == [names[whose]]
-    assert (await w.books()).strays == ()
+    assert (await w.books()).orphans == ()
     assert not [call for call in list(w.engine.calls)[before:] if call.method in {"DELETE", "PUT"}]
 
 
@@ -208,11 +208,11 @@ async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_not_boo
     w.engine.faults.disarm()
     w.clouds["vast"].disturb(row.ref, "online")
     await w.run(180, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.QUARANTINED]
+    assert [stray.state for stray in (await w.books()).orphans] == [OrphanState.QUARANTINED]
     await w.run(18000, 3000)
     await w.run(1500, 60)
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
+    assert [stray.state for stray in books.orphans] == [OrphanState.GONE]
     assert w.alive() == []
     booked = sum(entry.amount_usd for entry in books.entries if entry.kind in {"accrue", "loss"})
     # Its second end is booked at the look that shows it, so up to one pause between two looks too late.
@@ -242,7 +242,7 @@ async def test_two_instances_of_one_unclear_create_leave_the_one_that_is_adopted
     await w.run(150, 30)
     view = await w.view(request_id)
     assert [i.ref for i in w.instances() if i.alive] == [view.instances[0].ref]
-    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
+    assert [stray.state for stray in (await w.books()).orphans] == [OrphanState.GONE]
 
 
 async def test_a_stray_whose_destroy_is_refused_is_ended_at_the_next_look(w: World) -> None:
@@ -250,7 +250,7 @@ async def test_a_stray_whose_destroy_is_refused_is_ended_at_the_next_look(w: Wor
     rent(w, (await w.books()).instances[0].name)
     w.arm("destroy_429", "vast", times=2)
     await w.run(210, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
+    assert [stray.state for stray in (await w.books()).orphans] == [OrphanState.GONE]
     assert len(w.alive()) == 1
 
 
@@ -298,5 +298,5 @@ async def test_replicas_that_sight_a_stray_together_record_and_end_it_once(w: Wo
     for one in replicas[1:]:
         await one.ctx.db.close()
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
+    assert [stray.state for stray in books.orphans] == [OrphanState.GONE]
     assert len([event for event in books.events if event.kind == "stray.seen"]) == 1

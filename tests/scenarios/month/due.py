@@ -18,7 +18,7 @@ UNION ALL SELECT 'Instance', state, min(due_at) FROM instances {by_due} GROUP BY
 UNION ALL SELECT 'Session', state, min(due_at) FROM sessions {by_due} GROUP BY state
 UNION ALL SELECT 'Notification', state, min(due_at) FROM notifications {by_due} GROUP BY state
 UNION ALL SELECT 'held', cloud, min(created_at) FROM instances {only_open} GROUP BY cloud
-UNION ALL SELECT 'held', cloud, min(first_seen_at) FROM strays WHERE ended_at IS NULL GROUP BY cloud
+UNION ALL SELECT 'held', cloud, min(first_seen_at) FROM orphans WHERE ended_at IS NULL GROUP BY cloud
 """
 _OPEN = "WHERE state IN ('live', 'ready', 'sending', 'stopped', 'terminating', 'unknown')"
 #: SQLite is told which index to take; its own choice reads whole tables.

@@ -80,7 +80,7 @@ def _unasked(month: Month, books: Books, true: True_) -> Iterator[str]:
         figure_usd = options[pairs[-1][0].option_id].expected_usd + more[session.request_id]
         bill_usd = sum((item.total_usd for _, item in pairs), Decimal(0))
         extra_usd = sum((_extra(month, row, item) for row, item in pairs), Decimal(0))
-        if bill_usd > figure_usd * (1 + month.policy.drift_tolerance) + extra_usd:
+        if bill_usd > figure_usd * (1 + month.policy.overspend_tolerance) + extra_usd:
             yield f"unasked: {session.id} cost {bill_usd:.4f}, was approved at {figure_usd:.4f}, and nobody was asked"
 
 
@@ -114,7 +114,7 @@ def _unanswered(month: Month, books: Books, true: True_) -> Iterator[str]:
         session = sessions[one.parent_id]
         by = (
             one.created_at
-            + timedelta(seconds=month.policy.drift_answer_s)
+            + timedelta(seconds=month.policy.overspend_answer_s)
             + LATE
             + _unseen(month, session, one, true, books)
         )

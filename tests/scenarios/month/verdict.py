@@ -179,7 +179,7 @@ def _told(verdict: Verdict, month: Month, books: Books) -> None:
     """Every end by the clock was tried to be told before the order, and nothing was shown twice."""
     tried: dict[str, datetime] = {}
     for shown in month.board.attempts:
-        if shown.kind in (NotificationKind.SESSION_ENDING, NotificationKind.SESSION_UNATTENDED):
+        if shown.kind in (NotificationKind.SESSION_ENDING, NotificationKind.SESSION_IDLE):
             session_id = shown.subject.partition("/")[0]
             tried[session_id] = min(tried.get(session_id, shown.at), shown.at)
     for event in books.events:
@@ -211,7 +211,7 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
     ours: list[tuple[str, str, str, str, Instance | None]]
     ours = [(row.cloud, row.ref, row.session_id, row.id, row) for row in books.instances if row.ref]
     owners = {row.id: row.session_id for row in books.instances}
-    ours += [(x.cloud, x.ref, owners.get(x.instance_id or "", x.id), f"loss:{x.id}", None) for x in books.strays]
+    ours += [(x.cloud, x.ref, owners.get(x.instance_id or "", x.id), f"loss:{x.id}", None) for x in books.orphans]
     seen: set[tuple[str, str]] = set()
     for cloud, ref, session_id, key, row in ours:
         item = true.get((cloud, ref))

@@ -336,7 +336,7 @@ async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sigh
         vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
         await s.to(s.now + timedelta(seconds=20))
         seen_at = s.now
-        (stray,) = (await s.stage.w.books()).strays
+        (stray,) = (await s.stage.w.books()).orphans
         assert stray.state is OrphanState.SEEN
         if slack is not Slack.DOWN:
             told = s.heard[reached(slack)][-1].text
@@ -350,7 +350,7 @@ async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sigh
         twin = s.stage.w.instances()[1]
         assert (twin.ended_at, s.rented().alive) == (s.now, True)
         await s.confirmed()
-        (stray,) = (await s.stage.w.books()).strays
+        (stray,) = (await s.stage.w.books()).orphans
         assert stray.state is OrphanState.GONE
         await s.to(await its_time(s))
         await s.to(s.now + timedelta(seconds=5))

@@ -136,9 +136,9 @@ def _stray(rows: Books, state: OrphanState) -> Orphan:
 
 def test_a_stray_that_is_the_kept_instance_is_found(books: Made) -> None:
     rows, real = books
-    wrong = dataclasses.replace(rows, strays=(_stray(rows, OrphanState.CONDEMNED),))
+    wrong = dataclasses.replace(rows, orphans=(_stray(rows, OrphanState.CONDEMNED),))
     assert _rules(world.check(wrong, real)) == {"healthy instances are not killed"}
-    gone = dataclasses.replace(rows, strays=(_stray(rows, OrphanState.GONE),))
+    gone = dataclasses.replace(rows, orphans=(_stray(rows, OrphanState.GONE),))
     assert _rules(world.check(gone, real)) == {"closed means gone"}
 
 
@@ -155,7 +155,7 @@ def test_what_was_lost_and_came_back_and_is_ended_by_nobodys_word_is_found(books
     row.state, row.outcome_code = InstanceState.GONE, "lost"
     stray = _stray(rows, OrphanState.CONDEMNED)
     stray.instance_id = row.id
-    rows = dataclasses.replace(_ordered(rows, stray.id, OrphanState.CONDEMNED), strays=(stray,))
+    rows = dataclasses.replace(_ordered(rows, stray.id, OrphanState.CONDEMNED), orphans=(stray,))
     assert _rules(announced.check(rows, START)) == {"healthy instances are not killed", "nothing ends unannounced"}
     rows.sessions[0].state, rows.sessions[0].end_code = SessionState.TERMINATED, "asked"
     assert _rules(announced.check(rows, START)) == {"nothing ends unannounced"}
@@ -179,7 +179,7 @@ def test_an_early_end_that_its_owner_was_not_told_of_before_is_found(books: Made
     ordered.events[-1].kind, ordered.events[-1].actor = "session.moved", "system:scheduler"
     assert _rules(announced.check(ordered, START)) == {"nothing ends unannounced"}
     at = ordered.events[-1].at - timedelta(minutes=5)
-    note = Notification(kind=NotificationKind.SESSION_UNATTENDED, subject=f"{session.id}/1", destination="U")
+    note = Notification(kind=NotificationKind.SESSION_IDLE, subject=f"{session.id}/1", destination="U")
     note.created_at = at
     assert announced.check(dataclasses.replace(ordered, notifications=(note,)), START) == []
 

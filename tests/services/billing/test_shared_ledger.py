@@ -160,7 +160,7 @@ async def test_a_change_behind_the_program_is_found(bare: World) -> None:
     problems = (await shared_ledger.verify(w.ctx)).problems
     assert [problem.split()[0] for problem in problems] == ["entry", "the"]
     async with w.ctx.db.write() as tx:
-        await tx.execute(text("DELETE FROM entry_seals WHERE number = 1"))
+        await tx.execute(text("DELETE FROM entry_hashes WHERE number = 1"))
     problems = (await shared_ledger.verify(w.ctx)).problems
     assert problems[0] == "seal 1 is missing"
     assert problems[1] == "3 entries are 2 sealed and 0 waiting ones"

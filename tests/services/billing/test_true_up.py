@@ -135,7 +135,7 @@ async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_
     assert before == 2 * stray.price_usd_h
     w.clouds["vast"].disturb(stray.ref, "vanish")
     await w.run(90, 30)
-    assert [one.state for one in (await w.books()).strays] == [OrphanState.GONE]
+    assert [one.state for one in (await w.books()).orphans] == [OrphanState.GONE]
     assert await strays_cost(w) > before
     w.clock.advance(3 * 86_400)
     for factor in (Decimal("1.5"), Decimal("0.5")):  # More than was booked, and then less.

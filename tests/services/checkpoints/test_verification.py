@@ -32,7 +32,7 @@ from tests.support.proxy_provider import InFront
 from tests.support.stores import Shelf, served
 from tests.support.world import ALICE, DAVE, World, checked_world, facts
 
-KIND = "session.held"
+KIND = "session.checkpoint_hold"
 
 
 def looks_at(w: World, stores: Stores) -> None:
@@ -80,22 +80,22 @@ def told(w: World, row: Instance, step: str) -> list[str]:
 
 
 def end_s(row: Instance) -> int:
-    assert row.gate_until is not None
-    return int(row.gate_until.timestamp())
+    assert row.checkpoint_until is not None
+    return int(row.checkpoint_until.timestamp())
 
 
 async def test_a_verified_checkpoint_lets_the_end_go_on_and_one_that_arrives_late_too(w: World) -> None:
     async with near_its_end(w) as (shelf, _):
         await w.settle()
         row = await row_of(w)
-        assert (row.state, row.gate) == (InstanceState.TERMINATING, CheckpointStep.SAVING)
+        assert (row.state, row.checkpoint_step) == (InstanceState.TERMINATING, CheckpointStep.SAVING)
         assert "no checkpoint" in str(row.gate_note)
         assert len(w.alive()) == 1
         assert told(w, row, CheckpointStep.SAVING) == [ALICE.id]
         w.clock.advance(60)
         shelf.put("run/step-9.pt", 5, w.clock.now())
         await w.settle()
-        assert ((await row_of(w)).gate, w.alive()) == (CheckpointStep.PASSED, [])
+        assert ((await row_of(w)).checkpoint_step, w.alive()) == (CheckpointStep.PASSED, [])
         await w.run(90, 30)
         assert (await w.books()).sessions[0].state is SessionState.TERMINATED
 
@@ -107,7 +107,7 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         await w.settle()
         row = await row_of(w)
         # With another account set up nothing is decided about it, because nothing could be done.
-        assert (row.state, row.gate, len(w.alive())) == (InstanceState.TERMINATING, None, 1)
+        assert (row.state, row.checkpoint_step, len(w.alive())) == (InstanceState.TERMINATING, None, 1)
         w.use(ours)
         w.clock.advance(30)
         await w.settle()
@@ -117,15 +117,15 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         await w.settle()
         row = await row_of(w)
         # Nobody reads that it is stopped before the cloud shows it, and until then the machine's rate is what counts.
-        assert (row.gate, "is stopped" in str(row.gate_note)) == (CheckpointStep.STOPPING, False)
-        assert row.gate_until is not None
-        assert row.gate_until - w.clock.now() <= timedelta(seconds=w.ctx.policy.checkpoint_hold_s)
+        assert (row.checkpoint_step, "is stopped" in str(row.gate_note)) == (CheckpointStep.STOPPING, False)
+        assert row.checkpoint_until is not None
+        assert row.checkpoint_until - w.clock.now() <= timedelta(seconds=w.ctx.policy.checkpoint_hold_s)
         await w.run(62, 31)
         row = await row_of(w)
-        assert (row.gate, "is stopped" in str(row.gate_note)) == (CheckpointStep.HELD, True)
-        assert row.gate_until is not None
+        assert (row.checkpoint_step, "is stopped" in str(row.gate_note)) == (CheckpointStep.HELD, True)
+        assert row.checkpoint_until is not None
         # At least the day that its approval reserved, and what was left of the rest on top.
-        assert row.gate_until - w.clock.now() > timedelta(hours=24)
+        assert row.checkpoint_until - w.clock.now() > timedelta(hours=24)
         assert len(w.alive()) == 1
         await w.run(60, 30)
         assert (await row_of(w)).status == "stopped"
@@ -198,7 +198,7 @@ async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about
         row = await row_of(w)
         ordered_at = row.terminate_asked_at
         assert ordered_at is not None
-        assert (row.gate, row.gate_until, row.status) == (
+        assert (row.checkpoint_step, row.checkpoint_until, row.status) == (
             CheckpointStep.HELD,
             ordered_at + timedelta(hours=2),
             "running",
@@ -212,7 +212,7 @@ async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about
         w.clock.advance(ordered_at + timedelta(hours=2) - w.clock.now() + timedelta(seconds=31))
         await w.settle()
         row = await row_of(w)
-        assert (row.gate, w.alive(), told(w, row, "destroyed")) == (CheckpointStep.DESTROYED, [], [ALICE.id])
+        assert (row.checkpoint_step, w.alive(), told(w, row, "destroyed")) == (CheckpointStep.DESTROYED, [], [ALICE.id])
         await w.run(120, 30)
         assert (await w.end(request_id)).code == "already_ending"
         # It was never above what was approved, although it was held for the whole of it.
@@ -241,7 +241,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         assert (await w.books()).sessions[0].hours == "2"
         stale = AnswerCheckpointHold(row.session_id, facts(ALICE), end_s(row))
         assert (await checkpoint_hold.answer(w.ctx, stale)).code == "stale"
-        assert (await row_of(w)).gate == CheckpointStep.SAVING
+        assert (await row_of(w)).checkpoint_step == CheckpointStep.SAVING
         again = await w.more(request_id, "1", seen_end_s=end_s(longer))
         assert again.code == "asked", again
         # Two hours of the run, two of the hold, and three more of it.
@@ -281,17 +281,17 @@ async def test_what_may_not_be_held_goes_at_once_and_is_told(
                 await w.settle()
             row = await row_of(w)
             if why == "no money":
-                assert row.gate == CheckpointStep.HELD
+                assert row.checkpoint_step == CheckpointStep.HELD
                 w.clock.advance(31)
                 await w.settle()
                 # The operators are asked first, and have a few minutes.
                 row = await row_of(w)
                 pages = [one.subject for one in (await w.books()).notifications]
-                assert (row.gate, f"{row.id}/unverified" in pages) == (CheckpointStep.HELD, True)
+                assert (row.checkpoint_step, f"{row.id}/unverified" in pages) == (CheckpointStep.HELD, True)
                 w.clock.advance(301)
                 await w.settle()
-                row = await row_of(w)
-            assert (row.gate, w.alive(), told(w, row, "destroyed")) == (CheckpointStep.DESTROYED, [], [ALICE.id])
+            step = (await row_of(w)).checkpoint_step
+            assert (step, w.alive(), told(w, row, "destroyed")) == (CheckpointStep.DESTROYED, [], [ALICE.id])
 
 
 async def test_the_hold_counts_as_time_so_twelve_hours_and_a_hold_need_an_override(w: World) -> None:
@@ -341,20 +341,20 @@ async def test_a_stop_that_does_not_happen_is_bound_by_the_machine_and_told_and_
             said = await row_of(w)
             await w.run(93, 31)
             row = await row_of(w)
-            assert (row.gate, row.gate_until) == (CheckpointStep.STOPPING, said.gate_until)
+            assert (row.checkpoint_step, row.checkpoint_until) == (CheckpointStep.STOPPING, said.checkpoint_until)
             assert f"{row.id}/stop" in [one.subject for one in (await w.books()).notifications]
             w.use(ours)
             await w.run(93, 31)
             row = await row_of(w)
-            assert (row.gate, row.status) == (CheckpointStep.HELD, "stopped")
-            assert row.gate_until is not None
+            assert (row.checkpoint_step, row.status) == (CheckpointStep.HELD, "stopped")
+            assert row.checkpoint_until is not None
             async with w.ctx.db.write() as tx:  # Far more had been said than there is money for.
-                longer = row.gate_until + timedelta(days=300)
-                await amend(tx, Instance, row.id, gate_until=longer, due_at=w.clock.now())
+                longer = row.checkpoint_until + timedelta(days=300)
+                await amend(tx, Instance, row.id, checkpoint_until=longer, due_at=w.clock.now())
             await w.settle()
             sooner = await row_of(w)
             assert end_s(row) - 60 < end_s(sooner) < int(longer.timestamp())
-            assert f"{sooner.gate_until:%Y-%m-%d %H:%M}" in str(sooner.gate_note)
+            assert f"{sooner.checkpoint_until:%Y-%m-%d %H:%M}" in str(sooner.gate_note)
             assert (await w.end(request_id)).code == "released"
             await w.settle()
             await w.run(90, 30)
@@ -367,7 +367,7 @@ async def test_what_is_kept_outlives_a_listing_that_lacks_it_and_its_loss_is_tol
         await w.settle()
         await w.run(60, 30)
         ours, row = w.ctx.providers, await row_of(w)
-        assert row.gate == CheckpointStep.HELD
+        assert row.checkpoint_step == CheckpointStep.HELD
         w.wrap("runpod", lambda inner: cast("Provider", Blind(inner)))
         await w.run(120, 30)
         w.use(ours)
@@ -388,12 +388,12 @@ async def test_an_agent_that_fell_silent_does_not_make_an_old_checkpoint_a_new_o
         async with w.ctx.db.write() as tx:
             tx.add(mute)
         await w.settle()
-        assert (await row_of(w)).gate == CheckpointStep.SAVING
+        assert (await row_of(w)).checkpoint_step == CheckpointStep.SAVING
         w.clock.advance(601)
         await w.settle()
         await w.run(900, 300)  # Nor when it stands still.
         row = await row_of(w)
-        assert (row.status, row.gate) == ("stopped", CheckpointStep.HELD)
+        assert (row.status, row.checkpoint_step) == ("stopped", CheckpointStep.HELD)
         assert "lacks the last" in str(row.gate_note)
         # What is ended because it is silent is taken to have worked no longer.
         assert verification._may_have_worked_until(Instance(outcome_code="no_heartbeat"), mute) == at

@@ -32,9 +32,9 @@ ADA = Actor(ActorKind.OPERATOR, "ada")
 
 
 async def keep(
-    w: World, stray_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains", key: str = ""
+    w: World, orphan_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains", key: str = ""
 ) -> Reply:
-    command = Adopt(stray_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU", key)
+    command = Adopt(orphan_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU", key)
     return await adoption.adopt_orphan(w.ctx, command)
 
 
@@ -82,7 +82,7 @@ async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_i
         return await adoption.adopt_orphan(w.ctx, word)
 
     own = await say(BOB, BOB)
-    assert (own.code, "strays condemn" in own.sentence) == ("requester", True)
+    assert (own.code, "orphans condemn" in own.sentence) == ("requester", True)
     w.tune(confirm_above_usd=Decimal(0))
     asked = await say(BOB)
     assert asked.code == "amount_needed"
@@ -92,9 +92,9 @@ async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_i
     assert (await say(BOB, amount=expected)).code == "first_of_two"
     assert (await say(BOB, amount=expected)).code == "already_voted"
     over = await say(CAROL, amount=expected)
-    assert (over.code, "strays condemn" in over.sentence) == ("over_budget", True)
+    assert (over.code, "orphans condemn" in over.sentence) == ("over_budget", True)
     books = await w.books()
-    assert (books.instances, books.approvals, [one.state for one in books.strays]) == (
+    assert (books.instances, books.approvals, [one.state for one in books.orphans]) == (
         (),
         (),
         [OrphanState.QUARANTINED],
@@ -121,7 +121,7 @@ async def test_of_two_who_decide_at_once_one_is_refused_and_does_nothing(w: Worl
     w.wrap("vast", lambda one: cast("Provider", Meanwhile(one)))
     assert (await keep(w, stray.id)).code == "stale"
     books = await w.books()
-    assert ([one.state for one in books.strays], books.instances) == ([OrphanState.CONDEMNED], ())
+    assert ([one.state for one in books.orphans], books.instances) == ([OrphanState.CONDEMNED], ())
     w.wrap("vast", lambda _: inner)
     other = await rowless(w)
     codes = {one.code for one in await asyncio.gather(keep(w, other.id), keep(w, other.id))}

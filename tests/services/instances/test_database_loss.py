@@ -41,7 +41,7 @@ async def waiting(w: World, cloud: str) -> list[Orphan]:
         await reconcile.observe(w.ctx, cloud)
         w.clock.advance(40)
     await termination.terminate_due(w.ctx)
-    return list((await w.books()).strays)
+    return list((await w.books()).orphans)
 
 
 @pytest.mark.parametrize("cloud", clouds_with(labels=True))

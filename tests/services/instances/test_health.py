@@ -179,7 +179,7 @@ async def test_a_listing_that_lies_for_minutes_costs_nobody_their_instance(w: Wo
     await w.run(210, 30)
     books = await w.books()
     assert [row.state for row in books.instances if row.ref] == [InstanceState.LIVE] * 3
-    assert books.strays == ()
+    assert books.orphans == ()
     assert len(w.alive()) == 3
     pages = [note for note in books.notifications if note.kind == "operator.page"]
     assert len(pages) == 3
@@ -226,25 +226,25 @@ async def lost_and_found(w: World) -> str:
 async def test_what_was_lost_and_is_there_again_is_kept_for_an_operator_until_its_approved_end(w: World) -> None:
     await lost_and_found(w)
     books = await w.books()
-    (stray,) = books.strays
+    (stray,) = books.orphans
     assert (stray.state, stray.instance_id) == (OrphanState.QUARANTINED, books.instances[0].id)
     assert "taken for lost" in stray.reason
     assert len(w.alive()) == 1
-    assert "stray.found" in w.board.kinds(stray.id)
+    assert "orphan.found" in w.board.kinds(stray.id)
     assert w.board.kinds().count(KIND) == 4  # Lost, and found: to the owner and to the channel.
     # Others go on: it is not a sign that the ledger has lost something.
     await w.running(candidates=("runpod",))
     await w.run(7200, 900)
     await w.run(90, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
-    assert "nothing that was approved" in (await w.books()).strays[0].reason
+    assert [stray.state for stray in (await w.books()).orphans] == [OrphanState.GONE]
+    assert "nothing that was approved" in (await w.books()).orphans[0].reason
 
 
 async def test_what_was_lost_and_whose_session_its_owner_ended_is_ended_too(w: World) -> None:
     request_id = await lost_and_found(w)
     assert (await w.end(request_id)).ok
     await w.run(180, 30)
-    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.GONE]
+    assert [stray.state for stray in (await w.books()).orphans] == [OrphanState.GONE]
     assert w.alive() == []
 
 

@@ -50,7 +50,7 @@ async def test_a_new_key_takes_over_what_it_lists_and_until_then_the_operators_a
     w.wrap("vast", lambda inner: cast("Provider", Rotated(inner)))
     await w.run(60, 30)
     books = await w.books()
-    assert [row.account for row in books.instances] == [row.account for row in books.strays] == [NEW]
+    assert [row.account for row in books.instances] == [row.account for row in books.orphans] == [NEW]
     moved = [(one.before, one.after) for one in books.events if one.kind.endswith(".account_moved")]
     assert moved == [(old, NEW), (old, NEW)]
     assert pages(w, f"vast/{NEW}/taken-over") == 1
@@ -82,5 +82,5 @@ async def test_another_account_takes_over_nothing_and_a_stray_seen_under_two_key
         await add_orphan(tx, **{**columns, "id": "str_twin00000000000", "account": NEW})
     w.wrap("vast", lambda other: cast("Provider", Rotated(other.inner)))  # type: ignore[attr-defined]
     await w.run(60, 30)
-    states = {row.id: row.state for row in (await w.books()).strays}
+    states = {row.id: row.state for row in (await w.books()).orphans}
     assert states == {stray.id: OrphanState.GONE, "str_twin00000000000": OrphanState.QUARANTINED}

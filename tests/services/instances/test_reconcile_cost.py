@@ -26,7 +26,7 @@ async def test_a_quiet_look_asks_two_questions_and_a_twin_is_still_found(w: Worl
     with asked() as said:
         found = await reconcile.observe(w.ctx, "vast")
     assert (found.listed, found.urgent) == (1, False)
-    assert said == ["instances", "strays"]
+    assert said == ["instances", "orphans"]
     with asked() as said:
         await idle_termination.idle_terminations_due(w.ctx)
     assert [table for table in said if table != "marks"] == ["sessions"]
@@ -36,7 +36,7 @@ async def test_a_quiet_look_asks_two_questions_and_a_twin_is_still_found(w: Worl
     vast.account.rent(next(vast.account.market.slices()), {"label": first.name, "image": "x", "disk": 50})
     w.clock.advance(60)
     assert (await reconcile.observe(w.ctx, "vast")).urgent
-    assert [stray.state for stray in (await w.books()).strays] == [OrphanState.SEEN]
+    assert [stray.state for stray in (await w.books()).orphans] == [OrphanState.SEEN]
 
 
 async def test_what_is_asked_every_few_seconds_reads_no_history(sqlite_db: Database, clock: SteppedClock) -> None:
@@ -63,4 +63,4 @@ async def test_what_is_asked_every_few_seconds_reads_no_history(sqlite_db: Datab
 
 
 #: Tables that hold few rows however long the service runs.
-NEVER_LONG = frozenset({"strays", "CONSTANT"})
+NEVER_LONG = frozenset({"orphans", "CONSTANT"})

@@ -70,7 +70,7 @@ async def test_a_word_closes_what_no_key_can_see_and_nothing_that_somebody_still
     assert (done.ok, done.code) == (True, "written_off"), done
     books = await w.books()
     assert [one.state for one in books.instances] == [InstanceState.GONE]
-    assert [one.state for one in books.strays] == [OrphanState.GONE]
+    assert [one.state for one in books.orphans] == [OrphanState.GONE]
     (session,) = books.sessions
     assert (session.state, session.end_code, WHY in session.end_reason) == (
         SessionState.TERMINATED,
@@ -111,7 +111,7 @@ async def test_an_unclear_create_is_given_up_and_what_comes_back_later_is_ended_
     assert session.state is SessionState.TERMINATED
     w.use(before)  # The key is found after all, and both of them run there.
     await w.run(180, 30)
-    assert {one.ref for one in (await w.books()).strays} == {one.ref for one in w.instances()}
+    assert {one.ref for one in (await w.books()).orphans} == {one.ref for one in w.instances()}
     assert len(w.alive()) == 1
     assert [one for one in await _paged(w) if f"lists {stray.ref} again, which counted as gone" in one]
     await before["vast"].terminate(stray.ref)

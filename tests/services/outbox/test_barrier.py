@@ -33,7 +33,7 @@ async def test_an_end_by_somebody_else_waits_for_the_gate_and_its_owner_is_told_
         assert (ordered.code, "a second order ends it without" in ordered.sentence) == ("terminating", True)
         await termination.terminate_due(w.ctx)
         row = (await w.books()).instances[0]
-        assert (row.gate, len(w.alive())) == (CheckpointStep.SAVING, 1)
+        assert (row.checkpoint_step, len(w.alive())) == (CheckpointStep.SAVING, 1)
         await dispatch.deliver_due(w.ctx, w.board)
         assert told_who_ended(w) == [ALICE.id]
         # Who orders it again knows that nothing is saved; its owner reads that too, before it goes.
@@ -101,7 +101,7 @@ async def test_what_the_gate_gives_up_is_told_before_it_goes(sqlite_db: Database
             w.clock.advance(601)
             await termination.terminate_due(w.ctx)
             row = (await w.books()).instances[0]
-            assert (row.gate, len(w.alive())) == (CheckpointStep.DESTROYED, 1)
+            assert (row.checkpoint_step, len(w.alive())) == (CheckpointStep.DESTROYED, 1)
             await dispatch.deliver_due(w.ctx, w.board)
             await termination.terminate_due(w.ctx)
             assert w.alive() == []

@@ -37,7 +37,7 @@ async def rowless(w: World) -> Orphan:
     """An instance with a valid label that the ledger knows nothing of, as after a restore from a copy."""
     ref = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
     await w.run(30, 30)
-    (stray,) = [stray for stray in (await w.books()).strays if stray.ref == ref]
+    (stray,) = [stray for stray in (await w.books()).orphans if stray.ref == ref]
     assert stray.state is OrphanState.QUARANTINED
     return stray
 
@@ -58,7 +58,7 @@ async def test_nothing_is_bought_meanwhile_and_an_operators_word_ends_it(w: Worl
     assert (reply.ok, reply.code) == (True, "condemned")
     await w.run(180, 30)
     books = await w.books()
-    assert [row.state for row in books.strays] == [OrphanState.GONE]
+    assert [row.state for row in books.orphans] == [OrphanState.GONE]
     assert await states(w, request_id) == (SessionState.RUNNING, InstanceState.LIVE)
     (word,) = [event for event in books.events if event.after == OrphanState.CONDEMNED]
     assert (word.actor, word.reason) == (ADA.ref, "a test of last week")
@@ -118,7 +118,7 @@ async def test_meanwhile_a_look_ends_nothing_and_people_and_approved_ends_do(w: 
     assert await states(w, broken) == (SessionState.RUNNING, InstanceState.TERMINATING)
     await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())
     await w.run(300, 30)
-    gone = {row.ref for row in (await w.books()).strays if row.state is OrphanState.GONE}
+    gone = {row.ref for row in (await w.books()).orphans if row.state is OrphanState.GONE}
     assert {twin, stray.ref} <= gone
 
 
@@ -127,11 +127,11 @@ async def test_somebodys_unnamed_instance_is_not_the_one_that_went_and_pages_com
     stray = await rowless(w)
     w.arm("list_garbage", "vast", None)
     await w.run(3600, 1800)  # Nothing is seen of it, and the operators are told all the same.
-    assert w.board.kinds(stray.id) == ["stray.found", "operator.page", "operator.page"]
+    assert w.board.kinds(stray.id) == ["orphan.found", "operator.page", "operator.page"]
     w.engine.faults.disarm("vast")
     w.clouds["vast"].disturb(stray.ref, "vanish")
     await w.run(120, 30)
-    assert [row.state for row in (await w.books()).strays] == [OrphanState.GONE]
+    assert [row.state for row in (await w.books()).orphans] == [OrphanState.GONE]
     assert not await recovery_mode.now_on(w.ctx.db)
 
 
@@ -142,14 +142,14 @@ async def test_a_tripped_breaker_still_writes_down_what_is_there_and_operators_e
     twins = {rent(w, row.name) for row in (await w.books()).instances}  # More than one look may end.
     lost = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
     await w.run(120, 30)
-    found = {row.ref: row for row in (await w.books()).strays}
+    found = {row.ref: row for row in (await w.books()).orphans}
     assert {ref: found[ref].state for ref in twins} == dict.fromkeys(twins, OrphanState.SEEN)
     assert found[lost].state is OrphanState.QUARANTINED
     assert await recovery_mode.now_on(w.ctx.db)
     for ref in (*twins, lost):
         assert (await recovery_mode.condemn(w.ctx.db, found[ref].id, ADA, "doubled", w.clock.now())).ok
     await w.run(180, 30)
-    assert {row.state for row in (await w.books()).strays} == {OrphanState.GONE}
+    assert {row.state for row in (await w.books()).orphans} == {OrphanState.GONE}
     assert len(w.alive()) == 4
 
 
@@ -164,13 +164,13 @@ async def test_it_is_over_when_the_instance_is_gone(w: World) -> None:
 async def test_the_operators_are_paged_again_and_again(w: World) -> None:
     stray = await rowless(w)
     await w.run(1500, 300)
-    assert w.board.kinds(stray.id) == ["stray.found"]
+    assert w.board.kinds(stray.id) == ["orphan.found"]
     await w.run(600, 300)
-    assert w.board.kinds(stray.id) == ["stray.found", "operator.page"]
+    assert w.board.kinds(stray.id) == ["orphan.found", "operator.page"]
     await w.run(1800, 300)
-    assert w.board.kinds(stray.id) == ["stray.found", "operator.page", "operator.page"]
+    assert w.board.kinds(stray.id) == ["orphan.found", "operator.page", "operator.page"]
     pages = [note for note in (await w.books()).notifications if note.subject.startswith(f"{stray.id}/")]
-    assert all(f"gpu-shopper strays condemn {stray.id}" in page.body["text"] for page in pages)
+    assert all(f"gpu-shopper orphans condemn {stray.id}" in page.body["text"] for page in pages)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ async def test_a_word_that_cannot_be_taken_is_explained(w: World, which: str, re
     stray = await rowless(w)
     reply = await recovery_mode.condemn(w.ctx.db, stray.id if which == "it" else which, ADA, reason, w.clock.now())
     assert (reply.ok, reply.code) == (False, code)
-    assert [row.state for row in (await w.books()).strays] == [OrphanState.QUARANTINED]
+    assert [row.state for row in (await w.books()).orphans] == [OrphanState.QUARANTINED]
 
 
 async def test_a_second_word_changes_nothing(w: World) -> None:

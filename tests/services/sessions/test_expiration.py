@@ -52,7 +52,7 @@ async def test_one_message_is_updated_at_each_warning_and_the_last_is_a_call_of_
         shown = [entry for entry in w.board.shown if entry[0] == "session.ending"]
         assert [(entry[2], entry[3]) for entry in shown] == [(ALICE.id, n) for n in range(1, number + 1)]
     assert len({entry[1] for entry in shown}) == 1  # One message.
-    assert w.board.kinds(row.id).count("session.last_call") == 1
+    assert w.board.kinds(row.id).count("session.final_warning") == 1
     row = await until(w, timedelta(seconds=1))
     assert row.state is SessionState.RUNNING
     row = await until(w, timedelta(0))

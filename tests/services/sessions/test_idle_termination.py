@@ -21,7 +21,7 @@ from tests.support.clock import SteppedClock
 from tests.support.matrix import on_clouds
 from tests.support.world import ALICE, BOB, DAVE, World, checked_world, facts
 
-KIND = "session.unattended"
+KIND = "session.idle"
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ async def test_silence_is_told_then_ends_it_with_slack_down_and_booked(w: World)
         agent(w).silent = True
         w.board.down = True
         await pass_time(w, 14 * 60)
-        assert (await session(w)).cut_at is None
+        assert (await session(w)).early_end_at is None
         await pass_time(w, 100)
         row = await session(w)
-        assert (row.state, row.cut_code) == (SessionState.RUNNING, "no_heartbeat")
-        assert row.cut_at is not None
+        assert (row.state, row.early_end_code) == (SessionState.RUNNING, "no_heartbeat")
+        assert row.early_end_at is not None
         assert [(note.destination, note.tries >= 1) for note in await told(w)] == [(ALICE.id, True)]
-        left_s = (row.cut_at - w.clock.now()).total_seconds()
+        left_s = (row.early_end_at - w.clock.now()).total_seconds()
         assert left_s == 300
         await pass_time(w, left_s - 1)
         assert (await session(w)).state is SessionState.RUNNING
@@ -78,9 +78,9 @@ async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_mor
         agent(w).utilisation = [1.0]
         await pass_time(w, 1900)
         row = await session(w)
-        assert row.cut_code == "idle"
-        assert row.cut_at is not None
-        mark = int(row.cut_at.timestamp())
+        assert row.early_end_code == "idle"
+        assert row.early_end_at is not None
+        mark = int(row.early_end_at.timestamp())
         assert (
             await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(DAVE), mark))
         ).code == "not_yours"
@@ -94,9 +94,9 @@ async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_mor
         assert (await idle_termination.keep_running(w.ctx, KeepRunning(request_id, facts(ALICE), mark))).code == "stale"
         await pass_time(w, 3500)
         row = await session(w)
-        assert (row.state, row.cut_at) == (SessionState.RUNNING, None)
+        assert (row.state, row.early_end_at) == (SessionState.RUNNING, None)
         await pass_time(w, 200)
-        assert (await session(w)).cut_code == "idle"
+        assert (await session(w)).early_end_code == "idle"
         await pass_time(w, 700)
         assert (await session(w)).end_code == "idle"
         waits = str((await w.ask(BOB)).data["request_id"])
@@ -109,9 +109,9 @@ async def test_a_job_that_is_done_is_told_and_its_buttons_act_on_that_end_and_no
         agent(w).job = "done"
         await pass_time(w, 90)
         row = await session(w)
-        assert (row.cut_code, len(await told(w))) == ("completed", 1)
-        assert row.cut_at is not None
-        mark = int(row.cut_at.timestamp())
+        assert (row.early_end_code, len(await told(w))) == ("completed", 1)
+        assert row.early_end_at is not None
+        mark = int(row.early_end_at.timestamp())
         stale = await service.terminate(w.ctx, Terminate(request_id, facts(ALICE), seen_end_s=mark - 1))
         assert stale.code == "stale"
         assert (await service.done(w.ctx, FinishSession(request_id, facts(ALICE), seen_end_s=mark))).ok
@@ -129,7 +129,7 @@ async def test_a_job_that_failed_is_ended_by_itself_unless_its_approved_end_is_n
         assert row.deadline is not None
         w.tune(done_grace_s=7200)
         await pass_time(w, 90)
-        assert ((await session(w)).cut_at, await told(w)) == (None, [])
+        assert ((await session(w)).early_end_at, await told(w)) == (None, [])
         w.tune(done_grace_s=120)
         await pass_time(w, 220)
         assert (await session(w)).end_code == "work_failed"
@@ -149,17 +149,17 @@ async def test_1551_silence_that_nobody_could_hear_ends_nobody(one: World, monke
         with monkeypatch.context() as patch:
             patch.setattr("bot.rules.nodes.checkins.DEAF_LEAST", 1)  # A fleet that is silent as a whole.
             await pass_time(w, 1000)
-            assert (await session(w)).cut_at is None
+            assert (await session(w)).early_end_at is None
             pages = [entry for entry in w.board.shown if entry[:2] == ("operator.page", "nodes/deaf")]
             assert len(pages) == 1
         await pass_time(w, 30)
-        assert (await session(w)).cut_code == "no_heartbeat"
+        assert (await session(w)).early_end_code == "no_heartbeat"
         await pass_time(w, 30)
         assert {note.destination for note in await told(w)} == {ALICE.id, "UFALLBACK"}
         agent(w).silent = False
         await pass_time(w, 90)
         row = await session(w)
-        assert (row.state, row.cut_at) == (SessionState.RUNNING, None)
+        assert (row.state, row.early_end_at) == (SessionState.RUNNING, None)
         assert [entry[3] for entry in w.board.shown if entry[::2] == (KIND, "UFALLBACK")] == [1, 2]
 
 

@@ -29,7 +29,7 @@ from tests.support.world import ALICE, BOB, World, checked_world, facts
 
 
 async def asked(w: World) -> list[Request]:
-    return [one for one in (await w.books()).requests if one.kind == "drift_reconfirm"]
+    return [one for one in (await w.books()).requests if one.kind == "overspend"]
 
 
 async def session_state(w: World) -> SessionState:
@@ -260,7 +260,7 @@ async def test_what_an_approver_shortened_is_measured_against_what_they_approved
         )
         # Far below what was asked for, and above what was approved.
         dearer = session_overspend.spend_forecast_of(replace(one, elsewhere_usd=Decimal("0.50")), w.clock.now())
-        assert overspend.is_over(dearer, w.ctx.policy.drift_tolerance, w.clock.now())
+        assert overspend.is_over(dearer, w.ctx.policy.overspend_tolerance, w.clock.now())
 
 
 async def test_only_machines_that_the_same_approval_paid_for_count_against_it(

@@ -99,7 +99,7 @@ async def test_a_disk_that_the_gate_keeps_is_announced_before_it_is_deleted_and_
         await w.run(60, 30)
         (disk,) = await kept(w)
         row = (await w.books()).instances[0]
-        assert (disk.until, told(w, row, hold.DISK)) == (row.gate_until, [])
+        assert (disk.until, told(w, row, hold.DISK)) == (row.checkpoint_until, [])
         w.clock.advance(disk.until - w.clock.now() - timedelta(hours=20))
         await retained_disks.disks_due(w.ctx)
         await w.settle()
@@ -138,7 +138,7 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         assert [one.id for one in await kept(w)] == [before.id]  # Between the order and the gate's word it stays.
         await w.settle()
         row = (await w.books()).instances[0]
-        assert (row.gate, row.status, len(w.alive())) == (CheckpointStep.HELD, "stopped", 1)
+        assert (row.checkpoint_step, row.status, len(w.alive())) == (CheckpointStep.HELD, "stopped", 1)
         (disk,) = await kept(w)
         assert disk.id == before.id
         assert w.clock.now() < disk.until <= w.clock.now() + hold.LONGEST

@@ -256,15 +256,17 @@ def labels(message: elements.Message) -> list[str]:
 
 
 def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand_any_more() -> None:
-    cut_at = START + timedelta(minutes=5)
-    running = session(_S.RUNNING, deadline=START + timedelta(hours=1), cut_at=cut_at, cut_reason="It <idles>.")
+    early_end_at = START + timedelta(minutes=5)
+    running = session(
+        _S.RUNNING, deadline=START + timedelta(hours=1), early_end_at=early_end_at, early_end_reason="It <idles>."
+    )
     shown = SessionView(running, view(RequestState.APPROVED).request, instance(_I.LIVE), None, Decimal(0), None)
-    about_it = idle_warning.IdleWarningFacts(shown, int(cut_at.timestamp()), Decimal("3.5"), Decimal(30))
+    about_it = idle_warning.IdleWarningFacts(shown, int(early_end_at.timestamp()), Decimal("3.5"), Decimal(30))
     message = idle_warning.idle_warning(about_it, START)
     assert labels(message) == ["Keep 1 h", "It is done", "End it now"]
     for part in ("5 minutes left", "It &lt;idles&gt;.", "$3.50 of at most $30.00", "<@U0ALICE>"):
         assert part in message.text
-    for end_s in (0, int(cut_at.timestamp()) + 1):
+    for end_s in (0, int(early_end_at.timestamp()) + 1):
         assert "goes on" in idle_warning.idle_warning(replace(about_it, end_s=end_s), START).text
     running.state = _S.TERMINATING
     assert "is ending" in idle_warning.idle_warning(about_it, START).text
@@ -291,7 +293,7 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
     assert "waits for a decision" in session_ending.ending(about(shown, waiting=True), "/gpu", START).text
     mark = next(block for block in message.blocks if block["type"] == "actions")["elements"][0]["value"]
     assert mark == f"{running.id}/{about(shown).end_s}"
-    assert "Last call" in session_ending.last_call(about(shown), START).text
+    assert "Last call" in session_ending.final_warning(about(shown), START).text
     moved = session_ending.ending(about(shown, end_s=1), "/gpu", START)
     assert "The end was moved" in moved.text
     assert labels(moved) == []
@@ -302,7 +304,9 @@ def test_a_warning_after_the_end_needs_no_action() -> None:
     assert "needs no action" in session_ending.ending(about(over), "/gpu", START).text
     assert (
         "has ended"
-        in session_ending.last_call(about(replace(over, session=session(_S.TERMINATED, ended_at=START))), START).text
+        in session_ending.final_warning(
+            about(replace(over, session=session(_S.TERMINATED, ended_at=START))), START
+        ).text
     )
     again = replace(over, session=session(_S.QUEUED))
     assert "is asked for again" in session_ending.ending(about(again), "/gpu", START).text

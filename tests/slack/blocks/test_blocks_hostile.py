@@ -100,7 +100,7 @@ def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
     end_s = int(view.session.deadline.timestamp()) if view.session.deadline else 0
     about = session_ending.Ending(view, end_s, cost, cost, view.session.end_reason, yes, yes)
     check(session_ending.ending(about, "/gpu", START))
-    check(session_ending.last_call(about, START))
+    check(session_ending.final_warning(about, START))
     check(session_ready_and_ended.ended(view, cost))
 
 

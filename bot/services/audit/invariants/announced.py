@@ -51,7 +51,7 @@ def _cuts(books: Books) -> list[Violation]:
     """Check that an early end ordered by the scheduler has a message that is older than the order."""
     said: dict[str, datetime] = {}
     for note in books.notifications:
-        if note.kind == NotificationKind.SESSION_UNATTENDED:
+        if note.kind == NotificationKind.SESSION_IDLE:
             session_id = note.subject.partition("/")[0]
             said[session_id] = min(said.get(session_id, note.created_at), note.created_at)
     codes = {session.id: session.end_code for session in books.sessions}
@@ -86,7 +86,7 @@ def _returned(books: Books) -> list[Violation]:
         if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
     found = []
-    for orphan in books.strays:
+    for orphan in books.orphans:
         row, at = rows.get(orphan.instance_id or ""), condemned.get(orphan.id)
         if row is None or at is None or row.session_id in over or not _was_lost(row, orphan.ref):
             continue

@@ -38,7 +38,7 @@ _MACHINES = (
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
     _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
     _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
-    _Machine("strays", OrphanState, frozenset(OrphanState)),
+    _Machine("orphans", OrphanState, frozenset(OrphanState)),
 )
 
 

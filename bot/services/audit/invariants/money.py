@@ -87,7 +87,7 @@ def _late_usd(books: Books, session: Session) -> Decimal:
         return Decimal(0)
     late = Decimal(0)
     for row in books.instances:
-        end = max(session.deadline, row.gate_until or session.deadline)
+        end = max(session.deadline, row.checkpoint_until or session.deadline)
         if row.session_id == session.id and row.billing_until is not None and row.billing_until > end:
             # A second that has started is billed in full.
             late += row.price_usd_h * Decimal((row.billing_until - end).total_seconds() + 1) / 3600
@@ -109,7 +109,7 @@ def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
     for row in books.instances:
         if row.state is InstanceState.GONE:
             ours[row.cloud, str(row.ref)] += booked[row.id]
-    for orphan in books.strays:
+    for orphan in books.orphans:
         if orphan.ended_at is not None:
             ours[orphan.cloud, orphan.ref] += booked[f"loss:{orphan.id}"]
     found = []

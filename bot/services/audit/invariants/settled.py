@@ -38,7 +38,7 @@ RUNNING = frozenset({SessionState.RUNNING, SessionState.STOPPED})
 
 def check(books: Books, now: datetime) -> list[Violation]:
     """Check liveness from the ledger alone."""
-    rows: list[Any] = [*books.requests, *books.sessions, *books.instances, *books.strays]
+    rows: list[Any] = [*books.requests, *books.sessions, *books.instances, *books.orphans]
     found = [Violation("nothing is stuck", row.id, f"it is still {row.state}") for row in rows if row.state in BUSY]
     found += [
         Violation("expired sessions are closed", row.id, f"it should have ended at {row.deadline}")
@@ -74,7 +74,7 @@ def check(books: Books, now: datetime) -> list[Violation]:
 
 def no_orphans(books: Books, truth: Truth) -> list[Violation]:
     """Check that every live instance with one of our labels belongs to a row in use, or is quarantined."""
-    waiting = {(s.cloud, s.ref) for s in books.strays if s.state is OrphanState.QUARANTINED}
+    waiting = {(s.cloud, s.ref) for s in books.orphans if s.state is OrphanState.QUARANTINED}
     found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])

@@ -65,7 +65,7 @@ def _sends(books: Books, truth: Truth) -> list[Violation]:
 
 def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
     """Check that a closed row has no live instance, except an orphan that is being terminated."""
-    orphans = {(s.cloud, s.ref) for s in books.strays if s.state is not OrphanState.GONE}
+    orphans = {(s.cloud, s.ref) for s in books.orphans if s.state is not OrphanState.GONE}
     found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])
@@ -74,7 +74,7 @@ def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
         own = row.ref == item["ref"]
         if row.state is InstanceState.GONE and own:
             found.append(Violation("closed means gone", row.id, f"{item['ref']} is alive but its row is gone"))
-    for orphan in books.strays:
+    for orphan in books.orphans:
         alive = any(i["ref"] == orphan.ref and i["cloud"] == orphan.cloud and i["alive"] for i in truth["instances"])
         adopted = any(row.id == orphan.instance_id and row.live_at and row.ref == orphan.ref for row in books.instances)
         followed = (orphan.cloud, orphan.ref) in orphans  # Under another key of the same account.
@@ -90,7 +90,7 @@ def _not_killed(books: Books) -> list[Violation]:
     kept = {(row.cloud, row.ref): row.id for row in books.instances if row.state in KEPT and row.ref}
     found = [
         Violation("healthy instances are not killed", kept[orphan.cloud, orphan.ref], "it is being ended as a stray")
-        for orphan in books.strays
+        for orphan in books.orphans
         if orphan.state is OrphanState.CONDEMNED and (orphan.cloud, orphan.ref) in kept
     ]
     return found + [
