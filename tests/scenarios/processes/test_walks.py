@@ -68,7 +68,7 @@ async def test_a_walk_by_form(p: Play) -> None:
     assert form.title == "Ask for GPUs"
     empty = await alice.submit(form, {})
     assert empty.errors == {
-        "typed": "Choose a GPU above or type one, such as 4090.",
+        "typed": "Say which GPU: a name such as 4090, or memory=40GB+.",
         "hours": "Say for how long, such as 6h or 90m.",
     }
     wrong = await alice.submit(form, {"typed": "RTX 9999", "hours": "0h", "max": "-5"})
