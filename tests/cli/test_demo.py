@@ -21,6 +21,9 @@ from bot.practice.remote import RemoteDriver
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
 
+#: The whole product serves in this process, at the pace of the real clock.
+pytestmark = pytest.mark.slow
+
 __all__ = ["elsewhere"]
 
 
@@ -57,7 +60,6 @@ async def test_a_broken_promise_fails_the_walk(elsewhere: Path) -> None:
     assert "The walk failed" in text or "violated" in text
 
 
-@pytest.mark.slow
 def test_the_page_is_served_until_ctrl_c_and_nothing_is_left(elsewhere: Path) -> None:
     with started("demo", "--port", "0") as process:
         assert process.stdout is not None
@@ -75,7 +77,6 @@ def test_the_page_is_served_until_ctrl_c_and_nothing_is_left(elsewhere: Path) ->
     assert list(elsewhere.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_a_taken_port_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

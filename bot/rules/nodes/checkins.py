@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple
 
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
@@ -203,17 +203,13 @@ def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> E
 
 def grace_s(policy: Policy, grace: Grace) -> int:
     """Return the seconds between the notification of an end and its order."""
-    match grace:
-        case Grace.NONE:
-            return 0
-        case Grace.DONE:
-            return policy.done_grace_s
-        case Grace.SILENT:
-            return policy.unresponsive_grace_s
-        case Grace.IDLE:
-            return policy.idle_grace_s
-        case _:
-            assert_never(grace)
+    seconds = {
+        Grace.NONE: 0,
+        Grace.DONE: policy.done_grace_s,
+        Grace.SILENT: policy.unresponsive_grace_s,
+        Grace.IDLE: policy.idle_grace_s,
+    }
+    return seconds[grace]
 
 
 def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:

@@ -16,6 +16,7 @@ from bot.rules.nodes.checkins import (
     Work,
     after_checkin,
     early_end,
+    grace_s,
     instruction,
     is_replay,
     listener_problem,
@@ -23,6 +24,7 @@ from bot.rules.nodes.checkins import (
     progress,
 )
 from bot.rules.policy.policy import Policy
+from ledger.kernel.end_reason import Grace
 from ledger.kernel.states import SessionState
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -168,3 +170,8 @@ def test_what_a_status_says() -> None:
     bare = NodeStatus(at=NOW - 9 * MINUTE, step=3)
     assert node_line(bare, NOW) == "Its agent reported 9 minutes ago; step 3."
     assert node_line(NodeStatus(at=NOW), NOW) == "Its agent reported 0 seconds ago."
+
+
+def test_every_grace_has_its_seconds_in_the_policy() -> None:
+    seconds = {grace: grace_s(POLICY, grace) for grace in Grace}
+    assert seconds == {Grace.NONE: 0, Grace.DONE: 120, Grace.SILENT: 300, Grace.IDLE: 600}

@@ -5,11 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from bot.practice.faults import SlackFault
 from bot.practice.reader import all_text, button_texts
 from ledger.kernel.states import GrantState, InstanceState, RequestState
 from tests.support.script import Play
 
+#: The whole product serves in this process, at the pace of the real clock.
+pytestmark = pytest.mark.slow
 DEAR = '/gpu provision 8xH100 12h for="pre-training"'
 LONG = '/gpu provision 1x4090 20h for="overnight"'
 TTL_S = 7200.0

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from bot.practice.reader import all_text, button_texts
 from bot.practice.remote import RemoteDriver
 from ledger.kernel.states import RequestState, SessionState
 from tests.support.script import ASK, Play, play
+
+#: The whole product serves in this process, at the pace of the real clock.
+pytestmark = pytest.mark.slow
 
 
 async def test_a_walk_by_command(p: Play) -> None:
