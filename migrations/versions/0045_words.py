@@ -2,6 +2,9 @@
 
 The append-only tables are not touched: no event, approval, grant or ledger entry holds one of the renamed words. Event
 kinds such as `stray.seen` keep their stored spelling, because old events have it for good.
+
+A program of an earlier build cannot use this schema, so stop every old process before the upgrade. That is allowed
+once, before a first release; later migrations expand first and contract in a later release.
 """
 
 from __future__ import annotations

@@ -271,6 +271,7 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: dateti
 
 
 _DONE = {"wanted": None, "wanted_at": None, "due_at": None}
+_KEPT_CLAIM = {"claim_token": Instance.claim_token, "claim_until": Instance.claim_until}
 
 
 async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
@@ -295,9 +296,10 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
 async def _started(tx: Tx, row: Instance, now: datetime) -> None:
     """Record a start by anybody: the instance is billed from now, and ready when it can be reached again.
 
-    A stop that has replaced the start meanwhile stays ordered.
+    A stop that has replaced the start meanwhile stays ordered. So does the claim of the job whose start may still be
+    under way: it is the reason why that stop is not sent before the start is answered.
     """
-    done = {} if row.wanted == PowerAction.STOP else _DONE
+    done = _KEPT_CLAIM if row.wanted == PowerAction.STOP else _DONE
     again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
     await move(tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again)
     await node_api.forget(tx, row)

@@ -266,6 +266,26 @@ async def test_a_stop_that_follows_a_start_which_the_cloud_took_stops_it_again(w
     assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.STOPPED, None)
 
 
+async def test_a_stop_waits_for_the_start_that_is_still_under_way(w: World) -> None:
+    request_id = await stopped(w)
+    await order(w, request_id, PowerAction.START)
+    await power.switch_due(w.ctx)
+    row = (await now(w))[1]
+    claimed_until = w.clock.now() + timedelta(seconds=60)
+    async with w.ctx.db.write() as tx:  # As while the start is repeated, because its first answer was lost.
+        await amend(tx, Instance, row.id, claim_token="start", claim_until=claimed_until)
+    assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
+    w.clock.advance(5)
+    await reconcile.observe(w.ctx, row.cloud)
+    row = (await now(w))[1]
+    assert (row.state, row.wanted, row.claim_token) == (InstanceState.LIVE, "stop", "start")
+    assert await power.switch_due(w.ctx) == 0
+    w.clock.advance(60)
+    assert await power.switch_due(w.ctx) == 1
+    await w.run(120, 20)
+    assert (await now(w))[1].state is InstanceState.STOPPED
+
+
 async def test_what_runs_again_without_having_been_seen_to_start_can_be_stopped(w: World) -> None:
     """Rows as a service of before this check has left them: the session stopped, the instance live, a start wanted."""
     request_id = await stopped(w)
