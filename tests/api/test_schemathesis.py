@@ -26,6 +26,7 @@ LEFT_OUT = "positive_data_acceptance"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)  # It calls every route thousands of times, in a process of its own.
 async def test_every_phase(
     sqlite_db: Database, clock: SteppedClock, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

@@ -251,7 +251,7 @@ def test_the_form_and_a_rejection(window: Window) -> None:
     expect(form).to_be_visible(timeout=LIMIT_MS)
     window.picture("form")
     form.get_by_role("button", name="Ask", exact=True).click()
-    soon(form, "Choose a GPU above or type one, such as 4090.")
+    soon(form, "Say which GPU: a name such as 4090, or memory=40GB+.")
     soon(form, "Say for how long, such as 6h or 90m.")
     form.get_by_label("GPU", exact=True).select_option("RTX4090")
     form.get_by_label("For how long").fill("0h")

@@ -89,7 +89,7 @@ async def test_no_secret_is_ever_said(sqlite_db_url: str, tmp_path: Path, proces
             "the commands": "\n".join(said),
             "the workspace": json.dumps(snapshot(place.practice.workspace), default=str),
             "the clouds' transcripts": "\n".join(f"{call.method} {call.path}" for call in engine.calls),
-            "the ledger": stored(tmp_path),
+            "the ledger": stored(Path(sqlite_db_url.partition("///")[2]).parent),
         }
     assert all(texts.values()), {name: len(text) for name, text in texts.items()}
     # The token that a key's creation shows once is said nowhere afterwards.
