@@ -31,7 +31,7 @@ from migrations import run as schema
 class _AsOperator:
     """Attach the operator as the principal of every call.
 
-    Whoever may read the ledger's file and its keys needs no other key.
+    Anybody who can read the ledger's file and its keys needs no other key.
     """
 
     def __init__(self, app: Any, who: Principal) -> None:
