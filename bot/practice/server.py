@@ -61,7 +61,8 @@ async def serve_on_loopback(
 
     A request that is still open at the end has `stop_s` seconds.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # The protocol is named, because asyncio sends an answer without delay only where it finds TCP there.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))

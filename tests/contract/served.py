@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
-
-import uvicorn
 
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import GpuConstraint
@@ -23,6 +20,7 @@ from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, TrueInstance
 from providers.sandbox.server import build_app
 from tests.support.clock import SteppedClock
+from tests.support.serving import serving as served
 
 DISK_GB = 40
 LABEL = "ab12-0123456789abcdef-01-mac0mac0ma"
@@ -53,18 +51,8 @@ async def serving() -> AsyncIterator[Clouds]:
     clock = SteppedClock()
     clouds = sandboxes(clock, SandboxTiming.quick())
     engine = next(iter(clouds.values())).engine
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        # Listening before the server starts lets the first request wait in the queue.
-        sock.listen()
-        config = uvicorn.Config(build_app(clouds, tick_s=None), log_config=None, ws="none", lifespan="on")
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve(sockets=[sock]))
-        try:
-            yield Clouds(f"http://127.0.0.1:{sock.getsockname()[1]}", clock, engine, clouds)
-        finally:
-            server.should_exit = True
-            await task
+    async with served(build_app(clouds, tick_s=None)) as url:
+        yield Clouds(url, clock, engine, clouds)
 
 
 def unpaced(clock: SteppedClock) -> LocalPacer:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
-import uvicorn
 
 from providers.contract import InstanceStatus
 from providers.registry import REGISTRY, sandboxes
@@ -18,6 +16,7 @@ from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
 from tests.contract.served import NAME, Bench, Clouds, banner, serving
 from tests.support.clock import SteppedClock
+from tests.support.serving import serving as served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -160,13 +159,7 @@ async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> N
     clock = SteppedClock()
     clouds = sandboxes(clock, SandboxTiming.quick(), names=("vast",))
     engine = clouds["vast"].engine
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        config = uvicorn.Config(build_app(clouds, tick_s=0.001), log_config=None, ws="none", lifespan="on")
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve(sockets=[sock]))
-        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    async with served(build_app(clouds, tick_s=0.001)) as url:
         provider = REGISTRY["vast"].connect(clouds["vast"].environment(f"{url}/vast"), clock)
         bench = Bench(REGISTRY["vast"], Clouds(url, clock, engine, clouds), provider, clouds["vast"])
         try:
@@ -179,8 +172,6 @@ async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> N
             assert (await banner("127.0.0.1", port)).startswith(b"SSH-2.0-")
         finally:
             await provider.close()
-            server.should_exit = True
-            await task
     assert engine.ssh_ports.answering == frozenset()
     assert await banner("127.0.0.1", port) == b""
 
