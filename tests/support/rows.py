@@ -17,13 +17,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.values.labels import LabelKey
 from bot.services.market.codec import estimate_to_json, offer_to_json
+from ledger.core.writes import book
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
-from ledger.models import Approval, Base, GrantRow, Instance, Option, Orphan, Quote, Request, Session
+from ledger.models import Approval, Base, Event, GrantRow, Instance, Node, Option, Orphan, Quote, Request, Session
 from providers.contract import Offer
 from tests.support.clock import START
 
@@ -248,3 +251,31 @@ async def stray(
         last_seen_at=at,
     )
     return await _store(tx, row, values)
+
+
+async def node(tx: Tx, of: Instance, *, at: datetime = START, **values: Any) -> Node:
+    """The agent of an instance, which has not reported yet."""
+    row = Node(instance_id=of.id, session_id=of.session_id, token_hash="0" * 64, made_at=at)
+    return await _store(tx, row, values)
+
+
+async def event(tx: Tx, kind: EventKind, subject: str, *, at: datetime = START, **values: Any) -> Event:
+    """A journal row about a subject, by ADA."""
+    return await _store(tx, Event(id=new_id("evt", at), at=at, actor=ADA.ref, subject=subject, kind=kind), values)
+
+
+async def entry(
+    tx: Tx, of: Instance, usd: str, *, kind: EntryKind = EntryKind.ACCRUE, at: datetime = START, **values: Any
+) -> None:
+    """What an instance has cost; a negative amount is given back. A new key, and the GPU's, unless they are given."""
+    sides = {"debit": f"session:{of.session_id}", "credit": f"payable:{of.cloud}:{of.account}"}
+    if Decimal(usd) < 0:
+        sides = {"debit": sides["credit"], "credit": sides["debit"]}
+    facts: dict[str, Any] = {
+        "key": f"{of.id}/{next(_number)}",
+        "component": "gpu",
+        "session_id": of.session_id,
+        "instance_id": of.id,
+        **sides,
+    }
+    assert await book(tx, kind=kind, amount_usd=abs(Decimal(usd)), at=at, **(facts | values))
