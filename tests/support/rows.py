@@ -234,6 +234,15 @@ async def instance(
     return await _store(tx, row, values)
 
 
+async def replacement(tx: Tx, of: Instance, state: InstanceState = InstanceState.LIVE, **values: Any) -> Instance:
+    """The next instance of the same session, under a grant of its own from the same approval."""
+    old = await tx.get_one(GrantRow, of.grant_id)
+    asked, by = await tx.get_one(Request, of.request_id), await tx.get_one(Approval, old.approval_id)
+    under = await grant(tx, asked, GrantState.USED, by=by, seq=old.seq + 1, session_id=of.session_id)
+    session_of = await tx.get_one(Session, of.session_id)
+    return await instance(tx, state, of=session_of, under=under, n=of.n + 1, **values)
+
+
 async def stray(
     tx: Tx, state: OrphanState = OrphanState.SEEN, *, of: Instance | None = None, at: datetime = START, **values: Any
 ) -> Orphan:

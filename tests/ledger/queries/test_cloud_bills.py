@@ -12,8 +12,8 @@ import pytest
 from ledger.core.writes import Tx, book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
-from ledger.kernel.states import GrantState, InstanceState, OrphanState, SessionState
-from ledger.models import Approval, GrantRow, Instance, Orphan, Request
+from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.models import Instance, Orphan
 from ledger.queries.cloud_bills import BillSubject, account_of, accounts, corrected, keep_lines, used_by
 from tests.support import rows
 from tests.support.clock import START
@@ -153,7 +153,7 @@ async def test_corrections_are_counted_of_one_instance_alone(db: Database) -> No
     async with db.write() as tx:
         session = await rows.session(tx, SessionState.TERMINATED)
         first = await gone(tx, of=session, ref="1")
-        second = await gone(tx, of=session, ref="2", n=2, under=await _next_grant(tx, first.grant_id))
+        second = await rows.replacement(tx, first, InstanceState.GONE, ref="2", ended_at=START + HOUR)
         orphan = await rows.stray(tx, OrphanState.GONE, ref="3", ended_at=START + HOUR)
         for usd, values in (("1", {"kind": EntryKind.TRUE_UP}), ("-1", {"kind": EntryKind.TRUE_UP}), ("5", {})):
             await rows.entry(tx, first, usd, **values)
@@ -163,13 +163,6 @@ async def test_corrections_are_counted_of_one_instance_alone(db: Database) -> No
     async with db.read() as tx:
         found = {one.id: await corrected(tx, one) for one in await accounts(tx, "vast", "acct-1", START)}
         assert found == {first.id: 2, second.id: 1, orphan.id: 1}
-
-
-async def _next_grant(tx: Tx, grant_id: str) -> Any:
-    """A grant from the approval of another one, for the replacement."""
-    old = await tx.get_one(GrantRow, grant_id)
-    asked, by = await tx.get_one(Request, old.request_id), await tx.get_one(Approval, old.approval_id)
-    return await rows.grant(tx, asked, GrantState.USED, by=by, seq=old.seq + 1, session_id=old.session_id)
 
 
 async def test_what_ended_sessions_have_used_by_instance(db: Database) -> None:

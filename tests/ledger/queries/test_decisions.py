@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
 from ledger.engine.db import Database
-from ledger.kernel.states import RequestState
-from ledger.models import Token
-from ledger.queries.decisions import subject_by_token, subject_of_request
+from ledger.kernel.checkpoint_step import CheckpointStep
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.models import Consumer, Token
+from ledger.queries.decisions import (
+    button,
+    opened_at,
+    parents_of,
+    people_behind,
+    shown_options,
+    subject_by_token,
+    subject_of_request,
+)
 from tests.support import rows
+from tests.support.clock import START
+
+PROGRAM = "consumer:atlas"
 
 
 async def test_what_a_button_is_about(db: Database) -> None:
@@ -34,3 +52,81 @@ async def test_what_a_button_is_about(db: Database) -> None:
             assert await subject_by_token(tx, "no\x00ne") is None
             unbuttoned = await subject_of_request(tx, request.id)
             assert (unbuttoned.token, unbuttoned.action, unbuttoned.version) == (None, "cancel", 1)
+
+
+async def test_a_decided_request_has_no_votes_and_a_program_has_a_person(db: Database) -> None:
+    async with db.write() as tx:
+        tx.add(Consumer(actor=PROGRAM, owner=rows.BEN.ref, created_at=START, created_by=rows.BEN.ref))
+        decided = await rows.request(tx, RequestState.APPROVED, requester=PROGRAM)
+        await rows.approval(tx, decided, limit_usd=Decimal(5))
+        again = await rows.request(tx, RequestState.PENDING, requester="consumer:unknown", quote_version=2)
+        limit = await rows.approval(tx, again, quote_version=1, limit_usd=Decimal(5))
+        await rows.approval(tx, again, rows.ADA, quote_version=1)
+        vote = await rows.approval(tx, again)
+        session = await rows.session(tx, SessionState.QUEUED, of=again)
+        paid = await rows.grant(tx, again, by=vote)
+        first = await rows.instance(tx, InstanceState.GONE, of=session, under=paid)
+        await rows.entry(tx, first, "0.75")
+        override = await rows.request(tx, kind=RequestKind.OVERRIDE_12H, parent_id=again.id)
+    async with db.write() as tx:
+        over = await subject_of_request(tx, decided.id)
+        assert (over.owner, over.votes, over.limits, over.spent_usd) == (rows.BEN.ref, (), (), 0)
+        now = await subject_of_request(tx, again.id)
+        assert (now.owner, [one.id for one in now.votes], [one.id for one in now.limits]) == ("", [vote.id], [limit.id])
+        assert now.override is not None
+        assert (now.spent_usd, now.session, now.override.id) == (Decimal("0.75"), None, override.id)
+        # The override is a decision about the request, and not about its session.
+        assert (await subject_of_request(tx, override.id)).session is None
+
+
+@pytest.mark.parametrize(("step", "held"), [(None, False), (CheckpointStep.HELD, True), (CheckpointStep.PASSED, False)])
+async def test_more_time_is_decided_with_its_session(db: Database, step: CheckpointStep | None, held: bool) -> None:
+    async with db.write() as tx:
+        tx.add(Consumer(actor=PROGRAM, owner=rows.BEN.ref, created_at=START, created_by=rows.BEN.ref))
+        session = await rows.session(tx, SessionState.TERMINATING, owner=PROGRAM)
+        await rows.instance(tx, InstanceState.TERMINATING, of=session, checkpoint_step=step)
+        other = await rows.session(tx, SessionState.TERMINATING)
+        await rows.instance(tx, InstanceState.TERMINATING, of=other, checkpoint_step=CheckpointStep.HELD)
+        more = await rows.request(tx, kind=RequestKind.EXTEND, parent_id=session.request_id)
+    async with db.read() as tx:
+        found = await subject_of_request(tx, more.id)
+        assert found.session is not None
+        assert (found.session.id, found.owner, found.behind_session) == (session.id, "", rows.BEN.ref)
+        assert found.held is held
+
+
+async def test_buttons_options_and_parents_of_what_waits(db: Database) -> None:
+    later = START + timedelta(minutes=5)
+    async with db.write() as tx:
+        asked = await rows.request(tx, quote_version=2)
+        await rows.option(tx, await rows.quote(tx, asked, version=1))
+        quote = await rows.quote(tx, asked, at=later)
+        second, first = await rows.option(tx, quote, 2), await rows.option(tx, quote, 1)
+        other = await rows.request(tx)
+        alone = await rows.option(tx, await rows.quote(tx, other, at=later + timedelta(minutes=1)))
+        override = await rows.request(tx, quote_version=0, parent_id=asked.id, kind=RequestKind.OVERRIDE_12H)
+        for name, version, action, option_id in (
+            ("old", 1, "approve", first.id),
+            ("one", 2, "approve", first.id),
+            ("two", 2, "approve", second.id),
+            ("no", 2, "reject", None),
+        ):
+            tx.add(Token(token=name, request_id=asked.id, quote_version=version, action=action, option_id=option_id))
+        tx.add(Token(token="other", request_id=other.id, quote_version=2, action="cancel"))
+        for name, owner in (("atlas", rows.BEN.ref), ("hera", rows.ADA.ref)):
+            tx.add(Consumer(actor=f"consumer:{name}", owner=owner, created_at=START, created_by=owner))
+    async with db.read() as tx:
+        assert await button(tx, asked.id, "approve", 2, second.offer_id) == "two"
+        assert await button(tx, asked.id, "approve", 1, first.offer_id) == "old"
+        assert await button(tx, asked.id, "reject", 2, None) == "no"
+        assert await button(tx, asked.id, "approve", 2, None) is None
+        assert await button(tx, asked.id, "approve", 2, alone.offer_id) is None
+        assert await button(tx, asked.id, "cancel", 2, None) is None
+        shown = await shown_options(tx, [asked.id, override.id])
+        assert {of: [one.id for one in options] for of, options in shown.items()} == {asked.id: [first.id, second.id]}
+        assert {*await shown_options(tx, [asked.id, other.id])} == {asked.id, other.id}
+        assert await opened_at(tx, [asked, override]) == {asked.id: later, override.id: START}
+        assert {name: one.id for name, one in (await parents_of(tx, [override, asked])).items()} == {asked.id: asked.id}
+        assert await parents_of(tx, [asked, other]) == {}
+        assert await people_behind(tx, ["consumer:atlas", rows.ADA.ref]) == {"consumer:atlas": rows.BEN.ref}
+        assert await people_behind(tx, []) == {}
