@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ledger.core.events import record
 from ledger.engine.db import Database
-from ledger.kernel.actor import SYSTEM
+from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
-from ledger.queries.journal import latest_events, reasons_of
+from ledger.queries.access import Whose
+from ledger.queries.journal import (
+    done_before,
+    event_at,
+    event_ids,
+    events_by_id,
+    latest_events,
+    noted_before,
+    quote_failures,
+    reasons_of,
+    subjects_with,
+)
+from tests.support import rows
 from tests.support.clock import START
+
+SECOND = timedelta(seconds=1)
+MADE, MOVED, UNQUOTED = EventKind.REQUEST_MADE, EventKind.REQUEST_MOVED, EventKind.REQUEST_UNQUOTED
 
 
 async def test_the_journal_keeps_the_order_in_which_things_happened(db: Database) -> None:
@@ -17,3 +34,89 @@ async def test_the_journal_keeps_the_order_in_which_things_happened(db: Database
     async with db.read() as tx:
         assert await reasons_of(tx, "s0", [EventKind.REQUEST_MADE]) == [str(n) for n in range(0, 50, 2)]
         assert [one.reason for one in await latest_events(tx, "s1", EventKind.REQUEST_MADE, 2)] == ["49", "47"]
+
+
+async def test_the_stream_shows_a_person_what_is_theirs(db: Database) -> None:
+    async with db.write() as tx:
+        mine, other = (
+            await rows.instance(tx),
+            await rows.instance(tx, of=await rows.session(tx, of=await rows.request(tx, requester=rows.BEN.ref))),
+        )
+        # A session that was handed over is its owner's, its request the requester's.
+        given = await rows.session(tx, of=await rows.request(tx, requester=rows.BEN.ref), owner=rows.ADA.ref)
+        backed, foreign, lone = [await rows.stray(tx, of=of) for of in (mine, other, None)]
+        told = [
+            await rows.event(tx, kind, subject)
+            for kind, subject in (
+                (MADE, mine.request_id),
+                (EventKind.SESSION_MOVED, mine.session_id),
+                (EventKind.SESSION_MOVED, given.id),
+                (EventKind.INSTANCE_MOVED, mine.id),
+                (EventKind.ORPHAN_SEEN, backed.id),
+                (EventKind.BUDGET_THRESHOLD, "user:UADA"),
+                (EventKind.BUDGET_THRESHOLD, f"user:{rows.ADA.ref}"),
+                (EventKind.BUDGET_THRESHOLD, rows.ADA.ref),
+            )
+        ]
+        hidden = [
+            await rows.event(tx, kind, subject)
+            for kind, subject in (
+                (MADE, other.request_id),
+                (MADE, given.request_id),
+                (EventKind.SESSION_MOVED, other.session_id),
+                (EventKind.INSTANCE_MOVED, other.id),
+                (EventKind.ORPHAN_SEEN, foreign.id),
+                (EventKind.ORPHAN_SEEN, lone.id),
+                (EventKind.BUDGET_THRESHOLD, "user:UBEN"),
+                (EventKind.BUDGET_SET, "user:UADA"),
+            )
+        ]
+    ids, every = [one.id for one in told], [one.id for one in (*told, *hidden)]
+    async with db.read() as tx:
+        whose = Whose.of([rows.ADA])
+        assert await event_ids(tx, "", whose, 99) == ids
+        assert await event_ids(tx, ids[1], whose, 3) == ids[2:5]
+        assert await event_ids(tx, "", None, 99) == every
+        assert await event_ids(tx, every[-2], None, 99) == every[-1:]
+        # A program's budget is not a person's of that name.
+        assert await event_ids(tx, "", Whose.of([Actor(ActorKind.OPERATOR, "UADA")]), 99) == []
+        assert [one.id for one in await events_by_id(tx, [ids[3], ids[0], "evt_none"])] == [ids[0], ids[3]]
+        assert await event_at(tx, ids[0]) == START
+        assert await event_at(tx, "evt_none") is None
+        assert await subjects_with(tx, MADE, [mine.request_id, mine.id, "none"]) == {mine.request_id}
+
+
+async def test_what_a_call_has_done_already(db: Database) -> None:
+    async with db.write() as tx:
+        row, other = await rows.instance(tx), await rows.instance(tx)
+        for subject, kind, key in (
+            (row.session_id, EventKind.SESSION_MOVED, "end"),
+            (row.id, EventKind.INSTANCE_STOP, "stop"),
+            (other.id, EventKind.INSTANCE_STOP, "other"),
+        ):
+            record(tx, at=START, actor=SYSTEM, subject=subject, kind=kind, key=key, reason=key)
+    before, kinds = START - SECOND, [EventKind.SESSION_MOVED, EventKind.INSTANCE_STOP]
+    async with db.read() as tx:
+        for key in ("end", "stop"):
+            found = await done_before(tx, row.session_id, kinds, key, before)
+            assert found is not None
+            assert found.reason == key
+        assert await done_before(tx, row.session_id, [EventKind.INSTANCE_STOP], "end", before) is None
+        assert await done_before(tx, row.session_id, kinds, "other", before) is None
+        assert await done_before(tx, row.session_id, kinds, "end", START) is None
+        assert await done_before(tx, row.session_id, kinds, "", before) is None
+        assert await noted_before(tx, [row.session_id], "", before) is None
+        noted = await noted_before(tx, [row.session_id], "end", before)
+        assert noted is not None
+        assert (noted.kind, noted.data) == (EventKind.SESSION_MOVED, {"key": "end"})
+
+
+async def test_failures_since_the_last_success_are_counted(db: Database) -> None:
+    async with db.write() as tx:
+        for n, kind in enumerate((MADE, UNQUOTED, UNQUOTED, MOVED, UNQUOTED, UNQUOTED, UNQUOTED)):
+            await rows.event(tx, kind, "req_1", at=START + n * SECOND)
+        await rows.event(tx, MADE, "req_2")
+        await rows.event(tx, UNQUOTED, "req_2", at=START + SECOND)
+        await rows.event(tx, UNQUOTED, "req_3")
+    async with db.read() as tx:
+        assert [await quote_failures(tx, f"req_{n}", UNQUOTED) for n in (1, 2, 3, 4)] == [3, 1, 0, 0]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, OrphanState, SessionState
-from ledger.models import Approval, Request, SshKey
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Approval, GrantRow, Request, SshKey
 from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.lookups import (
+    billed_since,
     grants_of_session,
     instances_by_label,
     instances_of_session,
+    lives_of,
     next_numbers,
     open_grants,
     open_instances,
     open_instances_of_session,
+    open_starts,
     public_key,
+    waiting_extensions,
 )
 from ledger.queries.metering import billable_ids
 from ledger.queries.orphans import open_orphans
@@ -42,6 +50,50 @@ async def test_rows_of_a_session(db: Database) -> None:
         assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
         assert await open_instances(tx, "vast") == []  # One was never sent, the other is gone.
         assert await billable_ids(tx) == []
+
+
+async def test_what_waits_for_a_session_and_when_it_was_billed(db: Database) -> None:
+    minute = timedelta(minutes=1)
+    async with db.write() as tx:
+        refused = await rows.instance(tx, InstanceState.REJECTED)
+        request = await tx.get_one(Request, refused.request_id)
+        never = await rows.replacement(tx, refused, InstanceState.TOMBSTONE, at=START + minute)
+        gone = await rows.replacement(
+            tx, never, InstanceState.GONE, at=START + 2 * minute, ended_at=START + 9 * minute,
+            billing_until=START + 8 * minute,
+        )  # fmt: skip
+        lost = await rows.replacement(tx, gone, InstanceState.GONE, at=START + 3 * minute, ended_at=START + 9 * minute)
+        live = await rows.replacement(tx, lost, InstanceState.LIVE, at=START + 4 * minute)
+        await rows.replacement(tx, live, InstanceState.READY, at=START + 5 * minute)
+        other = await rows.instance(tx, at=START - minute)
+        grant = await tx.get_one(GrantRow, live.grant_id)
+        by = await tx.get_one(Approval, grant.approval_id)
+        starts = [
+            await rows.grant(tx, request, state, by=by, kind=kind, seq=seq, session_id=of)
+            for seq, state, kind, of in (
+                (1, GrantState.OPEN, GrantKind.START, refused.session_id),
+                (2, GrantState.USED, GrantKind.START, refused.session_id),
+                (3, GrantState.OPEN, GrantKind.START, other.session_id),
+                (4, GrantState.OPEN, GrantKind.EXTEND, refused.session_id),
+            )
+        ]
+        waits = await rows.request(tx, kind=RequestKind.EXTEND, parent_id=request.id)
+        for state, kind, parent_id in (
+            (RequestState.APPROVED, RequestKind.EXTEND, request.id),
+            (RequestState.PENDING, RequestKind.OVERSPEND, request.id),
+            (RequestState.PENDING, RequestKind.EXTEND, other.request_id),
+        ):
+            await rows.request(tx, state, kind=kind, parent_id=parent_id)
+    async with db.read() as tx:
+        assert [one.id for one in await waiting_extensions(tx, request.id)] == [waits.id]
+        assert [one.id for one in await open_starts(tx, refused.session_id)] == [starts[0].id]
+        assert await billed_since(tx, refused.session_id) == START + 2 * minute
+        assert await billed_since(tx, "ses_none") is None
+        assert sorted(await lives_of(tx, refused.session_id), key=lambda one: one[1]) == [
+            (by.id, START + 2 * minute, START + 8 * minute),
+            (by.id, START + 3 * minute, START + 9 * minute),
+            (by.id, START + 4 * minute, None),
+        ]
 
 
 async def test_rows_of_a_cloud(db: Database) -> None:

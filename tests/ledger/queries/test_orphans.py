@@ -1,0 +1,54 @@
+"""Orphans, and those that wait for an operator."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from ledger.engine.db import Database
+from ledger.kernel.states import OrphanState
+from ledger.queries.orphans import (
+    add_orphan,
+    every_orphan,
+    orphan_by_id,
+    quarantined,
+    unknown_instances,
+    waiting_orphans,
+)
+from tests.support import rows
+from tests.support.clock import START
+
+MINUTE = timedelta(minutes=1)
+
+
+async def test_orphans_that_wait_for_an_operator(db: Database) -> None:
+    async with db.write() as tx:
+        late = await rows.stray(tx, OrphanState.QUARANTINED, at=START + MINUTE)
+        early = await rows.stray(tx, OrphanState.QUARANTINED, of=await rows.instance(tx), account="acct-2")
+        seen = await rows.stray(tx, OrphanState.SEEN, at=START + 2 * MINUTE)
+        gone = await rows.stray(tx, OrphanState.GONE, at=START + 3 * MINUTE)
+        condemned = await rows.stray(tx, OrphanState.CONDEMNED)
+    async with db.read() as tx:
+        assert [one.id for one in await waiting_orphans(tx)] == [late.id]
+        assert await unknown_instances(tx) == 1
+        assert [one.id for one in await quarantined(tx)] == [early.id, late.id]
+        assert [one.id for one in await every_orphan(tx)] == [late.id, early.id, gone.id, seen.id, condemned.id]
+        found = await orphan_by_id(tx, gone.id)
+        assert found is not None
+        assert found.ref == gone.ref
+        assert await orphan_by_id(tx, "stray_none") is None
+
+
+async def test_an_orphan_is_stored_once_an_account(db: Database) -> None:
+    facts: dict[str, Any] = {
+        "cloud": "vast", "account": "acct-1", "label": "tst1", "state": OrphanState.SEEN, "price_usd_h": Decimal(1),
+        "first_seen_at": START, "last_seen_at": START,
+    }  # fmt: skip
+    async with db.write() as tx:
+        assert await add_orphan(tx, id="stray_1", ref="7", **facts)
+        assert not await add_orphan(tx, id="stray_2", ref="7", **facts | {"price_usd_h": Decimal(9)})
+        assert await add_orphan(tx, id="stray_3", ref="7", **facts | {"account": "acct-2"})
+    async with db.read() as tx:
+        found = {one.id: (one.price_usd_h, one.version, one.absent_at) for one in await every_orphan(tx)}
+        assert found == {"stray_1": (Decimal(1), 1, []), "stray_3": (Decimal(1), 1, [])}
