@@ -262,9 +262,9 @@ async def stray(
     return await _store(tx, row, values)
 
 
-async def node(tx: Tx, of: Instance, *, at: datetime = START, **values: Any) -> Node:
+async def node(tx: Tx, of: Instance, **values: Any) -> Node:
     """The agent of an instance, which has not reported yet."""
-    row = Node(instance_id=of.id, session_id=of.session_id, token_hash="0" * 64, made_at=at)
+    row = Node(instance_id=of.id, session_id=of.session_id, token_hash="0" * 64, made_at=START)
     return await _store(tx, row, values)
 
 

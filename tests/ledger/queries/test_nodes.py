@@ -1,0 +1,156 @@
+"""Agents' check-ins, and the sessions that they may end."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState, SessionState
+from ledger.queries.nodes import (
+    Suspect,
+    amend_node,
+    due_for_key,
+    listened_at,
+    listening_since,
+    node_contexts,
+    node_of,
+    nodes_of,
+    reporting,
+    suspects,
+    write_checkins,
+)
+from tests.support import rows
+from tests.support.clock import START
+from tests.support.databases import somebody_waits
+
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+
+
+async def test_check_ins_are_taken_from_instances_that_are_there(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING, early_end_at=START + MINUTE)
+        live = await rows.instance(tx, InstanceState.LIVE, of=session, wanted="stop", ssh_host="10.0.0.7")
+        others = {state: await rows.instance(tx, state) for state in InstanceState if state is not InstanceState.LIVE}
+        for row in (live, *others.values()):
+            await rows.node(tx, row, seq=4)
+        silent = await rows.instance(tx, InstanceState.LIVE)
+    asked = [live.id, silent.id, *(row.id for row in others.values())]
+    over = (InstanceState.READY, InstanceState.GONE, InstanceState.REJECTED, InstanceState.TOMBSTONE)
+    async with db.write() as tx:
+        found = await node_contexts(tx, asked)
+        assert [*found] == sorted([live.id, *(row.id for state, row in others.items() if state not in over)])
+        one = found[live.id]
+        assert (one.node.seq, one.wanted, one.host) == (4, "stop", "10.0.0.7")
+        assert (one.session_state, one.deadline, one.early_end_at) == (
+            SessionState.RUNNING,
+            session.deadline,
+            session.early_end_at,
+        )
+        assert [*await node_contexts(tx, [live.id])] == [live.id]
+        written = others[InstanceState.STOPPED].id
+        await write_checkins(
+            tx,
+            [
+                {"of_instance": live.id, "seq": 5, "at": START, "report": {"gpu": 7}},
+                {"of_instance": written, "seq": 6, "at": None, "report": {}},
+            ],
+        )
+        await write_checkins(tx, [])
+        await amend_node(tx, written, wanted=["save"])
+        await amend_node(tx, silent.id, seq=9)
+    async with db.read() as tx:
+        nodes = await nodes_of(tx, asked)
+        assert {row.id: nodes[row.id].seq for row in (live, *others.values())} == {
+            row.id: {live.id: 5, written: 6}.get(row.id, 4) for row in (live, *others.values())
+        }
+        assert silent.id not in nodes
+        assert (nodes[live.id].at, nodes[live.id].report, nodes[live.id].wanted) == (START, {"gpu": 7}, [])
+        assert nodes[written].wanted == ["save"]
+        assert await node_of(tx, silent.id) is None
+        mine = await node_of(tx, live.id)
+        assert mine is not None
+        assert mine.seq == 5
+
+
+async def test_two_groups_of_check_ins_wait_for_each_other(pg_db: Database) -> None:
+    async with pg_db.write() as tx:
+        row = await rows.instance(tx)
+        await rows.node(tx, row)
+
+    async def count() -> int:
+        async with pg_db.write() as tx:
+            return (await node_contexts(tx, [row.id]))[row.id].node.seq
+
+    async with pg_db.write() as tx:
+        await node_contexts(tx, [row.id])
+        counting = asyncio.create_task(count())
+        await somebody_waits(pg_db, counting)
+        await amend_node(tx, row.id, seq=1)
+    assert await counting == 1
+    async with pg_db.read() as tx:
+        assert (await node_contexts(tx, [row.id]))[row.id].node.seq == 1
+
+
+async def test_running_sessions_that_may_end_early(db: Database) -> None:
+    silent, idle = START - 5 * MINUTE, START - 30 * MINUTE
+    well = {"at": silent + SECOND, "idle_since": idle + SECOND}
+    async with db.write() as tx:
+        expected = []
+        for n, (node, early_end_at, state, instance_state, is_suspect) in enumerate(
+            (
+                ({"at": silent}, None, SessionState.RUNNING, InstanceState.LIVE, True),
+                (well | {"idle_since": idle}, None, SessionState.RUNNING, InstanceState.LIVE, True),
+                (well | {"work_over_at": START}, None, SessionState.RUNNING, InstanceState.LIVE, True),
+                (well, START, SessionState.RUNNING, InstanceState.LIVE, True),
+                (well, None, SessionState.RUNNING, InstanceState.LIVE, False),
+                ({}, None, SessionState.RUNNING, InstanceState.LIVE, False),
+                ({"at": silent}, None, SessionState.STOPPED, InstanceState.LIVE, False),
+                ({"at": silent}, None, SessionState.RUNNING, InstanceState.TERMINATING, False),
+            )
+        ):
+            session = await rows.session(tx, state, at=START + n * SECOND, early_end_at=early_end_at)
+            row = await rows.instance(tx, instance_state, of=session)
+            await rows.node(tx, row, **node)
+            if is_suspect:
+                expected.append(Suspect(session.id, row.id))
+        without_agent = await rows.session(tx, SessionState.RUNNING, early_end_at=START)
+        await rows.instance(tx, InstanceState.LIVE, of=without_agent)
+    async with db.read() as tx:
+        assert await suspects(tx, silent, idle) == expected
+        assert await reporting(tx, silent) == (5, 1)
+        assert await reporting(tx, silent - SECOND) == (5, 0)
+
+
+async def test_a_pause_of_ours_is_not_the_agents_silence(db: Database) -> None:
+    async def check(second: int, name: str = "look") -> float:
+        async with db.write() as tx:
+            since = await listening_since(tx, name, 60.0, START + second * SECOND)
+        return (since - START).total_seconds()
+
+    async with db.read() as tx:
+        assert await listened_at(tx, "look") is None
+    assert [await check(second) for second in (0, 60, 90)] == [0, 0, 0]
+    assert await check(10, "other") == 10
+    assert [await check(second) for second in (151, 160)] == [151, 151]
+    # A clock that was set back moves nothing back.
+    assert await check(155) == 151
+    async with db.read() as tx:
+        assert await listened_at(tx, "look") == START + 160 * SECOND
+
+
+async def test_host_keys_that_are_to_be_looked_at(db: Database) -> None:
+    before = START + MINUTE
+    ready = {"reachable_at": START, "ssh_host": "10.0.0.7", "status": "running"}
+    async with db.write() as tx:
+        late = await rows.instance(tx, **ready, host_key_at=before)
+        early = await rows.instance(tx, **ready, host_key_at=START)
+        never = await rows.instance(tx, **ready)
+        await rows.instance(tx, **ready, host_key_at=before + SECOND)
+        await rows.instance(tx, InstanceState.STOPPED, **ready)
+        for other in ({"reachable_at": None}, {"ssh_host": None}, {"status": "booting"}, {"wanted": "stop"}):
+            await rows.instance(tx, **(ready | other))
+    async with db.read() as tx:
+        assert [row.id for row in await due_for_key(tx, before, 9)] == [never.id, early.id, late.id]
+        assert [row.id for row in await due_for_key(tx, before, 2)] == [never.id, early.id]

@@ -1,0 +1,130 @@
+"""What running sessions cost, and what was approved for them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from ledger.core.writes import Tx
+from ledger.engine.db import Database
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
+from ledger.models import Approval, Instance, Option, Request, Session
+from ledger.queries.overspend import open_overspend_request, running, running_ids, undecided
+from tests.support import rows
+from tests.support.clock import START
+
+MINUTE = timedelta(minutes=1)
+PENDING = RequestState.PENDING
+
+
+async def asked(
+    tx: Tx, kind: RequestKind, of: Request | None, minute: int, state: RequestState = RequestState.APPROVED, **by: Any
+) -> tuple[Request, Option, Approval]:
+    """A request with its option and an approval of it, a second after it."""
+    parent_id, at = of.id if of else None, START + minute * MINUTE
+    request = await rows.request(tx, state, at=at, kind=kind, parent_id=parent_id)
+    option = await rows.option(tx, await rows.quote(tx, request))
+    return request, option, await rows.approval(tx, request, at=at + timedelta(seconds=1), **by)
+
+
+async def runs(
+    tx: Tx, request: Request, option: Option, by: Approval, state: InstanceState = InstanceState.LIVE, **values: Any
+) -> Instance:
+    """An instance of a running session."""
+    session = await rows.session(tx, SessionState.RUNNING, of=request)
+    under = await rows.grant(tx, request, by=by, session_id=session.id)
+    return await rows.instance(tx, state, of=session, under=under, option_id=option.id, **values)
+
+
+async def test_running_sessions_with_their_terms_and_what_is_booked(db: Database) -> None:
+    async with db.write() as tx:
+        request, option, by = await asked(tx, RequestKind.PROVISION, None, 0, hours="1.5", total_cap_usd=Decimal(3))
+        lost = await runs(tx, request, option, by, InstanceState.GONE)
+        again = await rows.approval(tx, request, rows.ADA, at=START + 2 * MINUTE, total_cap_usd=Decimal(3))
+        paid = await rows.grant(tx, request, by=again, seq=2, session_id=lost.session_id)
+        session = await tx.get_one(Session, lost.session_id)
+        failed = await rows.instance(tx, InstanceState.GONE, of=session, under=paid, n=2, option_id=option.id)
+        row = await rows.replacement(tx, failed, option_id=option.id)
+        await rows.node(tx, row, seq=3)
+        for of, usd in ((lost, "5"), (failed, "0.5"), (row, "0.25")):
+            await rows.entry(tx, of, usd, key=f"{of.id}/gpu/h1")
+        await asked(tx, RequestKind.EXTEND, request, 1)  # Before the second approval.
+        extra, longer, _ = await asked(tx, RequestKind.EXTEND, request, 3, hours="2", total_cap_usd=Decimal(7))
+        later = START + 5 * MINUTE
+        # Of two approvals of one request the later one counts.
+        last = await rows.approval(tx, extra, rows.ADA, at=later, hours="1", total_cap_usd=Decimal(1))
+        void, _, none = await asked(tx, RequestKind.EXTEND, request, 4)
+        for seq, state, usd in ((1, GrantState.OPEN, 1), (2, GrantState.VOID, 50), (3, GrantState.USED, 60)):
+            of_it = {"kind": GrantKind.EXTEND, "seq": seq, "session_id": session.id, "total_cap_usd": Decimal(usd)}
+            given = await rows.grant(tx, extra, state, by=last, **of_it)
+        # The third is given back: what was left of it is in the replacement's grant.
+        await rows.entry(tx, row, "1", kind=EntryKind.RELEASE, key=f"release/{given.id}")
+        figure, new, _ = await asked(tx, RequestKind.OVERSPEND, request, 6, PENDING, decision="reject")
+        await asked(tx, RequestKind.OVERRIDE_12H, request, 7)
+        other = await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0))
+        states = (InstanceState.STOPPED, InstanceState.TERMINATING)
+        still = [await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0), state) for state in states]
+        still += [await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0), wanted="stop")]
+    async with db.read() as tx:
+        assert await running_ids(tx) == sorted([session.id, other.session_id])
+        (one,) = await running(tx, [session.id, *(row.session_id for row in still)])
+        assert (one.session_id, one.request_id, one.deadline) == (session.id, request.id, session.deadline)
+        assert one.node is not None
+        assert (one.row.id, one.node.seq) == (row.id, 3)
+        assert (one.terms.asked_h, one.terms.hours, one.terms.total_cap_usd) == (Decimal(2), None, Decimal(3))
+        assert (one.terms.expected_usd, one.terms.estimate) == (option.expected_usd, option.estimate)
+        assert (one.booked.usd, one.booked.hours) == (Decimal("0.25"), {"gpu": 1})
+        # The first instance was paid for by another approval.
+        assert one.elsewhere_usd == Decimal("0.5")
+        assert one.cap_usd == Decimal(3) + 1 + Decimal("0.5")
+        more, undone, dearer = one.questions
+        assert [each.id for each in one.questions] == [extra.id, void.id, figure.id]
+        assert (more.terms.hours, more.terms.total_cap_usd, more.terms.expected_usd) == (1, 1, longer.expected_usd)
+        assert (undone.terms.hours, undone.terms.total_cap_usd) == (None, none.total_cap_usd)
+        assert (dearer.kind, dearer.state, dearer.created_at) == (RequestKind.OVERSPEND, PENDING, figure.created_at)
+        assert (dearer.terms.hours, dearer.terms.total_cap_usd, dearer.terms.estimate) == (None, None, new.estimate)
+        (simple,) = await running(tx, [other.session_id])
+        assert (simple.node, simple.cap_usd, simple.elsewhere_usd, simple.questions) == (None, 2, 0, ())
+        assert (simple.booked.usd, simple.booked.hours) == (0, {})
+        assert await running(tx, [row.session_id for row in still]) == []
+
+
+async def test_a_new_figure_is_open_until_somebody_approves_it_or_it_is_withdrawn(db: Database) -> None:
+    over = RequestKind.OVERSPEND
+    cases: tuple[tuple[RequestState, str | None, bool], ...] = (
+        (PENDING, None, True),
+        (RequestState.APPROVED, rows.BEN.ref, False),
+        (RequestState.REJECTED, rows.BEN.ref, True),
+        (RequestState.EXPIRED, SYSTEM.ref, True),
+        (RequestState.CANCELLED, rows.ADA.ref, True),
+        (RequestState.CANCELLED, SYSTEM.ref, False),
+    )
+    found = []
+    async with db.write() as tx:
+        for state, decided_by, is_open in cases:
+            parent, _, _ = await asked(tx, RequestKind.PROVISION, None, 0)
+            older = await rows.request(tx, PENDING, at=START + MINUTE, kind=over, parent_id=parent.id)
+            facts = {"kind": over, "parent_id": parent.id, "decided_by": decided_by}
+            newest = await rows.request(tx, state, at=START + 2 * MINUTE, **facts)
+            # Neither of another kind nor of another session.
+            await rows.request(tx, PENDING, at=START + 3 * MINUTE, kind=RequestKind.EXTEND, parent_id=parent.id)
+            found.append((parent.id, newest.id if is_open else None))
+        before, _, _ = await asked(tx, RequestKind.PROVISION, None, 5)
+        await rows.request(tx, PENDING, at=START + MINUTE, kind=over, parent_id=before.id)
+        undecided_yet = await rows.request(tx)
+        await rows.approval(tx, undecided_yet, decision="reject", at=START + 9 * MINUTE)
+        first = await rows.request(tx, PENDING, kind=over, parent_id=undecided_yet.id)
+        both = await rows.request(tx, PENDING, kind=RequestKind.EXTEND, parent_id=parent.id)
+    async with db.read() as tx:
+        for parent_id, newest_id in (*found, (before.id, None), (undecided_yet.id, first.id), ("req_none", None)):
+            one = await open_overspend_request(tx, parent_id)
+            assert (one.id if one else None) == newest_id, parent_id
+        kinds = [over, RequestKind.OVERRIDE_12H]
+        assert {one.id for one in await undecided(tx, parent.id, kinds)} == {older.id}
+        assert both.id in {one.id for one in await undecided(tx, parent.id, [*kinds, RequestKind.EXTEND])}
+        assert await undecided(tx, parent.id, []) == []
