@@ -1,0 +1,172 @@
+"""What was spent, and what may still be spent."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from sqlalchemy import select
+
+from bot.services.billing.rollup import entry_hash
+from ledger.core.writes import Tx, book
+from ledger.engine.db import Database
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.states import GrantState, InstanceState, RollupTier, SessionState
+from ledger.models import Approval, ExternalCost, GrantRow, Instance, LedgerEntry, Request
+from ledger.queries.access import Whose
+from ledger.queries.rollup import fold
+from ledger.queries.spend import Purse, approved_since, buckets, costs, counted, outcomes, outstanding, started_alone
+from tests.support import rows
+from tests.support.clock import START
+
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+ADAS = Purse(Whose.of([rows.ADA]))
+
+
+async def of_tool(tx: Tx, tool: str, usd: str, at: datetime = START) -> None:
+    """What another tool says it spent; a refund is negative."""
+    key, amount = f"{tool}/{usd}/{at:%H}", Decimal(usd)
+    sides = {"debit": f"external:{tool}", "credit": f"payable:{tool}"}
+    if amount < 0:
+        sides = {"debit": sides["credit"], "credit": sides["debit"]}
+    await book(tx, key=key, kind=EntryKind.EXTERNAL, amount_usd=abs(amount), at=at, **sides)
+    entry_id = (await tx.scalars(select(LedgerEntry.id).where(LedgerEntry.key == key))).one()
+    facts = {"skill": tool, "provider": "s3", "action": "store", "owner": rows.ADA.ref, "added_at": at, "at": at}
+    tx.add(ExternalCost(entry_id=entry_id, key=key, amount_usd=amount, **facts))
+    await tx.flush()
+
+
+async def of_label(tx: Tx, label: str | None, usd: str, at: datetime = START) -> Instance:
+    row = await rows.instance(tx, of=await rows.session(tx, SessionState.RUNNING, label=label))
+    await rows.entry(tx, row, usd, at=at)
+    return row
+
+
+async def test_a_refund_to_a_tool_lowers_no_other_cost_in_a_budget(db: Database) -> None:
+    async with db.write() as tx:
+        row = await of_label(tx, "moe", "2")
+        await rows.entry(tx, row, "-0.5", kind=EntryKind.TRUE_UP)
+        await of_label(tx, "moe", "100", START - SECOND)
+        for tool, usd in (("storage", "3"), ("storage", "-1"), ("search", "-7")):
+            await of_tool(tx, tool, usd)
+    for folded in (0, 9):
+        async with db.write() as tx:
+            await fold(tx, folded, entry_hash)
+        async with db.read() as tx:
+            assert await counted(tx, Purse(), START) == Decimal("3.5")
+            assert await counted(tx, Purse(label="moe"), START) == Decimal("1.5")
+            assert await counted(tx, Purse(), None) == Decimal("103.5")
+            assert await counted(tx, Purse(label="none"), None) == 0
+
+
+async def test_dollars_by_when_they_were_spent_and_whose_they_are(db: Database) -> None:
+    day = START.replace(hour=0)
+    async with db.write() as tx:
+        await of_label(tx, "moe", "1", START + HOUR - SECOND)
+        await of_label(tx, None, "2", START + HOUR)
+        bens = await rows.session(tx, of=await rows.request(tx, requester=rows.BEN.ref), label="moe")
+        await rows.entry(tx, await rows.instance(tx, of=bens), "4", at=START)
+        await of_label(tx, "moe", "16", START - SECOND)
+    for folded in (0, 2, 9):  # Nothing, a part and everything is in the rollup.
+        async with db.write() as tx:
+            await fold(tx, folded, entry_hash)
+        async with db.read() as tx:
+            hour = RollupTier.HOUR
+            assert await buckets(tx, Purse(), hour, START, START + 2 * HOUR) == {START: 5, START + HOUR: 2}
+            assert await buckets(tx, ADAS, hour, START, START + HOUR) == {START: 1}
+            assert await buckets(tx, Purse(ADAS.whose, "moe"), hour, START - HOUR, START + 2 * HOUR) == {
+                START - HOUR: 16,
+                START: 1,
+            }
+            assert await buckets(tx, Purse(label="moe"), RollupTier.DAY, day, day + 24 * HOUR) == {day: 21}
+            assert await costs(tx, Purse(), START, START, by=("gpu",)) == {"gpu": []}
+            assert await costs(tx, Purse(label="moe"), START, None, by=("label", "tool")) == {
+                "label": [("moe", 5)],
+                "tool": [("", 5)],
+            }
+
+
+async def test_what_approvals_in_force_may_still_spend(db: Database) -> None:
+    async def row_of(tx: Tx, state: SessionState, cap: str, rate: str, **values: object) -> Instance:
+        session = await rows.session(tx, state, **values)
+        asked = await tx.get_one(Request, session.request_id)
+        caps = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
+        under = await rows.grant(tx, asked, GrantState.USED, session_id=session.id, **caps)
+        return await rows.instance(tx, InstanceState.GONE, of=session, under=under)
+
+    async def more(tx: Tx, of: Instance, seq: int, state: GrantState, cap: str, rate: str, *, alone: bool) -> GrantRow:
+        """A further grant of a session, from an approval of its own or from that of its first one."""
+        asked = await tx.get_one(Request, of.request_id)
+        first = await tx.get_one(GrantRow, of.grant_id)
+        own = await rows.approval(tx, asked, rows.ADA, quote_version=seq) if alone else None
+        by = own or await tx.get_one(Approval, first.approval_id)
+        caps = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
+        return await rows.grant(tx, asked, state, by=by, seq=seq, session_id=of.session_id, **caps)
+
+    async with db.write() as tx:
+        row = await row_of(tx, SessionState.RUNNING, "5", "0.5", label="moe")
+        await rows.entry(tx, row, "1.25")
+        await rows.entry(tx, row, "-0.25", kind=EntryKind.TRUE_UP)
+        await rows.entry(tx, row, "70", kind=EntryKind.RESERVE)
+        await more(tx, row, 2, GrantState.OPEN, "4", "0.75", alone=False)  # A replacement takes from the same amount.
+        await more(tx, row, 3, GrantState.OPEN, "2", "0.6", alone=True)
+        await more(tx, row, 4, GrantState.VOID, "100", "9", alone=True)
+        given = await more(tx, row, 5, GrantState.USED, "100", "9", alone=True)
+        await rows.entry(tx, row, "1", kind=EntryKind.RELEASE, key=f"release/{given.id}")
+        over = await row_of(tx, SessionState.TERMINATING, "3", "1", label="moe", owner=rows.BEN.ref)
+        await rows.entry(tx, over, "3.5")  # More than was approved leaves nothing, and takes from nobody else.
+        ended = await row_of(tx, SessionState.TERMINATED, "1000", "10")
+        await rows.entry(tx, ended, "1")
+        await row_of(tx, SessionState.QUEUED, "8", "2", label="else")
+    async with db.read() as tx:
+        assert await outstanding(tx, Purse()) == (5 + 2 - 1 + 0 + 8, Decimal("0.75") + 1 + 2)
+        assert await outstanding(tx, Purse(label="moe")) == (6, Decimal("1.75"))
+        assert await outstanding(tx, ADAS) == (14, Decimal("2.75"))
+        assert await outstanding(tx, Purse(Whose.of([rows.BEN]), "else")) == (0, 0)
+
+
+async def test_how_sessions_ended_and_what_they_cost(db: Database) -> None:
+    async with db.write() as tx:
+        for code, ended_at, usd, label in (
+            ("idle", START, ("1", "2"), "moe"),
+            ("idle", START + HOUR - SECOND, (), None),
+            ("lost", START, ("4",), "moe"),
+            ("asked", START, ("8",), "moe"),
+            ("idle", START - SECOND, ("16",), "moe"),
+            ("idle", START + HOUR, ("32",), "moe"),
+        ):
+            of = await rows.session(tx, SessionState.TERMINATED, end_code=code, ended_at=ended_at, label=label)
+            row = await rows.instance(tx, InstanceState.GONE, of=of)
+            await rows.entry(tx, row, "64", kind=EntryKind.RESERVE)
+            for one in usd:
+                await rows.entry(tx, row, one)
+    async with db.read() as tx:
+        found = await outcomes(tx, Purse(), ["idle", "lost"], START, START + HOUR)
+        assert sorted(found) == [("idle", Decimal(0)), ("idle", Decimal(3)), ("lost", Decimal(4))]
+        assert sorted(await outcomes(tx, Purse(label="moe"), ["idle"], START, START + HOUR)) == [("idle", Decimal(3))]
+        assert await outcomes(tx, Purse(Whose.of([rows.BEN])), ["idle"], START, START + HOUR) == []
+        assert await outcomes(tx, Purse(), [], START, START + HOUR) == []
+
+
+async def test_what_was_approved_without_a_second_person(db: Database) -> None:
+    async with db.write() as tx:
+        assert await approved_since(tx, "slack:", START) == 0
+        assert await started_alone(tx, Whose.of([rows.ADA]), "1_", START) == 0
+        for usd, values in (
+            ("1", {"rule": "1_ up to $5", "approver": rows.ADA.ref}),
+            ("2", {"rule": "1_ up to $5", "approver": rows.ADA.ref}),
+            ("4", {"rule": "10 up to $5", "approver": rows.ADA.ref}),  # The underscore is no wildcard.
+            ("8", {"rule": "1_ up to $5"}),
+            ("16", {"rule": "1_ up to $5", "approver": rows.ADA.ref, "decision": "reject"}),
+            ("32", {"rule": "1_ up to $5", "approver": rows.ADA.ref, "at": START}),
+            ("64", {"rule": "1_ up to $5", "approver": "system:policy"}),
+        ):
+            facts = {"at": START + SECOND, "total_cap_usd": Decimal(usd)} | values
+            await rows.approval(tx, await rows.request(tx), **facts)
+    async with db.read() as tx:
+        assert await started_alone(tx, Whose.of([rows.ADA]), "1_", START) == 3
+        assert await started_alone(tx, Whose.of([rows.ADA, rows.BEN]), "1_", START) == 11
+        assert await approved_since(tx, "slack:", START) == 15
+        assert await approved_since(tx, "system:", START) == 64
+        assert await approved_since(tx, "slack:", START + SECOND) == 0
