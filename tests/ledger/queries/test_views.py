@@ -6,18 +6,31 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from sqlalchemy import update
 
 from ledger.core.writes import Tx, book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import bare_id, short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import InstanceState, RequestState, SessionState
-from ledger.models import Token
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Approval, GrantRow, Request, Session, Token
 from ledger.queries.access import Whose
 from ledger.queries.lookups import by_inbox_key, count_open_requests, grants_of_session, options_of
+from ledger.queries.retained_disks import add_disk
 from ledger.queries.session_costs import accrued_of_session
-from ledger.queries.views import pending_requests, request_view, resolve, session_view, session_views
+from ledger.queries.views import (
+    instances_page,
+    pending_requests,
+    request_view,
+    requests_page,
+    resolve,
+    session_to_change,
+    session_view,
+    session_views,
+    sessions_page,
+)
 from tests.support import rows
 from tests.support.clock import START
 
@@ -102,6 +115,99 @@ async def test_live_sessions_the_soonest_to_end_first(db: Database) -> None:
         assert [v.session.id for v in await session_views(tx)] == [soon.id, late.id, waiting.id]
         assert [v.session.id for v in await session_views(tx, whose=Whose.of([rows.BEN]))] == [soon.id]
         assert [v.session.id for v in await session_views(tx, limit=1)] == [soon.id]
+
+
+async def test_pages_from_the_newest_on(db: Database) -> None:
+    ada, ben = Whose.of([rows.ADA]), Whose.of([rows.BEN])
+    states = (
+        (RequestState.QUOTING, SessionState.TERMINATED, InstanceState.GONE),
+        (RequestState.APPROVED, SessionState.RUNNING, InstanceState.LIVE),
+        (RequestState.PENDING, SessionState.QUEUED, InstanceState.READY),
+    )
+    asked, held, made = [], [], []
+    async with db.write() as tx:
+        for n in range(6):
+            at, owner = START + timedelta(seconds=n), rows.ADA.ref if n < 4 else rows.BEN.ref
+            asked.append(await rows.request(tx, states[n % 3][0], at=at, requester=owner))
+            held.append(await rows.session(tx, states[n % 3][1], of=asked[-1], at=at))
+            made.append(await rows.instance(tx, states[n % 3][2], of=held[-1], at=at))
+    async with db.read() as tx:
+        for whose, live, before, limit, expected in (
+            (None, False, None, 9, [5, 4, 3, 2, 1, 0]),
+            (None, True, None, 9, [5, 4, 2, 1]),
+            (ada, True, None, 9, [2, 1]),
+            (ben, False, 5, 9, [4]),
+            (None, False, 4, 2, [3, 2]),
+        ):
+            newer = None if before is None else held[before].id
+            views = await sessions_page(tx, whose=whose, live=live, before=newer, limit=limit)
+            assert [view.session.id for view in views] == [held[n].id for n in expected]
+        for whose, waiting, before, limit, expected in (
+            (None, False, None, 9, [5, 4, 3, 2, 1, 0]),
+            (None, True, None, 9, [5, 3, 2, 0]),
+            (ada, True, 3, 9, [2, 0]),
+            (ben, False, None, 1, [5]),
+        ):
+            newer = None if before is None else asked[before].id
+            found = await requests_page(tx, whose=whose, waiting=waiting, before=newer, limit=limit)
+            assert [request.id for request in found] == [asked[n].id for n in expected]
+        for whose, live, limit, expected in (
+            (None, False, 9, [5, 4, 3, 2, 1, 0]),
+            (None, True, 3, [5, 4, 2]),
+            (ada, True, 9, [2, 1]),
+            (ben, False, 9, [5, 4]),
+        ):
+            there = await instances_page(tx, whose=whose, live=live, limit=limit)
+            assert [row.id for row in there] == [made[n].id for n in expected]
+
+
+async def test_what_a_session_may_cost_and_what_is_left_of_it(db: Database) -> None:
+    async with db.write() as tx:
+        first = await rows.instance(tx, InstanceState.GONE, of=await rows.session(tx, SessionState.TERMINATING))
+        row = await rows.replacement(tx, first, InstanceState.STOPPED)
+        await rows.entry(tx, first, "0.75")
+        await rows.entry(tx, row, "0.5")
+        old = await tx.get_one(GrantRow, row.grant_id)
+        asked, by = await tx.get_one(Request, row.request_id), await tx.get_one(Approval, old.approval_id)
+        longer = {"kind": GrantKind.EXTEND, "session_id": row.session_id, "total_cap_usd": Decimal(1)}
+        await rows.grant(tx, asked, by=by, at=LATER, **longer)
+        running = await rows.instance(tx, of=await rows.session(tx, SessionState.RUNNING))
+        for of in (first, row, running):
+            await rows.node(tx, of)
+        for of, ended_at in ((first, START), (row, None), (running, None)):
+            await add_disk(
+                tx, id=f"dsk_{of.n}_{of.id[-4:]}", session_id=of.session_id, instance_id=of.id, owner=rows.ADA.ref,
+                cloud=of.cloud, price_usd_h=Decimal("0.01"), since=START, until=LATER, ended_at=ended_at,
+            )  # fmt: skip
+        await rows.stray(tx, OrphanState.QUARANTINED)
+    async with db.read() as tx:
+        view, plain = [await session_view(tx, of.session_id) for of in (row, running)]
+        assert view.grant is not None
+        assert view.node is not None
+        assert view.retained_disk is not None
+        assert (view.grant.id, view.node.instance_id, view.retained_disk.instance_id) == (old.id, row.id, row.id)
+        assert (view.accrued_usd, view.booked.usd) == (Decimal("1.25"), Decimal("0.5"))
+        # What is approved for the instance and its extension, and what the one before it cost.
+        assert view.cap_usd == 2 + 1 + Decimal("0.75")
+        assert (view.unknown, plain.unknown) == (1, 1)
+        # A running session shows no disk of its own.
+        assert (plain.disk, plain.retained_disk, plain.cap_usd) == (None, None, 2)
+        assert (await request_view(tx, row.request_id)).unknown == 1
+
+
+async def test_a_named_session_is_locked_and_read_fresh_before_it_is_changed(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        other = await rows.request(tx)
+    async with db.write() as tx:
+        before = await tx.get_one(Session, session.id)
+        await tx.execute(update(Session).values(label="moe").execution_options(synchronize_session=False))
+        found = await session_to_change(tx, short_id(session.id))
+        assert found is before
+        assert found.label == "moe"
+        assert await session_to_change(tx, other.id) is None
+        with pytest.raises(LookupError, match="is not an id"):
+            await session_to_change(tx, "x")
 
 
 async def test_requests_that_wait(db: Database) -> None:
