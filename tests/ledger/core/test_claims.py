@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from ledger.core.claims import Claim, claim, release, wake
+from ledger.core.claims import Claim, claim, next_due, release, wake
+from ledger.core.events import announce
 from ledger.engine.db import Database
-from ledger.kernel.states import InboxState, InstanceState, RequestState
+from ledger.kernel.states import InboxState, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Inbox, Instance, Request
 from tests.support import rows
 from tests.support.clock import START
@@ -115,6 +116,17 @@ async def test_wake_never_delays(db: Database) -> None:
         await wake(tx, Request, soon, at(9))
     assert (await stored(db, never)).due_at == at(9)
     assert (await stored(db, soon)).due_at == at(3)
+
+
+async def test_when_anything_is_due_next(db: Database) -> None:
+    assert await next_due(db, at(0)) is None
+    async with db.write() as tx:
+        await rows.request(tx, due_at=at(9))
+        await rows.request(tx, due_at=None)
+        of = await rows.session(tx, SessionState.RUNNING, due_at=at(7), of=await rows.request(tx, due_at=at(1)))
+        await rows.instance(tx, of=of, due_at=at(5))
+        await announce(tx, at=at(3), kind=NotificationKind.REPLY, subject="s1", destination="C1")
+    assert [await next_due(db, at(after)) for after in (0, 1, 3, 5, 8, 9)] == [at(1), at(3), at(5), at(7), at(9), None]
 
 
 async def test_a_state_is_not_set_when_giving_back(db: Database) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import event, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from ledger.core.claims import claim
-from ledger.core.inbox import Inbound, InboxWriter, Receipt
+from ledger.core.inbox import GROUP_MAX, Inbound, InboxWriter, Receipt
 from ledger.engine.db import Database
 from ledger.kernel.states import InboxState
 from ledger.models import Inbox
@@ -80,6 +80,14 @@ async def test_who_waits_together_shares_a_commit(db: Database, inbox: InboxWrit
         assert await tx.scalar(select(func.count()).select_from(Inbox)) == 50
 
 
+async def test_a_group_has_an_end_however_many_wait(inbox: InboxWriter) -> None:
+    receipts = await asyncio.gather(*(inbox.put(message(f"k{n}")) for n in range(GROUP_MAX + 6)))
+    tokens = [receipt.claim.token for receipt in receipts if receipt.claim]
+    assert len(tokens) == GROUP_MAX + 6
+    first, second = {*tokens[:GROUP_MAX]}, {*tokens[GROUP_MAX:]}
+    assert (len(first), len(second), first & second) == (1, 1, set())
+
+
 async def test_what_a_crash_left_is_taken_over_after_the_lease(db: Database) -> None:
     crashed = InboxWriter(db, LEASE)
     await crashed.put(message("left"))
@@ -102,8 +110,12 @@ async def test_finished_rows_are_never_taken_over(db: Database, inbox: InboxWrit
 async def test_an_error_reaches_everybody_in_the_group_and_nobody_after_it(db: Database, inbox: InboxWriter) -> None:
     async with db.write() as tx:
         await tx.execute(text("ALTER TABLE inbox RENAME TO away"))
+    gone = asyncio.create_task(inbox.put(message("gone")))
+    await asyncio.sleep(0)
+    gone.cancel()
     outcomes = await asyncio.gather(*(inbox.put(message(f"k{n}")) for n in range(3)), return_exceptions=True)
     assert all(isinstance(outcome, DBAPIError) for outcome in outcomes)
+    assert gone.cancelled()
     async with db.write() as tx:
         await tx.execute(text("ALTER TABLE away RENAME TO inbox"))
         assert await tx.scalar(select(func.count()).select_from(Inbox)) == 0

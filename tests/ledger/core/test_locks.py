@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from ledger.core.locks import lock_family
+from ledger.core.locks import (
+    lock_auto_approval,
+    lock_budgets,
+    lock_families,
+    lock_family,
+    lock_hash_chain,
+    lock_orphan,
+    lock_requester,
+    lock_rollup,
+)
 from ledger.core.moves import StaleMove, move
-from ledger.core.writes import amend
+from ledger.core.writes import Tx, amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.request_kind import RequestKind
@@ -115,3 +125,37 @@ async def test_other_rows_and_sqlite_need_no_lock(db: Database) -> None:
         await lock_family(tx, Request, "req_none")
     async with db.read() as tx:
         await lock_family(tx, Request, "req_none")
+
+
+async def test_each_lock_keeps_out_its_own_kind_and_a_read_takes_none(pg_db: Database) -> None:
+    async with pg_db.write() as tx:
+        row, other = await rows.instance(tx), await rows.instance(tx)
+        stray = await rows.stray(tx)
+    locks: list[Callable[[Tx], Awaitable[None]]] = [
+        lambda tx: lock_families(tx, [row.id]),
+        lambda tx: lock_families(tx, [other.id]),
+        lambda tx: lock_orphan(tx, stray.id),
+        lambda tx: lock_requester(tx, rows.ADA.ref),
+        lambda tx: lock_requester(tx, rows.BEN.ref),
+        lock_budgets,
+        lock_hash_chain,
+        lock_rollup,
+        lock_auto_approval,
+    ]
+
+    async def take(some: list[Callable[[Tx], Awaitable[None]]]) -> None:
+        async with pg_db.write() as tx:
+            for lock in some:
+                await lock(tx)
+
+    for lock in locks:
+        async with pg_db.read() as reading:
+            await lock(reading)
+            async with pg_db.write() as tx:
+                await lock(tx)
+                async with asyncio.timeout(5):
+                    await asyncio.create_task(take([one for one in locks if one is not lock]))
+                taking = asyncio.create_task(take([lock]))
+                await somebody_waits(pg_db, taking)
+                assert not taking.done()
+            await taking

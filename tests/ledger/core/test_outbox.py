@@ -9,9 +9,15 @@ from typing import Any
 from sqlalchemy import select
 
 from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce
+from ledger.core.events import announce, announce_once
 from ledger.core.moves import move
-from ledger.core.outbox import message_of, notification_dead, notification_sent
+from ledger.core.outbox import (
+    message_of,
+    notification_dead,
+    notification_of,
+    notification_sent,
+    notifications_of,
+)
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState
@@ -195,3 +201,28 @@ async def test_where_the_message_of_a_request_is(db: Database) -> None:
         assert message is not None
         assert message.version == 1
         assert await message_of(tx, request.id, "C1") is None
+
+
+async def test_what_is_announced_once_stays_as_it_was(db: Database) -> None:
+    kind, page = NotificationKind.SESSION_ENDED, NotificationKind.OPERATOR_PAGE
+    async with db.write() as tx:
+
+        async def once(what: NotificationKind, subject: str, where: str, text: str) -> bool:
+            place = {"kind": what, "subject": subject, "destination": where}
+            return await announce_once(tx, at=START, **place, body={"text": text})
+
+        assert await once(kind, "s1", "C2", "first")
+        assert not await once(kind, "s1", "C2", "second")
+        assert await once(kind, "s1", "C1", "third")
+        assert await once(page, "s1", "C1", "another kind")
+        assert await once(kind, "s2", "C1", "another subject")
+    async with db.read() as tx:
+        assert [(one.destination, one.body["text"]) for one in await notifications_of(tx, kind, "s1")] == [
+            ("C2", "first"),
+            ("C1", "third"),
+        ]
+        one = await notification_of(tx, kind, "s1", "C2")
+        assert one is not None
+        assert (one.body, one.version, one.due_at) == ({"text": "first"}, 1, START)
+        assert await notification_of(tx, kind, "s2", "C2") is None
+        assert await notifications_of(tx, kind, "s3") == []

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from ledger.core.writes import Tx, amend, book
+from ledger.core.writes import Tx, add_request, amend, book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
-from ledger.kernel.states import InstanceState
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Instance, LedgerEntry, Orphan, Request
 from tests.support import rows
 from tests.support.clock import START
@@ -108,3 +109,17 @@ async def test_amend_knows_no_row_and_sets_no_state(db: Database) -> None:
         assert not await amend(tx, Request, "req_none", outcome="x")
         with pytest.raises(TypeError, match=r"only by ledger\.core\.moves\.move"):
             await amend(tx, Orphan, stray.id, state="gone")
+
+
+async def test_one_message_asks_once(db: Database) -> None:
+    facts: dict[str, Any] = {
+        "kind": RequestKind.PROVISION, "state": RequestState.QUOTING, "requester": rows.ADA.ref, "job": rows.JOB,
+        "channel": rows.CHANNEL, "expires_at": START, "created_at": START, "inbox_key": "message",
+    }  # fmt: skip
+    async with db.write() as tx:
+        assert await add_request(tx, id="req_1", **facts)
+        assert not await add_request(tx, id="req_2", **facts | {"requester": rows.BEN.ref})
+        assert await add_request(tx, id="req_3", **facts | {"inbox_key": "another"})
+    async with db.read() as tx:
+        found = {one.id: (one.requester, one.job, one.version) for one in await tx.scalars(select(Request))}
+        assert found == dict.fromkeys(("req_1", "req_3"), (rows.ADA.ref, rows.JOB, 1))

@@ -23,6 +23,7 @@ from tests.support.databases import sqlite_url
 @pytest.mark.parametrize(
     ("url", "said"),
     [
+        ("a file", "cannot be read; write sqlite[+]aiosqlite"),
         ("mysql+aiomysql://h/d", "starts with 'mysql[+]aiomysql'; use sqlite[+]aiosqlite"),
         ("postgresql://h/d", "starts with 'postgresql'; use sqlite[+]aiosqlite"),
         ("sqlite:///f.db", "starts with 'sqlite'"),

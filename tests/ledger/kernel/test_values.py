@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
-from ledger.kernel.ids import BASE32, bare_id, base32, new_id, short_id
+from ledger.kernel.ids import BASE32, bare_id, base32, first_id, new_id, short_id
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.money import cents, from_micro, to_micro
 from ledger.kernel.proof import Absence, AbsenceRule, ProofKind, ProofOfEnd
@@ -50,6 +50,14 @@ def test_ids_of_later_instants_come_later() -> None:
 def test_ids_never_repeat_when_a_millisecond_is_used_up() -> None:
     ids = {new_id("evt", START) for _ in range(150_000)}
     assert len(ids) == 150_000
+
+
+def test_the_first_id_of_a_millisecond_comes_before_what_was_made_in_it() -> None:
+    at = datetime(2026, 3, 2, tzinfo=UTC)
+    made = [new_id("evt", at + timedelta(milliseconds=n)) for n in range(2)]
+    first = first_id("evt", at + timedelta(milliseconds=1))
+    assert made[0] < first < made[1]
+    assert first_id("evt", at + timedelta(milliseconds=1, microseconds=999)) == first
 
 
 def test_the_parts_of_an_id() -> None:
@@ -232,6 +240,7 @@ def test_after_its_last_heartbeat_an_instance_can_still_be_proved_gone() -> None
 
 def test_a_final_status_is_a_proof() -> None:
     assert ProofOfEnd.from_final_status("a", START) == ProofOfEnd(ProofKind.FINAL_STATUS, "a", START, (START,))
+    assert ProofOfEnd.from_write_off("a", START) == ProofOfEnd(ProofKind.WRITE_OFF, "a", START, (START,))
 
 
 def test_a_run_is_over_by_timeout_half_an_hour_after_it() -> None:
