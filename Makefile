@@ -12,7 +12,7 @@ WORKERS ?= $(CORES)
 PATIENT_WORKERS ?= $(shell expr 2 '*' $(CORES))
 TESTS ?= tests
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
-LEDGER_ALONE := 70
+LEDGER_ALONE := 99
 
 .PHONY: help install clients demo test test-all soak bench mutants lint docs clean
 

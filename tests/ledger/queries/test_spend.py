@@ -68,7 +68,9 @@ async def test_dollars_by_when_they_were_spent_and_whose_they_are(db: Database) 
         bens = await rows.session(tx, of=await rows.request(tx, requester=rows.BEN.ref), label="moe")
         await rows.entry(tx, await rows.instance(tx, of=bens), "4", at=START)
         await of_label(tx, "moe", "16", START - SECOND)
-    for folded in (0, 2, 9):  # Nothing, a part and everything is in the rollup.
+        back = await of_label(tx, "else", "32", START - 2 * HOUR)
+        await rows.entry(tx, back, "-32", kind=EntryKind.TRUE_UP, at=START - 2 * HOUR)
+    for folded in (0, 4, 9):  # Nothing, a part and everything is in the rollup.
         async with db.write() as tx:
             await fold(tx, folded, entry_hash)
         async with db.read() as tx:
@@ -81,6 +83,8 @@ async def test_dollars_by_when_they_were_spent_and_whose_they_are(db: Database) 
             }
             assert await buckets(tx, Purse(label="moe"), RollupTier.DAY, day, day + 24 * HOUR) == {day: 21}
             assert await costs(tx, Purse(), START, START, by=("gpu",)) == {"gpu": []}
+            # What was given back whole is no cost any more.
+            assert await costs(tx, Purse(), START - 9 * HOUR, START - HOUR, by=("cloud",)) == {"cloud": []}
             assert await costs(tx, Purse(label="moe"), START, None, by=("label", "tool")) == {
                 "label": [("moe", 5)],
                 "tool": [("", 5)],

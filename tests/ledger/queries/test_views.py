@@ -115,6 +115,7 @@ async def test_live_sessions_the_soonest_to_end_first(db: Database) -> None:
         assert [v.session.id for v in await session_views(tx)] == [soon.id, late.id, waiting.id]
         assert [v.session.id for v in await session_views(tx, whose=Whose.of([rows.BEN]))] == [soon.id]
         assert [v.session.id for v in await session_views(tx, limit=1)] == [soon.id]
+        assert await session_views(tx, whose=Whose()) == []
 
 
 async def test_pages_from_the_newest_on(db: Database) -> None:
