@@ -208,8 +208,8 @@ async def test_what_is_announced_once_stays_as_it_was(db: Database) -> None:
     async with db.write() as tx:
 
         async def once(what: NotificationKind, subject: str, where: str, text: str) -> bool:
-            place = {"kind": what, "subject": subject, "destination": where}
-            return await announce_once(tx, at=START, **place, body={"text": text})
+            body = {"text": text}
+            return await announce_once(tx, at=START, kind=what, subject=subject, destination=where, body=body)
 
         assert await once(kind, "s1", "C2", "first")
         assert not await once(kind, "s1", "C2", "second")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from sqlalchemy import func, select
@@ -37,7 +38,8 @@ async def test_an_entry_counts_for_the_day_in_which_its_hour_begins(db: Database
         assert await by_borders(tx, [first, border, border + 24 * HOUR]) == [8 + 16, 32]
         assert await by_borders(tx, [first - 24 * HOUR, first, first]) == [1 + 2 + 4, 0]
         windows = [(first, border), (border, border + 24 * HOUR)]
-        assert await costs_within(tx, windows, ("cloud",)) == [{"cloud": [("vast", 24)]}, {"cloud": [("vast", 32)]}]
+        shares = [{"cloud": [("vast", Decimal(usd))]} for usd in (8 + 16, 32)]
+        assert await costs_within(tx, windows, ("cloud",)) == shares
         assert await costs_within(tx, [], ("cloud",)) == []
         # A time within an hour is read from the entries themselves.
         assert await spent(tx, Purse(), first - SECOND, first + 1799 * SECOND) == 2

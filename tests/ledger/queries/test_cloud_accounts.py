@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import select
 
@@ -70,7 +71,7 @@ def line(account: str, name: str, usd: str = "1") -> dict[str, object]:
 
 async def test_rows_move_to_another_account_with_their_history_and_bills(db: Database) -> None:
     async with db.write() as tx:
-        seen = {"absent_at": [START.isoformat()]}
+        seen: dict[str, Any] = {"absent_at": [START.isoformat()]}
         moved: list[Instance | Orphan] = [
             await rows.instance(tx, InstanceState.LIVE, **seen),
             await rows.instance(tx, InstanceState.READY, account="acct-2"),

@@ -155,8 +155,8 @@ async def test_corrections_are_counted_of_one_instance_alone(db: Database) -> No
         first = await gone(tx, of=session, ref="1")
         second = await rows.replacement(tx, first, InstanceState.GONE, ref="2", ended_at=START + HOUR)
         orphan = await rows.stray(tx, OrphanState.GONE, ref="3", ended_at=START + HOUR)
-        for usd, values in (("1", {"kind": EntryKind.TRUE_UP}), ("-1", {"kind": EntryKind.TRUE_UP}), ("5", {})):
-            await rows.entry(tx, first, usd, **values)
+        for usd, kind in (("1", EntryKind.TRUE_UP), ("-1", EntryKind.TRUE_UP), ("5", EntryKind.ACCRUE)):
+            await rows.entry(tx, first, usd, kind=kind)
         await rows.entry(tx, second, "1", kind=EntryKind.TRUE_UP)
         await loss(tx, orphan, f"{orphan.id}/true-up/0", "1", "stray")
         await loss(tx, orphan, f"{orphan.id}/h1", "1", "stray")
@@ -166,7 +166,7 @@ async def test_corrections_are_counted_of_one_instance_alone(db: Database) -> No
 
 
 async def test_what_ended_sessions_have_used_by_instance(db: Database) -> None:
-    over = {"ended_at": START + HOUR}
+    over: dict[str, Any] = {"ended_at": START + HOUR}
     async with db.write() as tx:
         ended = await rows.session(tx, SessionState.TERMINATED, **over)
         mine = await gone(tx, of=ended)

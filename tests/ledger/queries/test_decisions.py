@@ -70,7 +70,7 @@ async def test_a_decided_request_has_no_votes_and_a_program_has_a_person(db: Dat
         override = await rows.request(tx, kind=RequestKind.OVERRIDE_12H, parent_id=again.id)
     async with db.write() as tx:
         over = await subject_of_request(tx, decided.id)
-        assert (over.owner, over.votes, over.limits, over.spent_usd) == (rows.BEN.ref, (), (), 0)
+        assert (over.owner, over.votes, over.limits, over.spent_usd) == (rows.BEN.ref, (), (), Decimal(0))
         now = await subject_of_request(tx, again.id)
         assert (now.owner, [one.id for one in now.votes], [one.id for one in now.limits]) == ("", [vote.id], [limit.id])
         assert now.override is not None

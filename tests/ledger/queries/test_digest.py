@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
@@ -42,7 +43,7 @@ async def test_sessions_that_have_not_ended_the_first_to_end_first(db: Database)
 
 
 async def test_sessions_that_ended_the_most_expensive_first(db: Database) -> None:
-    why = {"end_code": "asked", "end_reason": "Ada ended it."}
+    why: dict[str, Any] = {"end_code": "asked", "end_reason": "Ada ended it."}
     async with db.write() as tx:
         cheap = await rows.session(tx, SessionState.TERMINATED, ended_at=START, **why)
         dear = await rows.session(tx, SessionState.TERMINATED, ended_at=UNTIL - SECOND, **why, gpu_count=4)

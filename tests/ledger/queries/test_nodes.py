@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, SessionState
@@ -142,7 +143,7 @@ async def test_a_pause_of_ours_is_not_the_agents_silence(db: Database) -> None:
 
 async def test_host_keys_that_are_to_be_looked_at(db: Database) -> None:
     before = START + MINUTE
-    ready = {"reachable_at": START, "ssh_host": "10.0.0.7", "status": "running"}
+    ready: dict[str, Any] = {"reachable_at": START, "ssh_host": "10.0.0.7", "status": "running"}
     async with db.write() as tx:
         late = await rows.instance(tx, **ready, host_key_at=before)
         early = await rows.instance(tx, **ready, host_key_at=START)

@@ -15,6 +15,7 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Instance, Option, Request, Session
 from ledger.queries.overspend import open_overspend_request, running, running_ids, undecided
+from ledger.queries.session_costs import NOTHING
 from tests.support import rows
 from tests.support.clock import START
 
@@ -59,9 +60,9 @@ async def test_running_sessions_with_their_terms_and_what_is_booked(db: Database
         # Of two approvals of one request the later one counts.
         last = await rows.approval(tx, extra, rows.ADA, at=later, hours="1", total_cap_usd=Decimal(1))
         void, _, none = await asked(tx, RequestKind.EXTEND, request, 4)
-        for seq, state, usd in ((1, GrantState.OPEN, 1), (2, GrantState.VOID, 50), (3, GrantState.USED, 60)):
-            of_it = {"kind": GrantKind.EXTEND, "seq": seq, "session_id": session.id, "total_cap_usd": Decimal(usd)}
-            given = await rows.grant(tx, extra, state, by=last, **of_it)
+        of_it: dict[str, Any] = {"kind": GrantKind.EXTEND, "session_id": session.id}
+        for seq, state, cap in ((1, GrantState.OPEN, 1), (2, GrantState.VOID, 50), (3, GrantState.USED, 60)):
+            given = await rows.grant(tx, extra, state, by=last, seq=seq, **of_it, total_cap_usd=Decimal(cap))
         # The third is given back: what was left of it is in the replacement's grant.
         await rows.entry(tx, row, "1", kind=EntryKind.RELEASE, key=f"release/{given.id}")
         figure, new, _ = await asked(tx, RequestKind.OVERSPEND, request, 6, PENDING, decision="reject")
@@ -84,13 +85,14 @@ async def test_running_sessions_with_their_terms_and_what_is_booked(db: Database
         assert one.cap_usd == Decimal(3) + 1 + Decimal("0.5")
         more, undone, dearer = one.questions
         assert [each.id for each in one.questions] == [extra.id, void.id, figure.id]
-        assert (more.terms.hours, more.terms.total_cap_usd, more.terms.expected_usd) == (1, 1, longer.expected_usd)
+        assert (more.terms.hours, more.terms.total_cap_usd) == (Decimal(1), Decimal(1))
+        assert more.terms.expected_usd == longer.expected_usd
         assert (undone.terms.hours, undone.terms.total_cap_usd) == (None, none.total_cap_usd)
         assert (dearer.kind, dearer.state, dearer.created_at) == (RequestKind.OVERSPEND, PENDING, figure.created_at)
         assert (dearer.terms.hours, dearer.terms.total_cap_usd, dearer.terms.estimate) == (None, None, new.estimate)
         (simple,) = await running(tx, [other.session_id])
-        assert (simple.node, simple.cap_usd, simple.elsewhere_usd, simple.questions) == (None, 2, 0, ())
-        assert (simple.booked.usd, simple.booked.hours) == (0, {})
+        assert (simple.node, simple.cap_usd, simple.elsewhere_usd) == (None, Decimal(2), Decimal(0))
+        assert (simple.questions, simple.booked) == ((), NOTHING)
         assert await running(tx, [row.session_id for row in still]) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import select
 
@@ -86,16 +87,16 @@ async def test_dollars_by_when_they_were_spent_and_whose_they_are(db: Database) 
             # What was given back whole is no cost any more.
             assert await costs(tx, Purse(), START - 9 * HOUR, START - HOUR, by=("cloud",)) == {"cloud": []}
             assert await costs(tx, Purse(label="moe"), START, None, by=("label", "tool")) == {
-                "label": [("moe", 5)],
-                "tool": [("", 5)],
+                "label": [("moe", Decimal(5))],
+                "tool": [("", Decimal(5))],
             }
 
 
 async def test_what_approvals_in_force_may_still_spend(db: Database) -> None:
-    async def row_of(tx: Tx, state: SessionState, cap: str, rate: str, **values: object) -> Instance:
+    async def row_of(tx: Tx, state: SessionState, cap: str, rate: str, **values: Any) -> Instance:
         session = await rows.session(tx, state, **values)
         asked = await tx.get_one(Request, session.request_id)
-        caps = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
+        caps: dict[str, Any] = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
         under = await rows.grant(tx, asked, GrantState.USED, session_id=session.id, **caps)
         return await rows.instance(tx, InstanceState.GONE, of=session, under=under)
 
@@ -105,7 +106,7 @@ async def test_what_approvals_in_force_may_still_spend(db: Database) -> None:
         first = await tx.get_one(GrantRow, of.grant_id)
         own = await rows.approval(tx, asked, rows.ADA, quote_version=seq) if alone else None
         by = own or await tx.get_one(Approval, first.approval_id)
-        caps = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
+        caps: dict[str, Any] = {"total_cap_usd": Decimal(cap), "price_cap_usd_h": Decimal(rate)}
         return await rows.grant(tx, asked, state, by=by, seq=seq, session_id=of.session_id, **caps)
 
     async with db.write() as tx:
@@ -124,10 +125,10 @@ async def test_what_approvals_in_force_may_still_spend(db: Database) -> None:
         await rows.entry(tx, ended, "1")
         await row_of(tx, SessionState.QUEUED, "8", "2", label="else")
     async with db.read() as tx:
-        assert await outstanding(tx, Purse()) == (5 + 2 - 1 + 0 + 8, Decimal("0.75") + 1 + 2)
-        assert await outstanding(tx, Purse(label="moe")) == (6, Decimal("1.75"))
-        assert await outstanding(tx, ADAS) == (14, Decimal("2.75"))
-        assert await outstanding(tx, Purse(Whose.of([rows.BEN]), "else")) == (0, 0)
+        assert await outstanding(tx, Purse()) == (Decimal(5 + 2 - 1 + 0 + 8), Decimal("0.75") + 1 + 2)
+        assert await outstanding(tx, Purse(label="moe")) == (Decimal(6), Decimal("1.75"))
+        assert await outstanding(tx, ADAS) == (Decimal(14), Decimal("2.75"))
+        assert await outstanding(tx, Purse(Whose.of([rows.BEN]), "else")) == (Decimal(0), Decimal(0))
 
 
 async def test_how_sessions_ended_and_what_they_cost(db: Database) -> None:
@@ -166,7 +167,7 @@ async def test_what_was_approved_without_a_second_person(db: Database) -> None:
             ("32", {"rule": "1_ up to $5", "approver": rows.ADA.ref, "at": START}),
             ("64", {"rule": "1_ up to $5", "approver": "system:policy"}),
         ):
-            facts = {"at": START + SECOND, "total_cap_usd": Decimal(usd)} | values
+            facts: dict[str, Any] = {"at": START + SECOND, "total_cap_usd": Decimal(usd)} | values
             await rows.approval(tx, await rows.request(tx), **facts)
     async with db.read() as tx:
         assert await started_alone(tx, Whose.of([rows.ADA]), "1_", START) == 3

@@ -31,15 +31,15 @@ async def said(tx: Tx, subject: str, where: str = "C1", **values: Any) -> None:
 
 
 async def test_an_end_waits_until_every_place_was_tried(db: Database) -> None:
-    sent, later = {"sent_version": 1}, START + HOUR
+    later = START + HOUR
     async with db.write() as tx:
         await announce(tx, at=START, kind=ENDING, subject="new", destination="C1")
-        await said(tx, "shown", state=NotificationState.SENT, due_at=None, **sent)
-        await said(tx, "half", "C1", state=NotificationState.SENT, due_at=None, **sent)
+        await said(tx, "shown", state=NotificationState.SENT, due_at=None, sent_version=1)
+        await said(tx, "half", "C1", state=NotificationState.SENT, due_at=None, sent_version=1)
         await said(tx, "half", "C2")
         await said(tx, "dead", state=NotificationState.DEAD, due_at=None)
-        await said(tx, "again", due_at=later, **sent)
-        await said(tx, "now", claim_token="x", due_at=later, **sent)
+        await said(tx, "again", due_at=later, sent_version=1)
+        await said(tx, "now", claim_token="x", due_at=later, sent_version=1)
         failed = Notification(
             id="ntf_f", kind=ENDING, subject="failed", destination="C1", state=NotificationState.PENDING,
             created_at=START, due_at=later, error="no such channel",

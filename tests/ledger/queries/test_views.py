@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -170,7 +171,7 @@ async def test_what_a_session_may_cost_and_what_is_left_of_it(db: Database) -> N
         await rows.entry(tx, row, "0.5")
         old = await tx.get_one(GrantRow, row.grant_id)
         asked, by = await tx.get_one(Request, row.request_id), await tx.get_one(Approval, old.approval_id)
-        longer = {"kind": GrantKind.EXTEND, "session_id": row.session_id, "total_cap_usd": Decimal(1)}
+        longer: dict[str, Any] = {"kind": GrantKind.EXTEND, "session_id": row.session_id, "total_cap_usd": Decimal(1)}
         await rows.grant(tx, asked, by=by, at=LATER, **longer)
         running = await rows.instance(tx, of=await rows.session(tx, SessionState.RUNNING))
         for of in (first, row, running):
@@ -192,7 +193,7 @@ async def test_what_a_session_may_cost_and_what_is_left_of_it(db: Database) -> N
         assert view.cap_usd == 2 + 1 + Decimal("0.75")
         assert (view.unknown, plain.unknown) == (1, 1)
         # A running session shows no disk of its own.
-        assert (plain.disk, plain.retained_disk, plain.cap_usd) == (None, None, 2)
+        assert (plain.disk, plain.retained_disk, plain.cap_usd) == (None, None, Decimal(2))
         assert (await request_view(tx, row.request_id)).unknown == 1
 
 

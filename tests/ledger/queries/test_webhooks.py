@@ -144,7 +144,7 @@ async def test_deliveries_are_shown_repeated_and_forgotten(db: Database) -> None
     async with db.write() as tx:
         tx.add_all([hook("whk_1"), hook("whk_2")])
         await tx.flush()
-        old = {"created_at": START - SECOND}
+        old: dict[str, Any] = {"created_at": START - SECOND}
         await add_deliveries(
             tx,
             [
