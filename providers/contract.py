@@ -322,3 +322,32 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something in the account besides instances. `name` carries our machine label at its right end when it is ours.
+
+    `what` says in words what it is, such as SSH key. It costs nothing and nothing is lost with it.
+    """
+
+    cloud: str
+    ref: str
+    name: str
+    what: str
+
+
+@runtime_checkable
+class Leaves(Protocol):
+    """The further part of a provider whose creates leave something behind that ends with no instance.
+
+    What an adapter makes besides instances, it names by the grant's label and tells here; the others lack this part.
+    """
+
+    async def leftovers(self) -> tuple[Leftover, ...]:
+        """Everything of that kind in the account, no matter who made it; an error rather than a part of it."""
+        ...
+
+    async def remove(self, leftover: Leftover) -> None:
+        """Take it away. Idempotent: already gone is success, not an error. Running instances are not touched."""
+        ...

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
-from providers.sandbox.faults import Fault, LostReply
+from providers.sandbox.faults import Fault, LostReply, answered
 
 A = TypeVar("A", bound=SandboxAccount[Any])
 Handler = Callable[[Request, dict[str, Any]], Awaitable[Response]]
@@ -134,7 +134,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
         """Raise `Refused` for an armed fault that refuses these calls."""
         for fault in self._armed(group):
             if fault.refuses and (params := self.fault(fault.name)) is not None:
-                raise Refused(fault.refuses({**params, "group": group, "now": self.now, "offer": offer}))
+                raise Refused(answered(fault.refuses, **{**params, "group": group, "now": self.now, "offer": offer}))
 
     def count(self, group: str) -> None:
         """Count a call; raises `Refused` for one too many."""
@@ -154,7 +154,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
             return self.answer_late()
         for fault in self._armed(group) if done else ():
             if fault.spoils and (params := self.fault(fault.name)) is not None:
-                return fault.spoils({**params, "ref": call.ref if call else ""})
+                return answered(fault.spoils, **{**params, "ref": call.ref if call else ""})
         return answer
 
     def _armed(self, group: str) -> list[Fault]:

@@ -6,9 +6,9 @@ How a cloud plugs in
    (a `FaultTable`) and `DISTURBANCES`. The base counts calls, refuses keys, and bites with the faults of the table.
 2. `routes()` returns Starlette routes with the cloud's own paths. `build_app` mounts them under `/<name>`, records
    every call in `engine.calls`, and ticks the cloud before each request.
-3. State is computed from `engine.clock.now()` when somebody asks: an instance (`providers/sandbox/instance.py`) has a
-   `Timeline` of status words and a `Meter` of prices, never a timer. The account (`providers/sandbox/account.py`) holds
-   the instances and says which of them the API shows.
+3. State is computed from `engine.clock.now()` when somebody asks: an instance has a `Timeline` of status words
+   and its `BilledTime`, never a timer. The account holds the instances and says which of them the API shows; both are
+   in `providers/sandbox/account.py`.
 4. `ordered()` tells the name and the offer of a create call, which is noted whatever happens then; `committed()` tells
    what it made. So a test can prove that one adapter call became one request.
 5. A fault without an answer of its own is asked for where it bites: `params = self.fault("never_boots")`; a mapping

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-#: Makes an answer from the parameters of an armed fault, `group` and `now` of the call, and a create's `offer`
-#: or `ref`.
-Answer = Callable[[Mapping[str, Any]], Response]
+#: An answer, or what makes one from the parameters of an armed fault, `group` and `now` of the call, and a create's
+#: `offer` or `ref`.
+Answer = Response | Callable[[Mapping[str, Any]], Response]
 
 
 class LostReply(Response):
@@ -25,6 +25,32 @@ class LostReply(Response):
         headers = [(b"content-type", b"application/json"), (b"content-length", b"512")]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": b"{", "more_body": True})
+
+
+def answered(answer: Answer, **given: Any) -> Response:
+    """The answer itself, or the one that is made of what is given."""
+    return answer if isinstance(answer, Response) else answer(given)
+
+
+def html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A page where JSON is expected, as gateways send it."""
+    return PlainTextResponse(f"<html>{text}</html>", status, headers, media_type="text/html")
+
+
+def too_often(body: Any, page: str, default_s: int) -> Callable[[Mapping[str, Any]], Response]:
+    """A 429 of which neither body nor headers are documented [form=json|html, retry_after (null: no such header)]."""
+
+    def answer(given: Mapping[str, Any]) -> Response:
+        after_s = given.get("retry_after", default_s)
+        headers = {} if after_s is None else {"Retry-After": str(after_s)}
+        return html(page, 429, headers) if given.get("form") == "html" else JSONResponse(body, 429, headers)
+
+    return answer
+
+
+#: What something in between says while the cloud is down, and what is no JSON at all.
+UNAVAILABLE = html("503 Service Temporarily Unavailable", 503)
+GARBAGE = PlainTextResponse("<html>hello</html>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +91,7 @@ COMMON_FAULTS: Mapping[str, Fault] = {
             "create_lost_reply",
             "the instance is made and the reply never arrives",
             "OutcomeUnknown",
-            spoils=lambda _: LostReply(),
+            spoils=LostReply(),
         ),
         Fault("create_503_after", "the instance is made and the answer is 503", "OutcomeUnknown"),
         Fault(
@@ -88,6 +114,18 @@ COMMON_FAULTS: Mapping[str, Fault] = {
         Fault("destroy_not_done", "a destroy is acknowledged and does not happen"),
     )
 }
+
+
+#: Faults of several clouds: nothing is made, and an adapter that sends its create again makes two.
+LOST_REQUEST = Fault(
+    "create_lost_request", "the connection drops before anything is made", "OutcomeUnknown", LostReply()
+)
+REDIRECT = Fault(
+    "create_redirect",
+    "a 308 that nobody should follow with a create",
+    "OutcomeUnknown",
+    Response(status_code=308, headers={"Location": "/elsewhere"}),
+)
 
 
 def common(name: str, *, refuses: Answer | None = None, spoils: Answer | None = None) -> Fault:
@@ -136,7 +174,7 @@ class FaultTable(Mapping[str, Fault]):
         refuses = self._rows[name].refuses
         if refuses is None:
             raise KeyError(name)
-        return refuses(given)
+        return answered(refuses, **given)
 
     def own_name(self, name: str) -> str:
         """What this cloud calls a fault."""

@@ -15,11 +15,10 @@ from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.cloud_init import key_material
 from providers.clouds.lambda_cloud import billing, instances, offers
 from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, not_there
-from providers.contract import Charge, InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
+from providers.contract import Charge, InstanceSpec, InstanceStatus, Leftover, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
 from providers.rate_limits import Pace
-from providers.resource_cleanup import Leftover
 
 _OURS = instances.KEY_PREFIX
 #: Documented are 1 s between two calls of any kind and 12 s between two launches. A launch may go out as much later

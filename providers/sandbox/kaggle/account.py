@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.account import SandboxAccount
+from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud, TrueInstance
-from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.timeline import Timeline
 
 SESSIONS_MAX = 2

@@ -16,8 +16,7 @@ from starlette.routing import BaseRoute, Route
 from providers.sandbox.api import ApiSandbox, json_of
 from providers.sandbox.kaggle import faults
 from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, KaggleAccount, Plan, Run
-from providers.sandbox.kaggle.routes_kernels import Kernels
-from providers.sandbox.kaggle.transport import KaggleCall, address, endpoint, no, routes
+from providers.sandbox.kaggle.routes_kernels import KaggleCall, Kernels, address, endpoint, no, routes
 
 NINE_HOURS_S = 9 * 3600
 KEY = "t4x2"

@@ -44,7 +44,7 @@ class LambdaOtherRoutes:
         account = self._cloud.account
         name, public_key = body.get("name"), body.get("public_key")
         if not isinstance(name, str) or not 1 <= len(name) <= 64 or len(str(public_key or "")) > 4096:
-            return say.invalid()
+            return say.INVALID
         if self._cloud.fault("keys_added_meanwhile") is not None:
             account.add_key(name, str(public_key))
         once = self._cloud.fault("keys_taken_once") is not None
@@ -74,7 +74,7 @@ class LambdaOtherRoutes:
         account = self._cloud.account
         name, place = str(body.get("name") or ""), str(body.get("region") or "")
         if not _FILE_SYSTEM_NAME.fullmatch(name) or len(name) > 60 or place not in REGIONS:
-            return say.invalid()
+            return say.INVALID
         if any(fs["name"] == name for fs in account.file_systems):
             return say.error(400, "global/duplicate", "A filesystem with this name already exists.")
         made = {
@@ -109,7 +109,7 @@ class LambdaOtherRoutes:
         """Replaces the whole list."""
         rules = body.get("data")
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and "protocol" in rule for rule in rules):
-            return say.invalid()
+            return say.INVALID
         self._cloud.account.rules = rules
         return JSONResponse({"data": rules})
 
@@ -122,7 +122,7 @@ class LambdaOtherRoutes:
             start, end = (_time(query.get(name)) for name in ("start", "end"))
             skip = int(base64.urlsafe_b64decode(query.get("page_token", "").encode()) or b"0")
         except ValueError:
-            return say.invalid()
+            return say.INVALID
         small = self._cloud.fault("audit_small_pages")
         rows = int(small.get("rows", 1)) if small is not None else AUDIT_PAGE
         kind = query.get("resource_type")

@@ -15,8 +15,7 @@ from starlette.routing import BaseRoute, Route
 from providers.sandbox.agents import exported
 from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
 from providers.sandbox.lambda_cloud import faults as say
-from providers.sandbox.lambda_cloud.account import LambdaAccount
-from providers.sandbox.lambda_cloud.instance import LambdaInstance
+from providers.sandbox.lambda_cloud.account import LambdaAccount, LambdaInstance
 from providers.sandbox.lambda_cloud.routes_other import LambdaOtherRoutes
 
 _TAG_KEY = re.compile(r"[a-z][a-z0-9:-]+")
@@ -128,7 +127,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     def malformed(self) -> Response:
         """As any bad parameter."""
-        return say.invalid()
+        return say.INVALID
 
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """Launches count twice."""
@@ -140,7 +139,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
     async def _launch(self, _request: Request, body: dict[str, Any]) -> Response:
-        problem = say.inactive() if self.account.inactive else self._problem(body)
+        problem = say.INACTIVE if self.account.inactive else self._problem(body)
         if problem is not None:
             return problem
         lands_in_s = self.lands_in_s()
@@ -159,9 +158,9 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         kind = self.account.market.kinds.get(str(body.get("instance_type_name")))
         place, keys = body.get("region_name"), body.get("ssh_key_names")
         if kind is None or not isinstance(place, str) or not isinstance(keys, list) or len(keys) != 1:
-            return say.invalid()
+            return say.INVALID
         if body.get("quantity", 1) != 1:
-            return say.invalid("Requested too many instances.")
+            return say.error(400, "global/invalid-parameters", "Requested too many instances.")
         hostname, tags = body.get("hostname"), body.get("tags") or []
         good_tags = all(
             _TAG_KEY.fullmatch(str(t.get("key"))) and len(str(t.get("key"))) <= 55 and len(str(t.get("value"))) <= 128
@@ -169,7 +168,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         )
         too_long = len(str(body.get("name") or "")) > 64 or len(str(body.get("user_data") or "")) > USER_DATA_MAX
         if too_long or not good_tags or (hostname is not None and not _HOSTNAME.fullmatch(str(hostname))):
-            return say.invalid()
+            return say.INVALID
         if keys[0] not in {key["name"] for key in self.account.ssh_keys}:
             return say.missing("SSH key")
         for name in body.get("file_system_names") or []:
@@ -177,8 +176,8 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             if found is None:
                 return say.missing("Filesystem")
             if found["region"]["name"] != place:
-                return say.wrong_region()
-        return say.no_capacity() if kind.free.get(place, 0) < 1 else None
+                return say.WRONG_REGION
+        return say.NO_CAPACITY if kind.free.get(place, 0) < 1 else None
 
     # ── instances ────────────────────────────────────────────────────────────────────────────────
 
@@ -194,7 +193,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         if machine is None:
             return say.missing()
         if len(str(body.get("name") or "")) > 64:
-            return say.invalid()
+            return say.INVALID
         machine.name = body.get("name")
         return JSONResponse({"data": self.account.wire(machine)})
 
@@ -210,7 +209,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     async def _terminate(self, _request: Request, body: dict[str, Any]) -> Response:
         machines = self._named(body)
         if any(m.refuses_while_booting and m.status(self.now) == "booting" for m in machines):
-            return say.conflict()
+            return say.CONFLICT
         if any(m.ended_at for m in machines) and self.fault("destroy_again_404") is not None:
             return say.missing()
         lingers = self.fault("terminated_lingers")
@@ -225,7 +224,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     async def _restart(self, _request: Request, body: dict[str, Any]) -> Response:
         machines = self._named(body)
         if any(m.status(self.now) != "active" for m in machines):
-            return say.conflict()
+            return say.CONFLICT
         for machine in machines:
             self.account.restart(machine)
         return JSONResponse({"data": {"restarted_instances": [self.account.wire(m) for m in machines]}})

@@ -12,9 +12,9 @@ from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.runpod import faults
+from providers.sandbox.runpod.faults import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
 from providers.sandbox.runpod.instance import ACTIONS, Boot, Pod, rfc3339
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
-from providers.sandbox.runpod.responses import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
 from providers.sandbox.runpod.validation import Order
 
 CREDIT_USD = Decimal(500)

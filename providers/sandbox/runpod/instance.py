@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.instance import SandboxInstance
+from providers.sandbox.account import SandboxInstance
 from providers.sandbox.runpod.market import GpuType
 from providers.sandbox.runpod.validation import Order
 from providers.sandbox.ssh import HOST

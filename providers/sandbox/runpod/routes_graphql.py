@@ -15,9 +15,9 @@ from graphql import DocumentNode, GraphQLError, OperationDefinitionNode, build_s
 from graphql.validation import NoSchemaIntrospectionCustomRule, specified_rules
 
 from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.faults import NO_CAPACITY, NO_FREE_GPU, RunPodProblem
 from providers.sandbox.runpod.instance import Pod, graphql
 from providers.sandbox.runpod.market import DATA_CENTERS, GpuType
-from providers.sandbox.runpod.responses import NO_CAPACITY, NO_FREE_GPU, RunPodProblem
 from providers.sandbox.runpod.validation import Order
 
 SCHEMA = build_schema(

@@ -16,9 +16,9 @@ from starlette.routing import BaseRoute, Route
 from providers.sandbox.api import ApiSandbox, Endpoint, Handler, Refused, json_of
 from providers.sandbox.runpod import faults, routes_graphql
 from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.faults import NO_FREE_GPU, RunPodProblem, bearer, key_problem, problem, rate_headers
 from providers.sandbox.runpod.instance import Pod, v2
-from providers.sandbox.runpod.responses import NO_FREE_GPU, RunPodProblem, bearer, key_problem, problem, rate_headers
-from providers.sandbox.runpod.routes_catalog import centers_body, gpu_row, gpus_body
+from providers.sandbox.runpod.market import centers_body, gpu_row, gpus_body
 from providers.sandbox.runpod.validation import Order, read_action, read_create
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute
 from providers.sandbox.api import ApiSandbox, RateWindow
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.faults import INVALID_KEY, WINDOWS, RunPodProblem, bearer, key_problem, problem
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
-from providers.sandbox.runpod.responses import INVALID_KEY, WINDOWS, RunPodProblem, bearer, key_problem, problem
 from providers.sandbox.runpod.routes_rest import Rest
 
 KEY = re.compile(r"(?P<tier>secure|community)/(?P<slug>.+)x(?P<count>\d+)(?:/(?P<center>[^/]+))?")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from providers.sandbox.runpod.responses import RunPodProblem
+from providers.sandbox.runpod.faults import RunPodProblem
 
 ENV_MAX = 50
 

@@ -87,7 +87,7 @@ class TensorDockOtherRoutes:
             except Refused as refused:
                 return refused.answer
             if (form.get("api_key", ""), form.get("api_token", "")) != self._v0:
-                return say.v0_refused()
+                return say.V0_REFUSED
             return answer(form)
 
         return endpoint

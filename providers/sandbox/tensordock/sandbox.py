@@ -13,8 +13,7 @@ from starlette.routing import BaseRoute
 from providers.sandbox.agents import exported
 from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
 from providers.sandbox.tensordock import faults as say
-from providers.sandbox.tensordock.account import TensorDockAccount
-from providers.sandbox.tensordock.instance import RUNNING, TensorDockInstance, TensorDockPhase
+from providers.sandbox.tensordock.account import RUNNING, TensorDockAccount, TensorDockInstance, TensorDockPhase
 from providers.sandbox.tensordock.market import Place, TensorDockStock
 from providers.sandbox.tensordock.routes_other import TensorDockOtherRoutes
 
@@ -170,13 +169,13 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         if sent.get("image") != "windows10" and not sent.get("ssh_key") and secret is None:
             return say.invalid("data.attributes.ssh_key", "An SSH key is required")
         if ram_per_gpu > RAM_PER_GPU_MAX:
-            return say.wrong_ratio()
+            return say.WRONG_RATIO
         if sent.get("useDedicatedIp") and not place.own_ips:
-            return say.no_addresses()
+            return say.NO_ADDRESSES
         forwards = [f for f in sent.get("port_forwards") or [] if isinstance(f, dict)]
         if not sent.get("useDedicatedIp") and not any(f.get("internal_port") == 22 for f in forwards):
-            return say.port_22_missing()
-        return say.lacks_credit() if self.account.left_usd() < LEAST_USD else None
+            return say.PORT_22_MISSING
+        return say.LACKS_CREDIT if self.account.left_usd() < LEAST_USD else None
 
     # ── machines ─────────────────────────────────────────────────────────────────────────────────
 

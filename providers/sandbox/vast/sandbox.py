@@ -13,11 +13,9 @@ from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.api import ApiSandbox, Handler, RateWindow
 from providers.sandbox.vast import faults as say
-from providers.sandbox.vast.account import VastAccount
-from providers.sandbox.vast.instance import Contract, VastPhase
+from providers.sandbox.vast.account import Contract, VastAccount, VastPhase
 from providers.sandbox.vast.market import Slice
-from providers.sandbox.vast.routes_read import Pages
-from providers.sandbox.vast.search import BadQuery, search
+from providers.sandbox.vast.routes_read import BadQuery, Pages, search
 
 OUTBID = {
     "outbid_a": VastPhase("exited", cur="stopped", intended="stopped"),
@@ -178,14 +176,14 @@ class VastSandbox(ApiSandbox[VastAccount]):
         if not body.get("image"):
             return say.envelope(500, "server_error", "Something went wrong on the server")
         if float(body.get("disk") or 10) < 8 or float(body.get("disk") or 10) > part.machine.disk_gb:
-            return say.envelope(400, "invalid_args", "error 400/3467: Invalid args: disk")
+            return say.BAD_DISK
         if len(str(body.get("label") or "")) > 256 or len(str(body.get("onstart") or "")) > 4048:
             return say.envelope(400, "invalid_args", "error 400/3467: Invalid args: too long")
         price = body.get("price")
         if price is not None and not 0.001 <= float(price) <= 128:
             return say.envelope(400, "invalid_price", "error 400/3490: invalid_price")
         if self.account.left_usd() <= 0:
-            return say.lacks_credit()
+            return say.LACKS_CREDIT
         return None
 
     async def _get(self, request: Request, body: dict[str, Any]) -> Response:
