@@ -167,26 +167,23 @@ class CloudAdapter(Provider):
         """The one create call with this body."""
         return await self._http.send_once(*self._create_call(spec), timeout_s=timeout_s, json=body)
 
+    # What not every cloud has is refused here; a cloud that has it overrides it.
+
     async def stop(self, ref: str) -> None:
-        """Refuse: a cloud that can stop overrides this."""
         raise self._unsupported("stop")
 
     async def start(self, ref: str) -> None:
-        """Refuse: a cloud that can start overrides this."""
         raise self._unsupported("start")
 
     async def restart(self, ref: str) -> None:
-        """Refuse: a cloud that can restart overrides this."""
         raise self._unsupported("restart")
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def balance(self) -> Balance:
-        """Refuse: a cloud that has a call for its balance overrides this."""
         raise self._unsupported("balance")
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """Refuse: a cloud that has a call for its bill overrides this."""
         raise self._unsupported("charges")
 
     def _unsupported(self, verb: str) -> Unsupported:

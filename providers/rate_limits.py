@@ -77,7 +77,6 @@ class LocalPacer:
         self._free_at_s: dict[str, float] = {}
 
     async def reserve(self, name: str, pace: Pace) -> Turn:
-        """The protocol says what it does."""
         now_s, every_s = self._clock.monotonic(), pace.every_s * self.scale
         free_at_s = max(self._free_at_s.get(name, now_s), now_s)
         wait_s = max(free_at_s - every_s * (pace.burst - 1) - now_s, 0.0)
@@ -87,7 +86,6 @@ class LocalPacer:
         return Turn(wait_s)
 
     async def pause(self, name: str, pause_s: float) -> None:
-        """The protocol says what it does."""
         until_s = self._clock.monotonic() + pause_s * min(self.scale, 1.0)
         self._free_at_s[name] = max(self._free_at_s.get(name, until_s), until_s)
 

@@ -31,6 +31,8 @@ class SandboxInstance(ABC):
     ended_at: datetime | None = None
     gone_at: datetime | None = None
     meter: BilledTime = field(default_factory=BilledTime)
+    #: The faults that were armed for it when it was made, and that it keeps.
+    quirks: frozenset[str] = frozenset()
 
     @abstractmethod
     def status(self, now: datetime) -> str:
@@ -137,6 +139,10 @@ class SandboxAccount(Generic[One]):
         """The seconds that an armed fault asks for, else the usual ones."""
         params = self.cloud.fault(fault)
         return usual_s if params is None else float(params.get("after_s", default_s))
+
+    def quirks(self, *faults: str) -> frozenset[str]:
+        """Those of these faults that are armed for the instance that is made now."""
+        return frozenset(name for name in faults if self.cloud.fault(name) is not None)
 
     def price_factor(self) -> Decimal:
         """How many times the price of its offer a new instance costs."""

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from providers.sandbox.account import SandboxAccount
@@ -200,6 +200,15 @@ class ApiSandbox(SandboxCloud, Generic[A]):
     @abstractmethod
     def happen(self, ref: str, what: str) -> None:
         """Do one of the cloud's own `DISTURBANCES`. KeyError for an unknown instance."""
+
+
+def shows(read: Callable[[], Any]) -> Handler:
+    """A handler that answers with what `read` gives by then, as JSON."""
+
+    async def handler(_request: Request, _body: dict[str, Any]) -> Response:
+        return JSONResponse(read())
+
+    return handler
 
 
 async def json_of(request: Request) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -133,6 +134,8 @@ def common(name: str, *, refuses: Answer | None = None, spoils: Answer | None = 
     return replace(COMMON_FAULTS[name], refuses=refuses, spoils=spoils)
 
 
+#: Disturbances of a price → what it is multiplied by.
+DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 #: Common faults that exist only where there is SSH, and only where something is paid.
 SSH_FAULTS = frozenset({"running_before_reachable"})
 PRICE_FAULTS = frozenset({"price_higher_than_quoted"})

@@ -73,6 +73,11 @@ class BilledTime:
         self.stop(component, at)
         self.spans.append(BilledSpan(component, usd_h, at))
 
+    def change(self, component: str, at: datetime, usd_h: Decimal) -> None:
+        """Bill `component` at another rate from `at`, if it is billed then."""
+        if self.rate_usd_h(component, at):
+            self.start(component, at, usd_h)
+
     def stop(self, component: str, at: datetime) -> None:
         """Stop billing `component` at `at`; stretches planned for later never happen."""
         self._closed.pop(component, None)

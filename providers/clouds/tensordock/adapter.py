@@ -260,7 +260,6 @@ class TensorDockProvider(CloudAdapter):
         return self._report(ok=True, balance=balance)
 
     async def close(self) -> None:
-        """Release connections."""
         await super().close()
         await self._v0.close()
 

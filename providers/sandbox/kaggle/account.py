@@ -14,7 +14,7 @@ from providers.sandbox.timeline import Timeline
 SESSIONS_MAX = 2
 WEEK_S = 30 * 3600
 #: The longest session of a GPU kernel, whatever timeout is asked for.
-SESSION_CAP_S = 12 * 3600
+SESSION_CAP_S, NINE_HOURS_S = 12 * 3600, 9 * 3600
 #: Saturday 00:00 UTC, when a week's hours begin anew.
 EPOCH = datetime(2026, 1, 3, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -52,9 +52,6 @@ class Run(PhasedInstance[str]):
     failure: str = ""
     stuck: bool = False
     deleted: bool = False
-    cap_s: int = SESSION_CAP_S
-    status_absent: bool = False
-    old_words: bool = False
 
     def status(self, now: datetime) -> str:
         """The API's word, when it is not stuck."""
@@ -85,7 +82,8 @@ class Run(PhasedInstance[str]):
     @property
     def timeout_s(self) -> int:
         """The session's bound: what was asked for, never above the cap."""
-        return min(int(self.source.get("sessionTimeoutSeconds") or self.cap_s), self.cap_s)
+        cap_s = NINE_HOURS_S if "nine_hours" in self.quirks else SESSION_CAP_S
+        return min(int(self.source.get("sessionTimeoutSeconds") or cap_s), cap_s)
 
     def begin(self, plan: Plan) -> None:
         """Plan the whole run from its push: queue, run, end by itself or by the timeout. Every GPU second counts."""
@@ -184,5 +182,6 @@ class KaggleAccount(SandboxAccount[Run]):
                 slug=slug,
                 version=number,
                 source=source,
+                quirks=self.quirks("status_absent", "old_words", "nine_hours"),
             )
         )

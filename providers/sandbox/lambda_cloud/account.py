@@ -17,6 +17,11 @@ from providers.sandbox.timeline import Timeline
 MINUTE_S = 60
 #: Machines with several GPUs boot this many times slower.
 MULTI_GPU_BOOT = 3
+#: Faults that an instance keeps from its launch on.
+LAUNCH_FAULTS = (
+    "no_private_ip", "tags_hidden", "terminate_refused_while_booting", "price_live", "billed_from_active",
+    "never_boots", "boots_unhealthy",
+)  # fmt: skip
 ACTIONS = ("migrate", "rebuild", "restart", "cold_reboot", "terminate")
 
 
@@ -31,10 +36,6 @@ class LambdaInstance(PhasedInstance[str]):
     key_name: str
     tags: list[dict[str, str]]
     user_data: str
-    private_ip: bool = True
-    tags_shown: bool = True
-    refuses_while_booting: bool = False
-    price_live: bool = False
     #: How long the row stays listed as terminated.
     lingers_s: float = 0.0
     powered_off: bool = False
@@ -45,21 +46,25 @@ class LambdaInstance(PhasedInstance[str]):
         """Dollars per hour."""
         return Decimal(self.cents) / 100
 
-    def boot(self, asked_at: datetime, boot_s: float, *, billed_from_active: bool) -> None:
+    @property
+    def details(self) -> dict[str, str]:
+        """What an event of the audit log says about it."""
+        lrn = f"lrn:cloud:instance:{self.ref}"
+        return {"instance_lrn": lrn, "instance_type": self.kind.name, "region": self.place}
+
+    def boot(self, asked_at: datetime, boot_s: float) -> None:
         """Plan the walk to active. Billing starts when the launch was asked for, or else at the first health check."""
         boot_s *= MULTI_GPU_BOOT if self.kind.gpus > 1 else 1
         self.phases.plan(self.created_at, (0.0, "booting"), (boot_s, "active"))
         active_at = self.created_at + timedelta(seconds=boot_s)
-        self.meter.start("gpu", active_at if billed_from_active else asked_at, self.usd_h)
+        self.meter.start("gpu", active_at if "billed_from_active" in self.quirks else asked_at, self.usd_h)
 
     def status(self, now: datetime) -> str:
-        """The API's word."""
         if self.ended_at is not None and now >= self.ended_at:
             return "terminating" if self.gone_at is None or now < self.gone_at else "terminated"
         return self.phases.at(now)
 
     def exists(self, now: datetime) -> bool:
-        """Between landing and being forgotten."""
         lingers = timedelta(seconds=self.lingers_s)
         return self.created_at <= now and (self.gone_at is None or now < self.gone_at + lingers)
 
@@ -74,10 +79,9 @@ class LambdaInstance(PhasedInstance[str]):
         return Decimal(max(minutes, int(begun)) * MINUTE_S)
 
     def gpu_usd(self, now: datetime) -> Decimal:
-        """Dollars so far."""
         return self.gpu_s(now) * self.usd_h / 3600
 
-    def wire(self, now: datetime, ssh_port: int | None, cents: int | None = None) -> dict[str, Any]:
+    def wire(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
         """The instance as the API prints it. The port is in a tag, because every real one answers on 22."""
         status = self.status(now)
         up = status in {"active", "unhealthy"}
@@ -90,18 +94,18 @@ class LambdaInstance(PhasedInstance[str]):
             "file_system_names": self.file_systems,
             "file_system_mounts": [],
             "region": region(self.place),
-            "instance_type": self.kind.wire(self.cents if cents is None else cents),
+            "instance_type": self.kind.wire(None if "price_live" in self.quirks else self.cents),
             "hostname": f"{self.ref[:8]}.example.invalid",
             "is_reserved": False,
             "actions": {name: _action(status) for name in ACTIONS},
-            "tags": tags if self.tags_shown else [],
+            "tags": [] if "tags_hidden" in self.quirks else tags,
             "firewall_rulesets": [],
         }
         if up:
             row["ip"] = "127.0.0.1"
             row["jupyter_token"] = f"sandbox-jupyter-{self.ref}"
             row["jupyter_url"] = f"https://jupyter.example.invalid/?token=sandbox-jupyter-{self.ref}"
-            if self.private_ip:
+            if "no_private_ip" not in self.quirks:
                 row["private_ip"] = "10.19.60.24"
         return row
 
@@ -166,7 +170,7 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
 
     def launch(self, kind: LambdaInstanceType, place: str, body: dict[str, Any], lands_in_s: float) -> LambdaInstance:
         """Make an instance. The caller has checked the request and taken the machine from the market."""
-        timing, fault = self.engine.timing, self.cloud.fault
+        boot_s = self.engine.timing.boot_s
         machine = LambdaInstance(
             ref=self.new_id(),
             name=body.get("name"),
@@ -178,21 +182,17 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
             key_name=body["ssh_key_names"][0],
             tags=list(body.get("tags") or []),
             user_data=str(body.get("user_data") or ""),
-            private_ip=fault("no_private_ip") is None,
-            tags_shown=fault("tags_hidden") is None,
-            refuses_while_booting=fault("terminate_refused_while_booting") is not None,
-            price_live=fault("price_live") is not None,
+            quirks=self.quirks(*LAUNCH_FAULTS),
             file_systems=[str(name) for name in body.get("file_system_names") or []],
             **self.times(lands_in_s),
         )
         at = machine.created_at
-        machine.boot(self.now, timing.boot_s, billed_from_active=fault("billed_from_active") is not None)
-        if fault("never_boots") is not None:
+        machine.boot(self.now, boot_s)
+        if "never_boots" in machine.quirks:
             machine.phases.plan(at, (0.0, "booting"))
-        elif fault("boots_unhealthy") is not None:
-            machine.phases.plan(at, (0.0, "booting"), (timing.boot_s, "unhealthy"))
-        lrn = f"lrn:cloud:instance:{machine.ref}"
-        self.log("instance", "launched", at, [machine.ref], instance_lrn=lrn, instance_type=kind.name, region=place)
+        elif "boots_unhealthy" in machine.quirks:
+            machine.phases.plan(at, (0.0, "booting"), (boot_s, "unhealthy"))
+        self.log("instance", "launched", at, [machine.ref], **machine.details)
         return self.add(machine)
 
     def listed(self) -> list[LambdaInstance]:
@@ -203,7 +203,11 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         """The instance as the API prints it now."""
         up = machine.status(self.now) in {"active", "unhealthy"}
         port = self.reserve_port(machine) if up else None
-        return machine.wire(self.now, port, machine.kind.cents if machine.price_live else None)
+        return machine.wire(self.now, port)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The listing."""
+        return [self.wire(machine) for machine in self.listed()]
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
@@ -213,9 +217,7 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
             return
         machine.end(self.now, self.engine.timing.destroy_s)
         self.market.give_back(machine.kind, machine.place)
-        lrn = f"lrn:cloud:instance:{machine.ref}"
-        details = {"instance_lrn": lrn, "instance_type": machine.kind.name, "region": machine.place}
-        self.log("instance", "terminated", self.now, [machine.ref], **details)
+        self.log("instance", "terminated", self.now, [machine.ref], **machine.details)
 
     def restart(self, machine: LambdaInstance) -> None:
         """Reboot: billed on."""

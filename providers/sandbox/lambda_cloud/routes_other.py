@@ -13,41 +13,26 @@ from starlette.responses import JSONResponse, Response
 from providers.sandbox.api import ApiSandbox
 from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import LambdaAccount
-from providers.sandbox.lambda_cloud.market import REGIONS, images, region
+from providers.sandbox.lambda_cloud.market import REGIONS, region
 
 AUDIT_PAGE = 100
 _FILE_SYSTEM_NAME = re.compile(r"[a-zA-Z]+[0-9a-zA-Z-]*")
 
 
-class LambdaOtherRoutes:
+class LambdaOtherRoutes(ApiSandbox[LambdaAccount]):
     """Handlers that touch no instance."""
-
-    def __init__(self, cloud: ApiSandbox[LambdaAccount]) -> None:
-        self._cloud = cloud
-
-    async def regions(self, _request: Request, _body: dict[str, Any]) -> Response:
-        """Every region."""
-        return JSONResponse({"data": [region(name) for name in REGIONS]})
-
-    async def images(self, _request: Request, _body: dict[str, Any]) -> Response:
-        """Every image of every region."""
-        return JSONResponse({"data": images()})
 
     # ── SSH keys ─────────────────────────────────────────────────────────────────────────────────
 
-    async def keys(self, _request: Request, _body: dict[str, Any]) -> Response:
-        """All keys of the account."""
-        return JSONResponse({"data": self._cloud.account.ssh_keys})
-
     async def add_key(self, _request: Request, body: dict[str, Any]) -> Response:
         """Register a key. Without `public_key` one is generated, and its private half is shown this once."""
-        account = self._cloud.account
+        account = self.account
         name, public_key = body.get("name"), body.get("public_key")
         if not isinstance(name, str) or not 1 <= len(name) <= 64 or len(str(public_key or "")) > 4096:
             return say.INVALID
-        if self._cloud.fault("keys_added_meanwhile") is not None:
+        if self.fault("keys_added_meanwhile") is not None:
             account.add_key(name, str(public_key))
-        once = self._cloud.fault("keys_taken_once") is not None
+        once = self.fault("keys_taken_once") is not None
         if any(key["name"] == name or (once and key["public_key"] == public_key) for key in account.ssh_keys):
             return say.error(400, "global/duplicate", "An SSH key with this name already exists.")
         if public_key is None:
@@ -57,7 +42,7 @@ class LambdaOtherRoutes:
 
     async def delete_key(self, request: Request, _body: dict[str, Any]) -> Response:
         """Forget a key; instances keep what was injected."""
-        keys = self._cloud.account.ssh_keys
+        keys = self.account.ssh_keys
         found = [key for key in keys if key["id"] == request.path_params["ref"]]
         for key in found:
             keys.remove(key)
@@ -65,13 +50,9 @@ class LambdaOtherRoutes:
 
     # ── file systems and firewall ────────────────────────────────────────────────────────────────
 
-    async def file_systems(self, _request: Request, _body: dict[str, Any]) -> Response:
-        """All file systems."""
-        return JSONResponse({"data": self._cloud.account.file_systems})
-
     async def add_file_system(self, _request: Request, body: dict[str, Any]) -> Response:
         """A new one in one region."""
-        account = self._cloud.account
+        account = self.account
         name, place = str(body.get("name") or ""), str(body.get("region") or "")
         if not _FILE_SYSTEM_NAME.fullmatch(name) or len(name) > 60 or place not in REGIONS:
             return say.INVALID
@@ -81,7 +62,7 @@ class LambdaOtherRoutes:
             "id": account.new_id(),
             "name": name,
             "mount_point": f"/lambda/nfs/{name}",
-            "created": self._cloud.now.isoformat(),
+            "created": self.now.isoformat(),
             "created_by": {"id": account.new_id(), "email": "ada@example.invalid", "status": "active"},
             "is_in_use": False,
             "region": region(place),
@@ -92,7 +73,7 @@ class LambdaOtherRoutes:
 
     async def delete_file_system(self, request: Request, _body: dict[str, Any]) -> Response:
         """Delete one that no instance uses."""
-        account = self._cloud.account
+        account = self.account
         found = next((fs for fs in account.file_systems if fs["id"] == request.path_params["ref"]), None)
         if found is None:
             return say.missing("Filesystem")
@@ -101,16 +82,12 @@ class LambdaOtherRoutes:
         account.file_systems.remove(found)
         return JSONResponse({"data": {"deleted_ids": [found["id"]]}})
 
-    async def rules(self, _request: Request, _body: dict[str, Any]) -> Response:
-        """The account's inbound rules."""
-        return JSONResponse({"data": self._cloud.account.rules})
-
     async def put_rules(self, _request: Request, body: dict[str, Any]) -> Response:
         """Replaces the whole list."""
         rules = body.get("data")
         if not isinstance(rules, list) or not all(isinstance(rule, dict) and "protocol" in rule for rule in rules):
             return say.INVALID
-        self._cloud.account.rules = rules
+        self.account.rules = rules
         return JSONResponse({"data": rules})
 
     # ── audit log ────────────────────────────────────────────────────────────────────────────────
@@ -123,12 +100,12 @@ class LambdaOtherRoutes:
             skip = int(base64.urlsafe_b64decode(query.get("page_token", "").encode()) or b"0")
         except ValueError:
             return say.INVALID
-        small = self._cloud.fault("audit_small_pages")
+        small = self.fault("audit_small_pages")
         rows = int(small.get("rows", 1)) if small is not None else AUDIT_PAGE
         kind = query.get("resource_type")
         events = [
             event
-            for event in self._cloud.account.visible_events()
+            for event in self.account.visible_events()
             if (start is None or datetime.fromisoformat(event["event_time"]) >= start)
             and (end is None or datetime.fromisoformat(event["event_time"]) <= end)
             and kind in {None, f"cloud.{event['resource_name']}"}

@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.agents import exported
-from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
+from providers.sandbox.api import Handler, RateWindow, Refused, shows
 from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import LambdaAccount, LambdaInstance
+from providers.sandbox.lambda_cloud.market import REGIONS, images, region
 from providers.sandbox.lambda_cloud.routes_other import LambdaOtherRoutes
 
 _TAG_KEY = re.compile(r"[a-z][a-z0-9:-]+")
@@ -23,7 +24,7 @@ _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
 USER_DATA_MAX = 1_000_000
 
 
-class LambdaSandbox(ApiSandbox[LambdaAccount]):
+class LambdaSandbox(LambdaOtherRoutes):
     """One Lambda account. Paths and bodies are those of cloud.lambda.ai."""
 
     name = "lambda"
@@ -38,7 +39,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         return {"LAMBDA_API_KEY": self.API_KEY, "LAMBDA_API_URL": f"{url}/api/v1"}
 
     def reset(self) -> None:
-        """A new account on a new market."""
         self.account = LambdaAccount(self)
         #: Documented: a second between two calls; for launches twelve, and five a minute.
         self._calls = RateWindow(1, 1.0)
@@ -47,7 +47,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
     def variables(self, ref: str) -> Mapping[str, str]:
-        """What its cloud-init exports."""
         return exported(self.account.instances[ref].user_data)
 
     def reprice(self, key: str, factor: Decimal) -> int:
@@ -65,7 +64,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         return len(chosen)
 
     def happen(self, ref: str, what: str) -> None:
-        """See `DISTURBANCES`."""
         if what == "account_inactive":
             self.account.inactive = True
             return
@@ -84,36 +82,34 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     # ── the API ──────────────────────────────────────────────────────────────────────────────────
 
     def routes(self) -> list[BaseRoute]:
-        """Documented paths; the group names the generic faults that apply."""
-        side = LambdaOtherRoutes(self)
         table: list[tuple[str, str, str, Handler]] = [
-            ("GET", "/instance-types", "search", self._types),
+            ("GET", "/instance-types", "search", shows(lambda: {"data": self.account.market.wire()})),
             ("POST", "/instance-operations/launch", "create", self._launch),
             ("POST", "/instance-operations/terminate", "destroy", self._terminate),
             ("POST", "/instance-operations/restart", "restart", self._restart),
-            ("GET", "/instances", "list", self._list),
+            ("GET", "/instances", "list", shows(lambda: {"data": self.account.rows()})),
             ("GET", "/instances/{ref}", "get", self._get),
             ("POST", "/instances/{ref}", "misc", self._rename),
-            ("GET", "/ssh-keys", "keys", side.keys),
-            ("POST", "/ssh-keys", "keys", side.add_key),
-            ("DELETE", "/ssh-keys/{ref}", "keys", side.delete_key),
-            ("GET", "/regions", "misc", side.regions),
-            ("GET", "/images", "misc", side.images),
-            ("GET", "/file-systems", "misc", side.file_systems),
-            ("POST", "/filesystems", "misc", side.add_file_system),
-            ("DELETE", "/filesystems/{ref}", "misc", side.delete_file_system),
-            ("GET", "/firewall-rules", "misc", side.rules),
-            ("PUT", "/firewall-rules", "misc", side.put_rules),
-            ("GET", "/audit-events", "audit", side.audit),
+            ("GET", "/ssh-keys", "keys", shows(lambda: {"data": self.account.ssh_keys})),
+            ("POST", "/ssh-keys", "keys", self.add_key),
+            ("DELETE", "/ssh-keys/{ref}", "keys", self.delete_key),
+            ("GET", "/regions", "misc", shows(lambda: {"data": [region(name) for name in REGIONS]})),
+            ("GET", "/images", "misc", shows(lambda: {"data": images()})),
+            ("GET", "/file-systems", "misc", shows(lambda: {"data": self.account.file_systems})),
+            ("POST", "/filesystems", "misc", self.add_file_system),
+            ("DELETE", "/filesystems/{ref}", "misc", self.delete_file_system),
+            ("GET", "/firewall-rules", "misc", shows(lambda: {"data": self.account.rules})),
+            ("PUT", "/firewall-rules", "misc", self.put_rules),
+            ("GET", "/audit-events", "audit", self.audit),
         ]
-        routes: list[BaseRoute] = [
-            *self.paths((method, f"/api/v1{path}", group, answer) for method, path, group, answer in table),
-            Route("/{rest:path}", self._unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
-        ]
-        return routes
 
-    async def _unknown(self, _request: Request) -> Response:
-        return say.error(404, "global/not-found", "The requested resource was not found.")
+        async def unknown(_request: Request) -> Response:
+            return say.error(404, "global/not-found", "The requested resource was not found.")
+
+        return [
+            *self.paths((method, f"/api/v1{path}", group, answer) for method, path, group, answer in table),
+            Route("/{rest:path}", unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+        ]
 
     def has_key(self, request: Request) -> bool:
         """The key comes as a token, or as the user of a password-less login."""
@@ -126,15 +122,11 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         return body.get("name"), f"{body.get('instance_type_name')}/{body.get('region_name')}"
 
     def malformed(self) -> Response:
-        """As any bad parameter."""
         return say.INVALID
 
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """Launches count twice."""
         return (self._calls, *(self._launches if group == "create" else ()))
-
-    async def _types(self, _request: Request, _body: dict[str, Any]) -> Response:
-        return JSONResponse({"data": self.account.market.wire()})
 
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
@@ -181,9 +173,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     # ── instances ────────────────────────────────────────────────────────────────────────────────
 
-    async def _list(self, _request: Request, _body: dict[str, Any]) -> Response:
-        return JSONResponse({"data": [self.account.wire(m) for m in self.account.listed()]})
-
     async def _get(self, request: Request, _body: dict[str, Any]) -> Response:
         machine = self.account.shown(request.path_params["ref"])
         return say.missing() if machine is None else JSONResponse({"data": self.account.wire(machine)})
@@ -208,7 +197,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     async def _terminate(self, _request: Request, body: dict[str, Any]) -> Response:
         machines = self._named(body)
-        if any(m.refuses_while_booting and m.status(self.now) == "booting" for m in machines):
+        if any("terminate_refused_while_booting" in m.quirks and m.status(self.now) == "booting" for m in machines):
             return say.CONFLICT
         if any(m.ended_at for m in machines) and self.fault("destroy_again_404") is not None:
             return say.missing()

@@ -64,7 +64,6 @@ class RunPodAccount(SandboxAccount[Pod]):
         return pod
 
     def left_usd(self) -> Decimal:
-        """Credit left."""
         self.settle()
         return super().left_usd()
 

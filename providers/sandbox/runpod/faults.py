@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
 from starlette.requests import Request
@@ -100,8 +99,6 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
     "create_conflict": (409, "conflict"),
 }
 
-#: What a price that rises is multiplied by.
-DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 DISTURBANCES: Mapping[str, str] = {
     "host_failure": "The host fails: the pod becomes ERROR.",
     "exit": "The platform ends the container: EXITED, the volume is billed on.",

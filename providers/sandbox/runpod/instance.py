@@ -102,7 +102,6 @@ class Pod(SandboxInstance):
         return self.ended is None and not self.boot.never and self._container_s(now) >= self.boot.reachable_s
 
     def reachable(self, now: datetime) -> bool:
-        """Whether sshd answers now."""
         lag_s = self.boot.reachable_s + self.boot.sshd_lag_s
         silent = self.deaf or self.boot.exit_every_s is not None or "22/tcp" not in self.order.ports
         return self.exists(now) and self.shown(now) and self._container_s(now) >= lag_s and not silent
@@ -123,12 +122,6 @@ class Pod(SandboxInstance):
     def cost_usd_h(self) -> float:
         """The `cost` field: the GPUs' rate. Stopped pods go on showing it, as the live service was seen to do."""
         return float(self.rate_usd_h)
-
-    def reprice(self, now: datetime, factor: Decimal) -> None:
-        """Bill so many times the price from now on."""
-        self.rate_usd_h *= factor
-        if self.meter.rate_usd_h("gpu", now):
-            self.meter.start("gpu", now, self.rate_usd_h)
 
     def _container_s(self, now: datetime) -> float:
         return (now - self.launched_at) / timedelta(seconds=1)

@@ -47,9 +47,14 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
     compute_usd_h: Decimal
     storage_usd_h: Decimal
     cloud_init: dict[str, Any]
+    own_address: bool
     holds_gpu: bool = True
-    ports_ignored: bool = False
     ghost: bool = False
+
+    @property
+    def ports_ignored(self) -> bool:
+        """Some locations ignore forwarded ports, which leaves a machine without an own address unreachable."""
+        return "ports_ignored" in self.quirks or not (self.place.forwards or self.own_address)
 
     def boot(self, boot_s: float, address_s: float = 0.0) -> None:
         """Plan the walk to running; everything is billed from the creation on."""
@@ -77,7 +82,6 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
             self.meter.start("gpu", now, self.compute_usd_h)
 
     def status(self, now: datetime) -> str:
-        """The API's word."""
         return "deleting" if self.ended_at is not None and now >= self.ended_at else self.phases.at(now).status
 
     def answers(self, now: datetime) -> bool:
@@ -161,7 +165,7 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
         self, place: Place, stock: TensorDockStock, attributes: dict[str, Any], lands_in_s: float
     ) -> TensorDockInstance:
         """Make a machine. The caller has checked the request and taken the GPUs."""
-        timing, fault = self.engine.timing, self.cloud.fault
+        boot_s = self.engine.timing.boot_s
         asked = attributes["resources"]
         count = asked["gpus"][stock.slug]["count"]
         compute_usd_h = stock.compute_usd_h(count, asked["vcpu_count"], asked["ram_gb"])
@@ -179,18 +183,16 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
             compute_usd_h=compute_usd_h * self.price_factor(),
             storage_usd_h=stock.disk_usd_h * asked["storage_gb"],
             cloud_init=dict(attributes.get("cloud_init") or {}),
-            # Some locations ignore forwarded ports, which leaves a machine without an own address unreachable.
-            ports_ignored=fault("ports_ignored") is not None
-            or not (place.forwards or attributes.get("useDedicatedIp")),
+            own_address=bool(attributes.get("useDedicatedIp")),
+            quirks=self.quirks("ports_ignored", "never_boots", "boot_error"),
             **self.times(lands_in_s),
         )
-        machine.boot(timing.boot_s, self.lag_s("late_address", 0.0))
-        if fault("never_boots") is not None:
+        machine.boot(boot_s, self.lag_s("late_address", 0.0))
+        creating, error = TensorDockPhase("creating"), TensorDockPhase("error")
+        if "never_boots" in machine.quirks:
             machine.phases.plan(machine.created_at, (0.0, TensorDockPhase("queued")))
-        elif fault("boot_error") is not None:
-            machine.phases.plan(
-                machine.created_at, (0.0, TensorDockPhase("creating")), (timing.boot_s, TensorDockPhase("error"))
-            )
+        elif "boot_error" in machine.quirks:
+            machine.phases.plan(machine.created_at, (0.0, creating), (boot_s, error))
         return self.add(machine)
 
     # ── what is seen ─────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from providers.sandbox.agents import exported
-from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
+from providers.sandbox.api import Handler, RateWindow, Refused, shows
 from providers.sandbox.tensordock import faults as say
 from providers.sandbox.tensordock.account import RUNNING, TensorDockAccount, TensorDockInstance, TensorDockPhase
 from providers.sandbox.tensordock.market import Place, TensorDockStock
@@ -23,15 +23,13 @@ RAM_PER_GPU_MAX = 128
 LEAST_USD = 1
 
 
-class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
+class TensorDockSandbox(TensorDockOtherRoutes):
     """One TensorDock organization. Paths and bodies are those of dashboard.tensordock.com."""
 
     name = "tensordock"
     FAULTS = say.FAULTS
     DISTURBANCES = say.DISTURBANCES
     API_KEY = "sandbox-tensordock-token-1f3870be274f6c49"
-    #: The older API's key; its token is the newer one's with this at its end, so that one replacement spoils both.
-    V0_KEY = "sandbox-tensordock-v0-key"
     PAGED = False
 
     def environment(self, url: str) -> dict[str, str]:
@@ -46,14 +44,12 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         }
 
     def reset(self) -> None:
-        """A new account on a new market."""
         self.account = TensorDockAccount(self)
         self._calls = RateWindow(100, 60.0)
 
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
     def variables(self, ref: str) -> Mapping[str, str]:
-        """What its cloud-init exports."""
         return exported(self.account.instances[ref].cloud_init)
 
     def reprice(self, key: str, factor: Decimal) -> int:
@@ -72,7 +68,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         return len(chosen)
 
     def happen(self, ref: str, what: str) -> None:
-        """See `DISTURBANCES`."""
         machine = self.account.instances[ref]
         if what == "vanish":
             self.account.delete(machine)
@@ -89,25 +84,23 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     # ── the API ──────────────────────────────────────────────────────────────────────────────────
 
     def routes(self) -> list[BaseRoute]:
-        """Documented paths; the group names the generic faults that apply."""
-        side = TensorDockOtherRoutes(self, (self.V0_KEY, f"{self.API_KEY}-v0"))
         table: list[tuple[str, str, str, Handler]] = [
-            ("GET", "/locations", "search", self._locations),
-            ("GET", "/hostnodes", "search", side.hostnodes),
-            ("GET", "/hostnodes/{ref}", "search", side.hostnode),
+            ("GET", "/locations", "search", shows(lambda: {"data": {"locations": self.account.market.locations()}})),
+            ("GET", "/hostnodes", "search", self.hostnodes),
+            ("GET", "/hostnodes/{ref}", "search", self.hostnode),
             ("POST", "/instances", "create", self._create),
             ("GET", "/instances", "list", self._list),
             ("GET", "/instances/{ref}", "get", self._get),
             ("DELETE", "/instances/{ref}", "destroy", self._delete),
             ("POST", "/instances/{ref}/stop", "stop", self._stop),
             ("POST", "/instances/{ref}/start", "start", self._start),
-            ("GET", "/secrets", "secrets", side.secrets),
-            ("POST", "/secrets", "secrets", side.add_secret),
-            ("GET", "/secrets/{ref}", "secrets", side.secret),
-            ("DELETE", "/secrets/{ref}", "secrets", side.delete_secret),
+            ("GET", "/secrets", "secrets", self.secrets),
+            ("POST", "/secrets", "secrets", self.add_secret),
+            ("GET", "/secrets/{ref}", "secrets", self.secret),
+            ("DELETE", "/secrets/{ref}", "secrets", self.delete_secret),
         ]
         documented = self.paths((method, f"/api/v2{path}", group, answer) for method, path, group, answer in table)
-        return [*documented, *side.v0_routes()]
+        return [*documented, *self.v0_routes()]
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is so many GPUs at a location."""
@@ -117,15 +110,11 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         return sent.get("name"), f"{sent.get('location_id')}/{slug}x{_part(gpus, slug).get('count')}"
 
     def malformed(self) -> Response:
-        """The validator's form."""
         return say.invalid("", "Invalid JSON")
 
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """One for the whole organization."""
         return (self._calls,)
-
-    async def _locations(self, _request: Request, _body: dict[str, Any]) -> Response:
-        return JSONResponse({"data": {"locations": self.account.market.locations()}})
 
     # ── create ───────────────────────────────────────────────────────────────────────────────────
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import Any
 from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.timeline import Timeline
-from providers.sandbox.vast.market import Slice, VastMachine, VastMarket, hardware, host, storage_usd_h
+from providers.sandbox.vast.market import Slice, VastMachine, VastMarket, hardware, host, rates, storage_usd_h, usd
 
 #: The share of the boot at which each status word begins, after the word-less start.
 CREATED_AT, LOADING_AT = 0.1, 0.2
@@ -29,6 +30,12 @@ class VastPhase:
 
 BOOTING = VastPhase("loading", msg="pulling image layers")
 STOPPED = VastPhase("exited", cur="stopped", intended="stopped")
+#: Fault of a boot → the status word and the text in which the new instance hangs.
+NO_BOOT: Mapping[str, tuple[str, str]] = {
+    "boot_error": ("created", ": OCI runtime create failed: unable to retrieve OCI runtime error"),
+    "pull_error": ("loading", "Error response from daemon: manifest unknown: {image}"),
+    "never_boots": ("loading", "pulling image layers"),
+}
 
 
 @dataclass(kw_only=True)
@@ -45,12 +52,9 @@ class Contract(PhasedInstance[VastPhase]):
     bid_usd_h: Decimal | None = None
     holds_gpu: bool = True
     offline: bool = False
-    bare: bool = False
-    uptime_hidden: bool = False
     ssh_keys: list[str] = field(default_factory=list)
 
     def status(self, now: datetime) -> str:
-        """The API's word."""
         return self.phases.at(now).actual or "null"
 
     def answers(self, now: datetime) -> bool:
@@ -62,8 +66,12 @@ class Contract(PhasedInstance[VastPhase]):
         self.gpu_usd_h *= factor
         if self.bid_usd_h is not None:
             self.bid_usd_h = self.gpu_usd_h
-        if self.meter.rate_usd_h("gpu", now):
-            self.meter.start("gpu", now, self.gpu_usd_h)
+        self.meter.change("gpu", now, self.gpu_usd_h)
+
+    @property
+    def running(self) -> VastPhase:
+        """Up, with its ports published."""
+        return VastPhase("running", msg=f"success, running {self.image}/ssh", ports=True)
 
     @property
     def storage_usd_h(self) -> Decimal:
@@ -73,8 +81,7 @@ class Contract(PhasedInstance[VastPhase]):
     def boot(self, now: datetime, boot_s: float, *, restart: bool = False) -> None:
         """Plan the walk to running; GPU billing begins there. A restart shows *exited* first, as people saw."""
         first = VastPhase("exited") if restart else VastPhase(None)
-        running = VastPhase("running", msg=f"success, running {self.image}/ssh", ports=True)
-        steps = [(0.0, first), (boot_s * LOADING_AT, BOOTING), (boot_s, running)]
+        steps = [(0.0, first), (boot_s * LOADING_AT, BOOTING), (boot_s, self.running)]
         if not restart:
             steps.insert(1, (boot_s * CREATED_AT, VastPhase("created")))
         self.phases.plan(now, *steps)
@@ -91,14 +98,11 @@ class Contract(PhasedInstance[VastPhase]):
         self.phases.plan(now, (0.0, going), (after_s, phase))
         self.meter.stop("gpu", now)
 
-    def _uptime_mins(self, now: datetime, actual: str | None) -> float | None:
-        began = self.phases.since(now) if actual == "running" and not self.uptime_hidden else None
-        return None if began is None else (now - began).total_seconds() / 60
-
     def wire(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
         """The instance as the API prints it. Rates in $/h: `instance` is now, `search` is when running."""
         phase = self.phases.at(now)
         actual = "offline" if self.offline else phase.actual
+        began = self.phases.since(now) if actual == "running" and "uptime_hidden" not in self.quirks else None
         gpu_now = self.meter.rate_usd_h("gpu", now)
         storage = self.storage_usd_h
         has = hardware(replace(self.machine, gpu=self.gpu), self.gpu_count)
@@ -115,13 +119,13 @@ class Contract(PhasedInstance[VastPhase]):
             "next_state": phase.cur,
             "status_msg": phase.msg,
             "is_bid": self.bid_usd_h is not None,
-            "min_bid": _usd(self.gpu_usd_h * self.machine.bid_share),
-            "dph_base": _usd(self.gpu_usd_h),
-            "dph_total": _usd(self.gpu_usd_h + storage),
+            "min_bid": usd(self.gpu_usd_h * self.machine.bid_share),
+            "dph_base": usd(self.gpu_usd_h),
+            "dph_total": usd(self.gpu_usd_h + storage),
             "storage_cost": float(self.machine.storage_usd_gb_month),
-            "storage_total_cost": _usd(storage),
-            "search": _rates(self.gpu_usd_h, storage),
-            "instance": _rates(gpu_now, storage),
+            "storage_total_cost": usd(storage),
+            "search": rates(self.gpu_usd_h, storage),
+            "instance": rates(gpu_now, storage),
             "ssh_host": "ssh5.vast.ai",
             "ssh_idx": "5",
             "ssh_port": 10000 + self.ref % 10000,
@@ -135,20 +139,12 @@ class Contract(PhasedInstance[VastPhase]):
             "jupyter_token": f"sandbox-jupyter-{self.ref}",
             "start_date": self.created_at.timestamp(),
             "end_date": self.created_at.timestamp() + 30 * 86400,
-            "uptime_mins": self._uptime_mins(now, actual),
+            "uptime_mins": None if began is None else (now - began).total_seconds() / 60,
             "disk_space": self.disk_gb,
             "disk_usage": -1,
             "gpu_util": 0.0 if gpu_now else None,
             "gpu_temp": 41.0 if gpu_now else None,
         }
-
-
-def _usd(value: Decimal) -> float:
-    return round(float(value), 6)
-
-
-def _rates(gpu: Decimal, storage: Decimal) -> dict[str, float]:
-    return {"gpuCostPerHour": _usd(gpu), "diskHour": _usd(storage), "totalHour": _usd(gpu + storage)}
 
 
 CREDIT_USD = Decimal(1000)
@@ -184,6 +180,7 @@ class VastAccount(SandboxAccount[Contract]):
             extra_env=[[str(k), str(v)] for k, v in (body.get("env") or {}).items()],
             onstart=str(body.get("onstart") or ""),
             bid_usd_h=None if bid is None else Decimal(str(bid)),
+            quirks=self.quirks("uptime_hidden", *NO_BOOT),
             **self.times(lands_in_s),
         )
         contract.meter.start("storage", contract.created_at, contract.storage_usd_h)
@@ -191,23 +188,16 @@ class VastAccount(SandboxAccount[Contract]):
         return self.add(contract)
 
     def _boot(self, contract: Contract, now: datetime) -> None:
-        fault = self.cloud.fault
         contract.boot(now, self.engine.timing.boot_s)
-        contract.uptime_hidden = fault("uptime_hidden") is not None
-        broken = f"Error response from daemon: manifest unknown: {contract.image}"
-        if fault("boot_error") is not None:
-            oci = ": OCI runtime create failed: unable to retrieve OCI runtime error"
-            contract.hang(now, VastPhase("created", msg=oci))
-        elif fault("pull_error") is not None:
-            contract.hang(now, VastPhase("loading", msg=broken))
-        elif fault("never_boots") is not None:
-            contract.hang(now, VastPhase("loading", msg="pulling image layers"))
-        elif (nothing := fault("null_status")) is not None:
+        for fault, (word, message) in NO_BOOT.items():
+            if fault in contract.quirks:
+                contract.hang(now, VastPhase(word, msg=message.format(image=contract.image)))
+                return
+        if (nothing := self.cloud.fault("null_status")) is not None:
             later = now + timedelta(seconds=float(nothing.get("after_s", 60)))
             contract.hang(now, VastPhase(None))
             contract.meter.start("gpu", later + timedelta(seconds=self.engine.timing.boot_s), contract.gpu_usd_h)
-            running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-            contract.phases.extend(later, (0.0, VastPhase("loading")), (self.engine.timing.boot_s, running))
+            contract.phases.extend(later, (0.0, VastPhase("loading")), (self.engine.timing.boot_s, contract.running))
 
     def half_make(self, part: Slice, body: dict[str, Any]) -> Contract:
         """The bid was too low to start: the contract exists, stopped, and its disk is billed."""
@@ -248,14 +238,12 @@ class VastAccount(SandboxAccount[Contract]):
         """Leave the start waiting; it fires after `flips_s` unless a stop comes first, or never when that is None."""
         if flips_s is not None:
             at = self.now + timedelta(seconds=flips_s)
-            running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-            contract.phases.plan(self.now, (0.0, VastPhase("exited", cur="stopped")), (flips_s, running))
+            contract.phases.plan(self.now, (0.0, VastPhase("exited", cur="stopped")), (flips_s, contract.running))
             contract.meter.start("gpu", at, contract.gpu_usd_h)
 
     def reboot(self, contract: Contract) -> None:
         """Restart in place: the GPU stays rented and billed."""
-        running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-        contract.phases.plan(self.now, (0.0, VastPhase("rebooting")), (self.engine.timing.start_s, running))
+        contract.phases.plan(self.now, (0.0, VastPhase("rebooting")), (self.engine.timing.start_s, contract.running))
 
     def destroy(self, contract: Contract) -> None:
         """End all billing and free the machine."""

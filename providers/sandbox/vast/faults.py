@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -33,8 +32,6 @@ THRESHOLDS_S: Mapping[str, float] = {
     "search": 6.0,
     "user": 0.0,
 }
-#: What a price that rises is multiplied by.
-DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 #: What can happen to an instance from outside.
 DISTURBANCES: Mapping[str, str] = {
     "outbid_a": "a spot instance is outbid: stopped, and meant to be stopped",

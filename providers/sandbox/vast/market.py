@@ -190,12 +190,12 @@ class VastMarket:
             **hardware(machine, part.size),
             **host(machine),
             "direct_port_count": 12 * part.size,
-            "dph_base": _float(base),
-            "dph_total": _float(total),
-            "min_bid": _float(min_bid),
+            "dph_base": usd(base),
+            "dph_total": usd(total),
+            "min_bid": usd(min_bid),
             "storage_cost": float(machine.storage_usd_gb_month),
-            "storage_total_cost": _float(storage),
-            "search": _rates(price, storage),
+            "storage_total_cost": usd(storage),
+            "search": rates(price, storage),
             "rentable": True,
             "rented": False,
             "is_bid": bid,
@@ -259,10 +259,11 @@ def storage_usd_h(machine: VastMachine, disk_gb: float) -> Decimal:
     return machine.storage_usd_gb_month * Decimal(str(disk_gb)) / MONTH_H
 
 
-def _float(value: Decimal | None) -> float | None:
+def usd(value: Decimal | None) -> float | None:
+    """An amount as the API prints it; None for a price that is missing."""
     return None if value is None else round(float(value), 6)
 
 
-def _rates(gpu: Decimal | None, storage: Decimal) -> dict[str, Any]:
+def rates(gpu: Decimal | None, storage: Decimal) -> dict[str, Any]:
     total = None if gpu is None else gpu + storage
-    return {"gpuCostPerHour": _float(gpu), "diskHour": _float(storage), "totalHour": _float(total)}
+    return {"gpuCostPerHour": usd(gpu), "diskHour": usd(storage), "totalHour": usd(total)}
