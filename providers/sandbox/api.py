@@ -119,9 +119,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     def noted(self, name: str | None, offer: str) -> CreateCall:
         """Note a create call; it counts as refused until something is made."""
-        call = self.engine.note_create(self.name, name, offer)
-        call.outcome = "refused"
-        return call
+        return self.engine.note_create(self.name, name, offer)
 
     def admit(self, request: Request, group: str, call: CreateCall | None = None) -> None:
         """Raise `Refused` for a wrong key, an armed fault that refuses the call, and a call too many."""
@@ -177,18 +175,15 @@ class ApiSandbox(SandboxCloud, Generic[A]):
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
     def reachable(self) -> list[str]:
-        """Instances whose SSH answers now."""
         self.account.settle()
         return [str(one.ref) for one in self.account.living.at(self.now) if one.reachable(self.now)]
 
     def instances(self) -> list[TrueInstance]:
-        """Every instance that has landed, oldest first."""
         self.account.settle()
         now = self.now
         return [one.truth(self.name, now) for one in self.account.instances.values() if one.created_at <= now]
 
     def disturb(self, ref: str, what: str) -> None:
-        """Do one of `DISTURBANCES`."""
         if what not in self.DISTURBANCES:
             raise KeyError(what)
         if what == "credit_gone":

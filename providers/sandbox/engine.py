@@ -43,13 +43,13 @@ CALLS_KEPT = 20_000
 
 @dataclass(slots=True)
 class CreateCall:
-    """One create request that reached a sandbox. `outcome`: received, refused, committed, or pending (lands later)."""
+    """One create request that reached a sandbox. `outcome`: refused, committed, or pending (lands later)."""
 
     cloud: str
     at: datetime
     name: str | None
     offer: str
-    outcome: str = "received"
+    outcome: str = "refused"
     ref: str | None = None
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
-from providers.adapter_helpers import pending, ruled
+from providers.adapter_helpers import listed, part, pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.cloud_init import key_material
 from providers.clouds.lambda_cloud import billing, instances, offers
@@ -134,8 +134,7 @@ class LambdaProvider(CloudAdapter):
         body = instances.launch_body(spec, self._clock.now())
         body["ssh_key_names"] = [(spec.ready or {})["ssh_key_name"]]
         reply = await self._post(spec, body)
-        data = reply.fields.get("data")
-        ids = data.get("instance_ids") if isinstance(data, dict) else None
+        ids = part(reply.fields, "data").get("instance_ids")
         if not (reply.ok and isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str) and ids[0]):
             raise create_error(reply)
         return pending(ids[0], spec)
@@ -217,12 +216,11 @@ class LambdaProvider(CloudAdapter):
 
         async def page(token: str | None) -> tuple[Any, Any]:
             body = await self._read("GET", "/audit-events", params=params | ({"page_token": token} if token else {}))
-            return body.get("data"), body.get("page_token")
+            rows = listed(CLOUD, body, "data", "Lambda's answer has no list of audit events")
+            return rows, body.get("page_token")
 
         events: list[Any] = []
         async for rows in self._pages(page, "audit log"):
-            if not isinstance(rows, list):
-                raise UnexpectedResponse(CLOUD, "Lambda's answer has no list of audit events")
             events += rows
         lines = billing.charges(billing.spans(events), await self._prices(), since, min(until, self._clock.now()))
         return ruled(lines, CAPABILITIES.billing)

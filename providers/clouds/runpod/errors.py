@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from providers.adapter_helpers import clean, seconds
+from providers.adapter_helpers import clean, part, seconds
 from providers.error_table import Row, first, row
 from providers.errors import (
     AuthFailed,
@@ -100,9 +100,7 @@ def graphql_error(body: Any) -> ProviderError | None:
     errors = body.get("errors") if isinstance(body, dict) else None
     if not errors:
         return None
-    first = errors[0] if isinstance(errors, list) and isinstance(errors[0], dict) else {}
-    extensions = first.get("extensions")
-    code = extensions.get("code") if isinstance(extensions, dict) else None
+    code = part(errors[0] if isinstance(errors, list) else None, "extensions").get("code")
     if code in ("UNAUTHORIZED", "UNAUTHENTICATED", "FORBIDDEN"):
         return AuthFailed(CLOUD, "runpod does not let this API key read the balance")
     if code == "INTERNAL_SERVER_ERROR":

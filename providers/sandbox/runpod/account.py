@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -79,7 +80,8 @@ class RunPodAccount(SandboxAccount[Pod]):
         for name in faults.REFUSALS:
             if (params := self.cloud.fault(name)) is not None:
                 raise faults.refusal(name, params)
-        order = self._with_key(order)
+        if order.start_ssh and "PUBLIC_KEY" not in order.env and self.public_key:
+            order = replace(order, env={**order.env, "PUBLIC_KEY": self.public_key})
         gpu = self.market.types.get(order.gpu_id)
         if gpu is None:
             raise RunPodProblem(422, f"gpu type '{order.gpu_id}' was not found")
@@ -117,12 +119,6 @@ class RunPodAccount(SandboxAccount[Pod]):
         )
         self._run(pod, at)
         return pod
-
-    def _with_key(self, order: Order) -> Order:
-        """With `startSsh` the account's keys go into PUBLIC_KEY, unless the order brings its own."""
-        if not order.start_ssh or "PUBLIC_KEY" in order.env or not self.public_key:
-            return order
-        return order.with_env({**order.env, "PUBLIC_KEY": self.public_key})
 
     def _first_boot(self) -> Boot:
         timing, fault = self.engine.timing, self.cloud.fault
@@ -207,14 +203,12 @@ class RunPodAccount(SandboxAccount[Pod]):
         first, last = 0, int((self.now - self._began).total_seconds()) + 1
         while first < last:
             middle = (first + last) // 2
-            if self._spent(self._began + timedelta(seconds=middle)) > self.credit_usd:
+            until = self._began + timedelta(seconds=middle)
+            if sum(pod.meter.total_usd(until) for pod in self.instances.values()) > self.credit_usd:
                 last = middle
             else:
                 first = middle + 1
         return min(self._began + timedelta(seconds=first), self.now)
-
-    def _spent(self, until: datetime) -> Decimal:
-        return sum((pod.meter.total_usd(until) for pod in self.instances.values()), Decimal(0))
 
     def _rate(self, pod: Pod) -> Decimal:
         return pod.meter.rate_usd_h("gpu", self.now) + pod.meter.rate_usd_h("storage", self.now)
