@@ -103,9 +103,13 @@ class CloudHttp:
         turn is taken, where it is not the usual one of such a call.
         """
         forbid_in_transaction(f"{self.cloud} {method}")
+        groups = (pace,) if pace else self._groups(method, path)
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
-                reply = await self._paced(self._client, method, path, kwargs, pace)
+                if self._pacing is not None:
+                    await self._pacing.turn(self._clock, groups)
+                reply = await _exchange(self._client, method, path, kwargs)
+                await self._heard(groups, reply)
             except httpx.HTTPError as error:
                 if attempt == READ_ATTEMPTS:
                     raise Unavailable(self.cloud, f"{self.cloud} did not answer ({type(error).__name__})") from error
@@ -140,16 +144,6 @@ class CloudHttp:
                 raise OutcomeUnknown(
                     self.cloud, f"the reply of {self.cloud} to the create was lost ({type(error).__name__})"
                 ) from error
-
-    async def _paced(
-        self, client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any], pace: str | None = None
-    ) -> HttpReply:
-        groups = (pace,) if pace else self._groups(method, path)
-        if self._pacing is not None:
-            await self._pacing.turn(self._clock, groups)
-        reply = await _exchange(client, method, path, kwargs)
-        await self._heard(groups, reply)
-        return reply
 
     def _groups(self, method: str, path: str) -> tuple[str, ...]:
         return self._pacing.groups(method, path) if self._pacing is not None else ()

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, TypeVar
 
 from providers.sandbox.engine import SandboxCloud, TrueInstance
-from providers.sandbox.timeline import BilledTime, Living, Settled, Timeline
+from providers.sandbox.timeline import BilledTime, Living, Timeline
 
 Phase = TypeVar("Phase")
 
@@ -108,15 +108,6 @@ class PhasedInstance(SandboxInstance, Generic[Phase]):
 One = TypeVar("One", bound=SandboxInstance)
 
 
-class Times(TypedDict):
-    """When a new instance lands, is seen and answers: arguments of a `PhasedInstance`."""
-
-    created_at: datetime
-    shown_at: datetime
-    listed_at: datetime
-    reachable_s: float
-
-
 class SandboxAccount(Generic[One]):
     """Everything one customer has. Times come from the engine's clock, amounts are dollars."""
 
@@ -126,7 +117,7 @@ class SandboxAccount(Generic[One]):
         self.instances: dict[Any, One] = {}
         self.living = Living(self.instances, lambda one, now: one.is_over(now), lambda one, now: one.usd(now))
         self.credit_usd = credit_usd
-        self._settled = Settled()
+        self._settled: tuple[datetime, Decimal] | None = None
 
     @property
     def now(self) -> datetime:
@@ -149,17 +140,17 @@ class SandboxAccount(Generic[One]):
         higher = self.cloud.fault("price_higher_than_quoted")
         return Decimal(1) if higher is None else Decimal(str(higher.get("factor", "1.5")))
 
-    def times(self, lands_in_s: float) -> Times:
-        """The times of an instance that lands in so many seconds."""
+    def times(self, lands_in_s: float) -> dict[str, Any]:
+        """When an instance that lands in so many seconds is seen and answers: arguments of a `PhasedInstance`."""
         at, timing = self.now + timedelta(seconds=lands_in_s), self.engine.timing
         shown_s = self.lag_s("create_get_lag", timing.get_lag_s)
         listed_s = self.lag_s("create_list_lag", timing.list_lag_s)
-        return Times(
-            created_at=at,
-            shown_at=at + timedelta(seconds=shown_s),
-            listed_at=at + timedelta(seconds=listed_s),
-            reachable_s=self.lag_s("running_before_reachable", timing.reachable_s, 120),
-        )
+        return {
+            "created_at": at,
+            "shown_at": at + timedelta(seconds=shown_s),
+            "listed_at": at + timedelta(seconds=listed_s),
+            "reachable_s": self.lag_s("running_before_reachable", timing.reachable_s, 120),
+        }
 
     def add(self, instance: One) -> One:
         """Keep a new instance."""
@@ -204,8 +195,10 @@ class SandboxAccount(Generic[One]):
         return self.credit_usd - self.spent_usd()
 
     def settle(self) -> None:
-        """Bring the account up to now; once at each moment."""
-        if not self._settled.before(self.now, self.credit_usd):
+        """Bring the account up to now; once at each moment, because every instance that there ever was is looked at."""
+        moment = (self.now, self.credit_usd)
+        if moment != self._settled:
+            self._settled = moment
             self.charge()
 
     def charge(self) -> None:

@@ -61,13 +61,10 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
-    def has_key(self, request: Request) -> bool:
-        """Whether the call brings the right key: `API_KEY` as a token, unless the cloud has another way too."""
-        return request.headers.get("authorization") == f"Bearer {self.API_KEY}"
-
-    def refuse_key(self, request: Request, group: str) -> Response:
-        """The answer to a missing or wrong key: that of the fault of the same kind."""
-        return self.FAULTS.answer(f"{group}_auth", group=group)
+    def key_refusal(self, request: Request, group: str) -> Response | None:
+        """The answer to a missing or wrong key, which is that of the fault of the same kind; None for the right one."""
+        right = request.headers.get("authorization") == f"Bearer {self.API_KEY}"
+        return None if right else self.FAULTS.answer(f"{group}_auth", group=group)
 
     @abstractmethod
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -105,7 +102,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
         async def endpoint(request: Request) -> Response:
             body = await self.body_of(request)
             sent = body if isinstance(body, dict) else {}
-            call = self.noted(*self.ordered(request, sent)) if group == "create" else None
+            call = self.engine.note_create(self.name, *self.ordered(request, sent)) if group == "create" else None
             try:
                 self.admit(request, group, call)
                 if not isinstance(body, dict):
@@ -117,14 +114,10 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
         return endpoint
 
-    def noted(self, name: str | None, offer: str) -> CreateCall:
-        """Note a create call; it counts as refused until something is made."""
-        return self.engine.note_create(self.name, name, offer)
-
     def admit(self, request: Request, group: str, call: CreateCall | None = None) -> None:
         """Raise `Refused` for a wrong key, an armed fault that refuses the call, and a call too many."""
-        if not self.has_key(request):
-            raise Refused(self.refuse_key(request, group))
+        if (refusal := self.key_refusal(request, group)) is not None:
+            raise Refused(refusal)
         self.refuse(group, call.offer if call else "")
         self.count(group)
 

@@ -108,7 +108,7 @@ class Engine:
         return random.Random(f"{self.seed}:{name}")
 
     def note_create(self, cloud: str, name: str | None, offer: str) -> CreateCall:
-        """Record a create request before anything is decided about it."""
+        """Record a create request before anything is decided about it; it counts as refused until something is made."""
         call = CreateCall(cloud, self.clock.now(), name, offer)
         self.creates.append(call)
         return call

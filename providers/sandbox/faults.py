@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -141,7 +141,7 @@ SSH_FAULTS = frozenset({"running_before_reachable"})
 PRICE_FAULTS = frozenset({"price_higher_than_quoted"})
 
 
-class FaultTable(Mapping[str, Fault]):
+class FaultTable(dict[str, Fault]):
     """A cloud's faults by name: the common ones, and its own, which take the place of a common one of the same name.
 
     `aliases` names the common faults that this cloud calls differently; `lacks` those that it cannot have.
@@ -150,31 +150,22 @@ class FaultTable(Mapping[str, Fault]):
     def __init__(self, *faults: Fault, aliases: Mapping[str, str] | None = None, lacks: Iterable[str] = ()) -> None:
         self.aliases: Mapping[str, str] = aliases or {}
         absent = {*self.aliases, *lacks}
-        self._rows = {name: fault for name, fault in COMMON_FAULTS.items() if name not in absent}
-        self._rows |= {fault.name: fault for fault in faults}
-
-    def __getitem__(self, name: str) -> Fault:
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        super().__init__({name: fault for name, fault in COMMON_FAULTS.items() if name not in absent})
+        self.update({fault.name: fault for fault in faults})
 
     @property
     def sentences(self) -> dict[str, str]:
         """Name → what it does."""
-        return {name: fault.does for name, fault in self._rows.items()}
+        return {name: fault.does for name, fault in self.items()}
 
     @property
     def creates(self) -> dict[str, str]:
         """Fault of the create call → the error class that an adapter must raise, or "ok"."""
-        return {name: fault.create for name, fault in self._rows.items() if fault.create}
+        return {name: fault.create for name, fault in self.items() if fault.create}
 
     def answer(self, name: str, **given: Any) -> Response:
         """What a call is answered under a fault that refuses it. KeyError for a fault that does not."""
-        refuses = self._rows[name].refuses
+        refuses = self[name].refuses
         if refuses is None:
             raise KeyError(name)
         return answered(refuses, **given)

@@ -128,22 +128,6 @@ def _overlap_s(span: BilledSpan, since: datetime | None, until: datetime) -> flo
     return max((end - start).total_seconds(), 0.0)
 
 
-class Settled:
-    """The moment and the credit of an account's last look at what it spent.
-
-    It is asked several times at one moment, each time about every instance that there ever was; one look does.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[datetime, Decimal] | None = None
-
-    def before(self, now: datetime, credit_usd: Decimal) -> bool:
-        """Whether it looked already at this moment with this credit; from now on it has."""
-        known = self._last == (now, credit_usd)
-        self._last = (now, credit_usd)
-        return known
-
-
 class Living(Generic[T]):
     """Those of an account's instances that can still change: what has ended finally is not looked at any more.
 

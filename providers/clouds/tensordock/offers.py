@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -33,15 +32,6 @@ COUNTRIES: Mapping[str, str] = {
     "slovakia": "SK", "spain": "ES", "south africa": "ZA", "israel": "IL", "brazil": "BR", "ukraine": "UA",
 }  # fmt: skip
 _WORD = re.compile(r"[A-Za-z0-9._-]{1,80}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What is rented around `count` GPUs. The number of vCPUs is even, as TensorDock wants it."""
-
-    count: int
-    vcpus: int
-    ram_gb: int
 
 
 def offers(body: Any, constraint: GpuConstraint, *, disk_gb: int, at: datetime) -> tuple[Offer, ...]:
@@ -70,8 +60,8 @@ def _offers(
     disk_max = number(part(row, "resources").get("max_storage_gb"))
     known = GPUS.get(gpu)
     for count in range(max(1, constraint.count_min), min(most, constraint.count_max, COUNT_MAX) + 1):
-        shape = _shape(count, memory_gb, part(row, "resources"))
-        compute, storage = _prices(row, shape, disk_gb)
+        vcpus, ram_gb = _shape(count, memory_gb, part(row, "resources"))
+        compute, storage = _prices(row, count, vcpus, ram_gb, disk_gb)
         yield Offer(
             cloud=CLOUD,
             key=f"{location}/{slug}x{count}",
@@ -88,14 +78,14 @@ def _offers(
             storage_stopped_usd_h=storage or Decimal(0),
             country=COUNTRIES.get(str(place.get("country") or "").strip().lower()),
             compute_capability=known.compute_capability if known else None,
-            vcpus=shape.vcpus,
-            ram_gb=Decimal(shape.ram_gb),
+            vcpus=vcpus,
+            ram_gb=Decimal(ram_gb),
             disk_gb_max=None if disk_max is None else int(disk_max),
             ticket={
                 "location": str(location),
                 "gpu": str(slug),
-                "vcpus": str(shape.vcpus),
-                "ram_gb": str(shape.ram_gb),
+                "vcpus": str(vcpus),
+                "ram_gb": str(ram_gb),
                 "own_ip": "yes" if part(row, "network_features").get("dedicated_ip_available") is True else "no",
             },
         )
@@ -124,7 +114,8 @@ def region(place: Mapping[str, Any]) -> str:
     return ", ".join(str(part).strip() for part in parts if part)
 
 
-def _shape(count: int, memory_gb: Decimal, most: Mapping[str, Any]) -> Shape:
+def _shape(count: int, memory_gb: Decimal, most: Mapping[str, Any]) -> tuple[int, int]:
+    """vCPUs and GB of memory around `count` GPUs. The number of vCPUs is even, as TensorDock wants it."""
     large = memory_gb >= LARGE_GPU_GB
     vcpus, ram_gb = (12 if large else 8) * count, (64 if large else 32) * count
     vcpus_max, ram_max = number(most.get("max_vcpus")), number(most.get("max_ram_gb"))
@@ -132,10 +123,12 @@ def _shape(count: int, memory_gb: Decimal, most: Mapping[str, Any]) -> Shape:
         vcpus = max(2, min(vcpus, int(vcpus_max)) // 2 * 2)
     if ram_max is not None:
         ram_gb = max(1, min(ram_gb, int(ram_max)))
-    return Shape(count, vcpus, ram_gb)
+    return vcpus, ram_gb
 
 
-def _prices(row: Mapping[str, Any], shape: Shape, disk_gb: int) -> tuple[Decimal | None, Decimal | None]:
+def _prices(
+    row: Mapping[str, Any], count: int, vcpus: int, ram_gb: int, disk_gb: int
+) -> tuple[Decimal | None, Decimal | None]:
     """Dollars per hour for GPUs with processor and memory, and for the disk; None where a part has no price."""
     pricing = part(row, "pricing")
     gpu = number(row.get("price_per_hr"))
@@ -143,7 +136,7 @@ def _prices(row: Mapping[str, Any], shape: Shape, disk_gb: int) -> tuple[Decimal
     storage = None if disk is None else disk * disk_size(disk_gb)
     if gpu is None or vcpu is None or ram is None:
         return None, storage
-    return (gpu if gpu <= 0 else gpu * shape.count + vcpu * shape.vcpus + ram * shape.ram_gb), storage
+    return (gpu if gpu <= 0 else gpu * count + vcpu * vcpus + ram * ram_gb), storage
 
 
 def _total(compute: Decimal | None, storage: Decimal | None) -> Decimal | None:

@@ -23,15 +23,6 @@ RETIRED = {"NvidiaTeslaP100": "NvidiaTeslaT4", "": "NvidiaTeslaT4"}
 FINAL = ("COMPLETE", "ERROR", "CANCEL_ACKNOWLEDGED")
 
 
-@dataclass(slots=True)
-class Plan:
-    """How a pushed program will go: seconds in the queue (None: without end), then its own end after `work_s`."""
-
-    queue_s: float | None
-    work_s: float | None
-    fails: bool = False
-
-
 def shape_of(source: dict[str, Any]) -> str:
     """What a push runs on: "" without an accelerator."""
     if not source.get("enableGpu") and not source.get("machineShape"):
@@ -85,17 +76,19 @@ class Run(PhasedInstance[str]):
         cap_s = NINE_HOURS_S if "nine_hours" in self.quirks else SESSION_CAP_S
         return min(int(self.source.get("sessionTimeoutSeconds") or cap_s), cap_s)
 
-    def begin(self, plan: Plan) -> None:
-        """Plan the whole run from its push: queue, run, end by itself or by the timeout. Every GPU second counts."""
-        if plan.queue_s is None:
+    def begin(self, queue_s: float | None, work_s: float | None, *, fails: bool = False) -> None:
+        """Plan the whole run from its push: seconds in the queue (None: without end), then its own end after `work_s`
+        or by the timeout. Every GPU second counts.
+        """
+        if queue_s is None:
             return
-        length_s = self.timeout_s if plan.work_s is None else min(plan.work_s, self.timeout_s)
-        timed_out = plan.work_s is None or plan.work_s > self.timeout_s
-        final = "ERROR" if plan.fails or timed_out else "COMPLETE"
+        length_s = self.timeout_s if work_s is None else min(work_s, self.timeout_s)
+        timed_out = work_s is None or work_s > self.timeout_s
+        final = "ERROR" if fails or timed_out else "COMPLETE"
         if timed_out:
             self.failure = "Your notebook was stopped because it exceeded its session timeout."
-        self.phases.plan(self.created_at, (plan.queue_s, "RUNNING"), (plan.queue_s + length_s, final))
-        started_at = self.created_at + timedelta(seconds=plan.queue_s)
+        self.phases.plan(self.created_at, (queue_s, "RUNNING"), (queue_s + length_s, final))
+        started_at = self.created_at + timedelta(seconds=queue_s)
         self.ended_at = started_at + timedelta(seconds=length_s)
         if self.shape:
             self.meter.start("gpu", started_at, Decimal(0))

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from providers.sandbox.api import json_of
 from providers.sandbox.kaggle import faults
-from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, KaggleAccount, Plan, Run
+from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, KaggleAccount, Run
 from providers.sandbox.kaggle.routes_kernels import KaggleCall, KaggleKernels, no
 
 KEY = "t4x2"
@@ -57,14 +57,12 @@ class KaggleSandbox(KaggleKernels):
 
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────
 
-    def has_key(self, request: Request) -> bool:
+    def key_refusal(self, request: Request, group: str) -> Response | None:
         """User name and key, or a token; asking whose token it is needs neither."""
         basic = base64.b64encode(f"{self.USERNAME}:{self.API_KEY}".encode()).decode()
         good = {f"Basic {basic}", f"Bearer {self.API_TOKEN}"}
-        return request.headers.get("authorization") in good or request.url.path.endswith(INTROSPECT)
-
-    def refuse_key(self, request: Request, group: str) -> Response:
-        return faults.error(401, faults.UNAUTHENTICATED)
+        known = request.headers.get("authorization") in good or request.url.path.endswith(INTROSPECT)
+        return None if known else faults.REFUSED
 
     async def body_of(self, request: Request) -> Any:
         """The body together with the query and the path, which a classic call uses instead."""
@@ -116,16 +114,14 @@ class KaggleSandbox(KaggleKernels):
             slug = f"k-{slug}"
         run = self.account.push(slug, source, at, at + timedelta(seconds=listed_s))
         run.stuck = self.fault("stuck_running") is not None
-        run.begin(self._plan(run))
-        return run
-
-    def _plan(self, run: Run) -> Plan:
         queue_s = None if self.fault("queued_for_ever") is not None else self.engine.timing.boot_s
         fails = self.fault("run_fails")
         if fails is not None:
             run.failure = "Your notebook exited with code 1."
-            return Plan(queue_s, float(fails.get("after_s", 30)), fails=True)
-        return Plan(queue_s, None if self.fault("runs_over") is not None else self.work_s)
+            run.begin(queue_s, float(fails.get("after_s", 30)), fails=True)
+        else:
+            run.begin(queue_s, None if self.fault("runs_over") is not None else self.work_s)
+        return run
 
     def _answer(self, run: Run) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -216,7 +216,7 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         if machine.ended_at is not None:
             return
         machine.end(self.now, self.engine.timing.destroy_s)
-        self.market.give_back(machine.kind, machine.place)
+        machine.kind.free[machine.place] = machine.kind.free.get(machine.place, 0) + 1
         self.log("instance", "terminated", self.now, [machine.ref], **machine.details)
 
     def restart(self, machine: LambdaInstance) -> None:

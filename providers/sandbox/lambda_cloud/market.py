@@ -103,17 +103,6 @@ class LambdaMarket:
             for kind in self.kinds.values()
         }
 
-    def take(self, kind: LambdaInstanceType, place: str) -> bool:
-        """Occupy one machine; False when none is free there."""
-        if kind.free.get(place, 0) < 1:
-            return False
-        kind.free[place] -= 1
-        return True
-
-    def give_back(self, kind: LambdaInstanceType, place: str) -> None:
-        """Free one machine."""
-        kind.free[place] = kind.free.get(place, 0) + 1
-
     def chosen(self, key: str) -> list[tuple[LambdaInstanceType, str]]:
         """What an adapter's key `TYPE/REGION` names ("*": everything with capacity)."""
         name, _, place = key.partition("/")

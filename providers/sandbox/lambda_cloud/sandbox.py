@@ -113,11 +113,11 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             Route("/{rest:path}", unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
         ]
 
-    def has_key(self, request: Request) -> bool:
+    def key_refusal(self, request: Request, group: str) -> Response | None:
         """The key comes as a token, or as the user of a password-less login."""
         basic = base64.b64encode(f"{self.API_KEY}:".encode()).decode()
         good = {f"Bearer {self.API_KEY}", f"Basic {basic}", f"Basic {self.API_KEY}"}
-        return request.headers.get("authorization") in good
+        return None if request.headers.get("authorization") in good else say.NOT_AUTHORISED
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a type in a region."""
@@ -145,7 +145,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     def _made(self, body: dict[str, Any], lands_in_s: float = 0.0) -> LambdaInstance:
         kind, place = self.account.market.kinds[body["instance_type_name"]], body["region_name"]
-        self.account.market.take(kind, place)
+        kind.free[place] = max(kind.free.get(place, 0) - 1, 0)
         return self.account.launch(kind, place, body, lands_in_s)
 
     def _problem(self, body: dict[str, Any]) -> Response | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from http.client import responses
 from typing import Any
 
 from starlette.requests import Request
@@ -11,22 +12,7 @@ from starlette.responses import JSONResponse, Response
 from providers.sandbox.api import RateWindow, Refused
 from providers.sandbox.faults import Answer, Fault, FaultTable, LostReply
 
-TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    402: "Payment Required",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    409: "Conflict",
-    410: "Gone",
-    422: "Unprocessable Entity",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-}
+TITLES = {**responses, 422: "Unprocessable Entity"}
 NO_CAPACITY = (
     "There are no longer any instances available with the requested specifications. Please refresh and try again."
 )

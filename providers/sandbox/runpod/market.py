@@ -216,13 +216,8 @@ class RunPodMarket:
 TIERS = ("SECURE", "COMMUNITY")
 
 
-def gpus_body(market: RunPodMarket, query: Mapping[str, str]) -> dict[str, Any]:
-    """`GET /v2/catalog/gpus`. Every type is listed, sold in the asked tier or not. Raises `Problem` 400."""
-    return {"gpus": [gpu_row(market, gpu, query) for gpu in market.types.values()]}
-
-
 def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dict[str, Any]:
-    """One type; with `include=AVAILABILITY` the stock of the asked tier and count as well."""
+    """One type, sold or not; with `include=AVAILABILITY` the stock of the asked tier and count as well."""
     row: dict[str, Any] = {
         "id": gpu.id,
         "name": gpu.name,

@@ -18,7 +18,7 @@ from providers.sandbox.runpod import faults, routes_graphql
 from providers.sandbox.runpod.account import RunPodAccount
 from providers.sandbox.runpod.faults import NO_FREE_GPU, RunPodProblem, bearer, key_problem, problem, rate_headers
 from providers.sandbox.runpod.instance import Pod, v2
-from providers.sandbox.runpod.market import centers_body, gpu_row, gpus_body
+from providers.sandbox.runpod.market import centers_body, gpu_row
 from providers.sandbox.runpod.validation import Order, read_action, read_create
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -147,7 +147,8 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
     # ── catalogue, bill, keys ────────────────────────────────────────────────────────────────────
 
     async def _gpus(self, request: Request, _body: dict[str, Any]) -> Response:
-        return JSONResponse(gpus_body(self.account.market, request.query_params))
+        market = self.account.market
+        return JSONResponse({"gpus": [gpu_row(market, gpu, request.query_params) for gpu in market.types.values()]})
 
     async def _gpu(self, request: Request, _body: dict[str, Any]) -> Response:
         gpu = self.account.market.types.get(request.path_params["gpu_id"])
@@ -211,7 +212,7 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
             return JSONResponse({"errors": [{"message": error.message, "extensions": extensions}]}, 400)
         selected = routes_graphql.fields(parsed)
         group = "create" if selected & routes_graphql.CREATES else ""
-        call = self.noted(None, "graphql") if group else None
+        call = self.engine.note_create(self.name, None, "graphql") if group else None
         key = bearer(request) or parse_qs(request.url.query).get("api_key", [None])[0]
         public = key is None and selected <= routes_graphql.PUBLIC
         refusal = key_problem(request, self.API_KEY if public else key, self.API_KEY)

@@ -14,7 +14,7 @@ from providers.sandbox.api import RateWindow
 from providers.sandbox.faults import DEARER
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import RunPodAccount
-from providers.sandbox.runpod.faults import INVALID_KEY, WINDOWS, RunPodProblem, bearer, key_problem, problem
+from providers.sandbox.runpod.faults import WINDOWS, RunPodProblem, bearer, key_problem, problem
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
 from providers.sandbox.runpod.routes_rest import RunPodRest
 
@@ -50,13 +50,9 @@ class RunPodSandbox(RunPodRest):
 
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────
 
-    def has_key(self, request: Request) -> bool:
-        """A token, and not the user agent of a simple script."""
-        return key_problem(request, bearer(request), self.API_KEY) is None
-
-    def refuse_key(self, request: Request, group: str) -> Response:
-        """A missing key, a wrong one, or a bot."""
-        return key_problem(request, bearer(request), self.API_KEY) or problem(401, INVALID_KEY)
+    def key_refusal(self, request: Request, group: str) -> Response | None:
+        """For a missing key, a wrong one, or the user agent of a simple script."""
+        return key_problem(request, bearer(request), self.API_KEY)
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a GPU in a tier."""

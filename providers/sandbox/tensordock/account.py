@@ -231,7 +231,7 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
     def _release(self, machine: TensorDockInstance) -> None:
         if machine.holds_gpu:
             machine.holds_gpu = False
-            self.market.give_back(machine.stock, machine.gpu_count)
+            machine.stock.free += machine.gpu_count
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

@@ -122,9 +122,10 @@ class VastSandbox(VastPages):
             Route("/api/v0/gpu_names/unique/", self.gpu_names, methods=["GET"]),
         ]
 
-    def refuse_key(self, request: Request, group: str) -> Response:
+    def key_refusal(self, request: Request, group: str) -> Response | None:
         """Without a key the answer is another one than with a wrong key."""
-        return say.not_authorised("404" if "authorization" in request.headers else "403")
+        given = request.headers.get("authorization")
+        return None if given == f"Bearer {self.API_KEY}" else say.not_authorised("403" if given is None else "404")
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is named in the path."""
