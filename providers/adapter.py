@@ -62,7 +62,6 @@ class CloudConfig(BaseModel):
 
     @property
     def authorization(self) -> str:
-        """The header's value."""
         return f"Bearer {self.credential}"
 
     @property
@@ -112,7 +111,6 @@ class CloudAdapter(Provider):
         """Send the one create call of a prepared order, and translate its answer."""
 
     def _create_call(self, spec: InstanceSpec) -> tuple[str, str]:
-        """Method and path of the create call."""
         return self.CREATE
 
     async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
@@ -205,7 +203,6 @@ class CloudAdapter(Provider):
         return Preflight(self.name, ok=ok, account=self.account, **more)
 
     async def close(self) -> None:
-        """Release connections."""
         await self._http.close()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────

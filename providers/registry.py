@@ -66,7 +66,6 @@ class ProviderEntry:
 
     @property
     def profile(self) -> Path:
-        """The platform profile."""
         return PROFILES / f"{self.name}.md"
 
     def missing(self, env: Mapping[str, str]) -> tuple[str, ...]:

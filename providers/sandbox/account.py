@@ -121,15 +121,14 @@ class SandboxAccount(Generic[One]):
 
     @property
     def now(self) -> datetime:
-        """The sandbox's time."""
         return self.engine.clock.now()
 
     # ── making ───────────────────────────────────────────────────────────────────────────────────
 
     def lag_s(self, fault: str, usual_s: float, default_s: float = 60.0) -> float:
         """The seconds that an armed fault asks for, else the usual ones."""
-        params = self.cloud.fault(fault)
-        return usual_s if params is None else float(params.get("after_s", default_s))
+        after_s = self.cloud.asked(fault, "after_s", default_s)
+        return usual_s if after_s is None else float(after_s)
 
     def quirks(self, *faults: str) -> frozenset[str]:
         """Those of these faults that are armed for the instance that is made now."""
@@ -137,8 +136,7 @@ class SandboxAccount(Generic[One]):
 
     def price_factor(self) -> Decimal:
         """How many times the price of its offer a new instance costs."""
-        higher = self.cloud.fault("price_higher_than_quoted")
-        return Decimal(1) if higher is None else Decimal(str(higher.get("factor", "1.5")))
+        return Decimal(str(self.cloud.asked("price_higher_than_quoted", "factor", "1.5") or 1))
 
     def times(self, lands_in_s: float) -> dict[str, Any]:
         """When an instance that lands in so many seconds is seen and answers: arguments of a `PhasedInstance`."""
@@ -153,7 +151,6 @@ class SandboxAccount(Generic[One]):
         }
 
     def add(self, instance: One) -> One:
-        """Keep a new instance."""
         self.instances[instance.ref] = instance
         return instance
 

@@ -50,7 +50,6 @@ class RateWindow:
         return self.opens_s(now_s) if self.used(now_s) >= self.most else 0.0
 
     def count(self, now_s: float) -> None:
-        """A call was taken."""
         self._at_s.append(now_s)
 
 
@@ -157,8 +156,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     def lands_in_s(self) -> float:
         """How much later a new instance appears; zero for at once."""
-        late = self.fault("create_lands_late")
-        return 0.0 if late is None else float(late.get("after_s", 200))
+        return float(self.asked("create_lands_late", "after_s", 200) or 0)
 
     def committed(self, ref: Any, lands_in_s: float) -> None:
         """Record what the newest create call made."""

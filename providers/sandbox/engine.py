@@ -71,7 +71,6 @@ class TrueInstance:
 
     @property
     def total_usd(self) -> Decimal:
-        """The whole bill of this instance so far."""
         return self.gpu_usd + self.storage_usd
 
     @property
@@ -114,7 +113,6 @@ class Engine:
         return call
 
     def note_call(self, cloud: str, method: str, path: str) -> None:
-        """Record any request."""
         self.calls.append(Call(cloud, self.clock.now(), method, path))
 
 
@@ -147,7 +145,6 @@ class SandboxCloud(ABC):
 
     @property
     def now(self) -> datetime:
-        """The sandbox's time."""
         return self.engine.clock.now()
 
     def fault(self, name: str) -> dict[str, Any] | None:
@@ -157,6 +154,11 @@ class SandboxCloud(ABC):
         """
         own = self.FAULTS.own_name(name)
         return self.engine.faults.take(self.name, self.FAULTS[own].name)
+
+    def asked(self, name: str, parameter: str, usual: Any) -> Any:
+        """A parameter of an armed fault, used up by one, or its usual value there; None when it is not armed."""
+        params = self.fault(name)
+        return None if params is None else params.get(parameter, usual)
 
     def port_key(self, ref: str) -> str:
         """The key of an instance's SSH port in `engine.ssh_ports`."""

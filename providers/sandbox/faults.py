@@ -171,7 +171,6 @@ class FaultTable(dict[str, Fault]):
         return answered(refuses, **given)
 
     def own_name(self, name: str) -> str:
-        """What this cloud calls a fault."""
         return self.aliases.get(name, name)
 
 
@@ -194,7 +193,6 @@ class Faults:
         self.bitten: list[tuple[str, str]] = []
 
     def declare(self, cloud: str, table: FaultTable) -> None:
-        """The faults that a cloud has."""
         self._tables[cloud] = table
 
     def arm(self, cloud: str, name: str, times: int | None = 1, *, skip: int = 0, **params: Any) -> None:
@@ -230,5 +228,4 @@ class Faults:
         return None
 
     def armed(self, cloud: str) -> tuple[ArmedFault, ...]:
-        """What is still waiting."""
         return tuple(self._armed.get(cloud, []))

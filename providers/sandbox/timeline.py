@@ -21,7 +21,6 @@ class Timeline(Generic[T]):
         self._steps: list[tuple[datetime, T]] = []
 
     def at(self, when: datetime) -> T:
-        """The value at `when`."""
         value = self._initial
         for at, step in self._steps:
             if at > when:
@@ -87,7 +86,6 @@ class BilledTime:
                 span.end = at
 
     def stop_all(self, at: datetime) -> None:
-        """The end of everything billable."""
         for component in {s.component for s in self.spans}:
             self.stop(component, at)
 

@@ -99,8 +99,7 @@ class KaggleConfig(CloudConfig):
         token = self.api_token.get_secret_value()
         if token:
             return f"Bearer {token}"
-        pair = f"{self.username}:{self.api_key.get_secret_value()}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return f"Basic {base64.b64encode(self.credential.encode()).decode()}"
 
 
 KERNELS = "/v1/kernels.KernelsApiService"

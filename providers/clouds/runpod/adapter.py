@@ -227,7 +227,6 @@ class RunPodProvider(CloudAdapter):
             return self._report(ok=True, where=self.KEY_PAGE, problem=f"Balance unknown: {error.message}")
 
     def _pod(self, ref: str) -> str:
-        """The path of one pod."""
         return f"/v2/pods/{self._checked(ref)}"
 
 

@@ -240,7 +240,6 @@ class VastProvider(CloudAdapter):
     # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
 
     def _bodies(self, path: str, params: dict[str, str], what: str) -> AsyncIterator[dict[str, Any]]:
-        """The pages of a list."""
 
         async def page(token: str | None) -> tuple[dict[str, Any], Any]:
             body = await self._read("GET", path, params=params | ({"after_token": token} if token else {}))

@@ -146,7 +146,6 @@ class KaggleAccount(SandboxAccount[Run]):
         return found[-1] if found else None
 
     def version(self, slug: str, number: int, at: datetime) -> Run | None:
-        """One version."""
         run = self.instances.get(f"{self.owner}/{slug}/{number}")
         return run if run is not None and run.exists(at) else None
 

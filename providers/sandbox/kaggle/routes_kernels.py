@@ -139,12 +139,11 @@ class KaggleKernels(ApiSandbox[KaggleAccount]):
         rows = self.account.kernels(self.now) if asked.text("group").upper() in ("PROFILE", "1") else []
         wanted = asked.text("search").lower()
         rows = [run for run in rows if wanted in run.slug]
-        small, numbered = self.fault("small_pages"), self.fault("no_page_token")
-        size = asked.whole("pageSize", 20) if small is None else int(small.get("rows", 1))
+        size = int(self.asked("small_pages", "rows", 1) or asked.whole("pageSize", 20))
         token = asked.text("pageToken")
         page = int(token.removeprefix("page-")) if token.removeprefix("page-").isdigit() else asked.whole("page", 1)
         part = rows[(page - 1) * size : page * size]
-        more = len(rows) > page * size and numbered is None
+        more = len(rows) > page * size and self.fault("no_page_token") is None
         return JSONResponse(
             {"kernels": [_row(run) for run in part], "nextPageToken": f"page-{page + 1}" if more else ""}
         )
@@ -201,7 +200,6 @@ class KaggleKernels(ApiSandbox[KaggleAccount]):
         return Response("".join([*lines, "data: END_OF_LOG\n\n"]), media_type="text/event-stream")
 
     def pull(self, asked: KaggleCall) -> Response:
-        """The source and what is known about it."""
         run = self._run(asked, "userName")
         blob = {key: run.source.get(key) for key in ("language", "kernelType")}
         return JSONResponse(
@@ -232,10 +230,9 @@ class KaggleKernels(ApiSandbox[KaggleAccount]):
         tpu = {"timeUsed": "0s", "timeReserved": "0s", "totalTimeAllowed": "72000s", "hasEverRun": False}
         if self.fault("quota_missing") is not None:
             return JSONResponse({"quotaRefreshTime": refresh})
-        reserved = self.fault("quota_reserved")
         gpu = {
             "timeUsed": f"{account.used_s(now).normalize():f}s",
-            "timeReserved": f"{0 if reserved is None else int(reserved.get('seconds', 3600))}s",
+            "timeReserved": f"{int(self.asked('quota_reserved', 'seconds', 3600) or 0)}s",
             "totalTimeAllowed": f"{WEEK_S}s",
             "isPayToScaleEnabled": False,
             "hasEverRun": bool(account.runs),

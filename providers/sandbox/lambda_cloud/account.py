@@ -162,7 +162,6 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         )
 
     def add_key(self, name: str, public_key: str) -> dict[str, str]:
-        """Register an SSH key."""
         key = {"id": self.new_id(), "name": name, "public_key": public_key}
         self.ssh_keys.append(key)
         self.log("ssh_key", "created", self.now, [key["id"]])
@@ -206,7 +205,6 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         return machine.wire(self.now, port)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The listing."""
         return [self.wire(machine) for machine in self.listed()]
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────

@@ -203,12 +203,11 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             return say.CONFLICT
         if any(m.ended_at for m in machines) and self.fault("destroy_again_404") is not None:
             return say.missing()
-        lingers = self.fault("terminated_lingers")
+        lingers_s = float(self.asked("terminated_lingers", "after_s", 120) or 0)
         done = self.fault("destroy_not_done") is None
         for machine in machines if done else []:
             self.account.terminate(machine)
-            if lingers is not None:
-                machine.lingers_s = float(lingers.get("after_s", 120))
+            machine.lingers_s = lingers_s or machine.lingers_s
         rows = [{**self.account.wire(machine), "status": "terminating"} for machine in machines]
         return JSONResponse({"data": {"terminated_instances": rows}})
 
@@ -249,7 +248,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     # ── file systems and firewall ────────────────────────────────────────────────────────────────
 
     async def add_file_system(self, _request: Request, body: dict[str, Any]) -> Response:
-        """A new one in one region."""
         account = self.account
         name, place = str(body.get("name") or ""), str(body.get("region") or "")
         if not _FILE_SYSTEM_NAME.fullmatch(name) or len(name) > 60 or place not in REGIONS:
@@ -298,8 +296,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             skip = int(base64.urlsafe_b64decode(query.get("page_token", "").encode()) or b"0")
         except ValueError:
             return say.INVALID
-        small = self.fault("audit_small_pages")
-        rows = int(small.get("rows", 1)) if small is not None else AUDIT_PAGE
+        rows = int(self.asked("audit_small_pages", "rows", 1) or AUDIT_PAGE)
         kind = query.get("resource_type")
         events = [
             event

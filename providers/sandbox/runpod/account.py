@@ -122,14 +122,14 @@ class RunPodAccount(SandboxAccount[Pod]):
 
     def _first_boot(self) -> Boot:
         timing, fault = self.engine.timing, self.cloud.fault
-        loop = fault("exit_loop")
+        every_s = self.cloud.asked("exit_loop", "every_s", 20)
         return Boot(
             running_s=timing.boot_s,
             reachable_s=timing.boot_s + timing.reachable_s,
             running_at_once=fault("running_at_once") is not None,
             sshd_lag_s=self.lag_s("running_before_reachable", 0, 90),
             never=fault("never_boots") is not None,
-            exit_every_s=None if loop is None else float(loop.get("every_s", 20)),
+            exit_every_s=None if every_s is None else float(every_s),
         )
 
     def next_boot(self) -> Boot:

@@ -56,7 +56,6 @@ def rate_headers(windows: Iterable[RateWindow], now_s: float) -> dict[str, str]:
 
 
 def bearer(request: Request) -> str | None:
-    """The token of a call."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key if scheme.lower() == "bearer" and key else None
 

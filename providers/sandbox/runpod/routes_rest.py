@@ -105,9 +105,8 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
         if cursor == "broken":
             return problem(500, faults.WENT_WRONG)
         pods = self.account.listed()
-        small = self.fault("small_pages")
         limit = min(_whole(request, "limit", PAGE_MAX), PAGE_MAX)
-        limit = limit if small is None else int(small.get("rows", 1))
+        limit = int(self.asked("small_pages", "rows", 1) or limit)
         ids = [pod.ref for pod in pods]
         start = ids.index(cursor) + 1 if cursor in ids else 0
         page = pods[start : start + limit]

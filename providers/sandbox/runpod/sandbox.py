@@ -35,7 +35,6 @@ class RunPodSandbox(RunPodRest):
 
     @property
     def market(self) -> RunPodMarket:
-        """What it sells."""
         return self.account.market
 
     def environment(self, url: str) -> dict[str, str]:

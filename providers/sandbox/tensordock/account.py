@@ -76,7 +76,6 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
             self.meter.stop("gpu", now)
 
     def resume(self, now: datetime, after_s: float) -> None:
-        """Start again."""
         self.phases.plan(now, (0.0, TensorDockPhase("starting")), (after_s, RUNNING))
         if not self.meter.rate_usd_h("gpu", now):
             self.meter.start("gpu", now, self.compute_usd_h)
@@ -152,11 +151,9 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
         self.add_secret("laptop", OWNERS_KEY, "SSHKEY")
 
     def new_id(self) -> str:
-        """A UUID."""
         return str(uuid.UUID(int=self._ids.getrandbits(128), version=4))
 
     def add_secret(self, name: str, value: str, kind: str) -> dict[str, str]:
-        """Keep a secret."""
         secret = {"id": self.new_id(), "name": name, "type": kind, "value": value}
         self.secrets[secret["id"]] = secret
         return secret

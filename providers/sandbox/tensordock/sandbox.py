@@ -127,11 +127,10 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         lands_in_s = self.lands_in_s()
         machine = self.account.deploy(place, stock, sent, lands_in_s)
         self.committed(machine.ref, lands_in_s)
-        if (slow := self.fault("create_slow")) is not None:
-            await self.engine.clock.sleep(float(slow.get("after_s", 70)))
-        says = self.fault("create_says_creating")
-        status = "running" if says is None else str(says.get("status", "creating"))
-        made = {"type": "virtualmachine", "id": machine.ref, "name": machine.name, "status": status}
+        if (slow_s := self.asked("create_slow", "after_s", 70)) is not None:
+            await self.engine.clock.sleep(float(slow_s))
+        says = self.asked("create_says_creating", "status", "creating")
+        made = {"type": "virtualmachine", "id": machine.ref, "name": machine.name, "status": says or "running"}
         return JSONResponse({"data": made}, 200 if says is None else 201)
 
     def _checked(self, sent: dict[str, Any]) -> tuple[Place, TensorDockStock]:
@@ -225,7 +224,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     # ── around the instances ─────────────────────────────────────────────────────────────────────
 
     async def hostnodes(self, request: Request, _body: dict[str, Any]) -> Response:
-        """Nodes, by GPU if asked."""
         slug = request.query_params.get("gpu")
         nodes = [
             node
@@ -235,7 +233,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         return JSONResponse({"data": {"hostnodes": nodes}})
 
     async def hostnode(self, request: Request, _body: dict[str, Any]) -> Response:
-        """One node."""
         wanted = request.path_params["ref"]
         found = next((node for node in self.account.market.hostnodes() if node["id"] == wanted), None)
         return say.missing("Hostnode") if found is None else JSONResponse({"data": found})
@@ -246,7 +243,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         return JSONResponse({"data": {"secrets": rows}})
 
     async def add_secret(self, _request: Request, body: dict[str, Any]) -> Response:
-        """Keep one."""
         data = body.get("data")
         attributes = data.get("attributes", {}) if isinstance(data, dict) else {}
         name, value, kind = (attributes.get(key) for key in ("name", "value", "type"))
@@ -264,7 +260,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         return JSONResponse({"data": {k: v for k, v in found.items() if public or k != "value"}})
 
     async def delete_secret(self, request: Request, _body: dict[str, Any]) -> Response:
-        """Forget one."""
         found = self.account.secrets.pop(str(request.path_params["ref"]), None)
         if found is None:
             return say.missing("Secret")
@@ -273,7 +268,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     # ── v0 ───────────────────────────────────────────────────────────────────────────────────────
 
     def v0_routes(self) -> list[Route]:
-        """The calls of the older API."""
         calls = {
             "auth/test": lambda _: self._success(),
             "billing/balance": self._v0_balance,
@@ -308,7 +302,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         )
 
     def _v0_summary(self, form: dict[str, str]) -> Response:
-        """The expenses of one month."""
         try:
             return self._success(**self.account.expenses(form.get("period", "")))
         except ValueError:

@@ -167,12 +167,11 @@ class VastAccount(SandboxAccount[Contract]):
         self._next_ref += 7
         bid = body.get("price")
         base = Decimal(str(bid)) if bid is not None else (part.machine.gpu_usd_h or Decimal(0)) * part.size
-        other = self.cloud.fault("other_gpu")
         contract = Contract(
             ref=self._next_ref,
             name=body.get("label"),
             machine=part.machine,
-            gpu=part.machine.gpu if other is None else str(other.get("gpu", "RTX3090")),
+            gpu=str(self.cloud.asked("other_gpu", "gpu", "RTX3090") or part.machine.gpu),
             gpu_count=part.size,
             gpu_usd_h=base * self.price_factor(),
             disk_gb=float(body.get("disk") or 10),
@@ -193,8 +192,8 @@ class VastAccount(SandboxAccount[Contract]):
             if fault in contract.quirks:
                 contract.hang(now, VastPhase(word, msg=message.format(image=contract.image)))
                 return
-        if (nothing := self.cloud.fault("null_status")) is not None:
-            later = now + timedelta(seconds=float(nothing.get("after_s", 60)))
+        if (after_s := self.cloud.asked("null_status", "after_s", 60)) is not None:
+            later = now + timedelta(seconds=float(after_s))
             contract.hang(now, VastPhase(None))
             contract.meter.start("gpu", later + timedelta(seconds=self.engine.timing.boot_s), contract.gpu_usd_h)
             contract.phases.extend(later, (0.0, VastPhase("loading")), (self.engine.timing.boot_s, contract.running))
@@ -246,7 +245,6 @@ class VastAccount(SandboxAccount[Contract]):
         contract.phases.plan(self.now, (0.0, VastPhase("rebooting")), (self.engine.timing.start_s, contract.running))
 
     def destroy(self, contract: Contract) -> None:
-        """End all billing and free the machine."""
         self.queued.discard(contract.ref)
         self._release(contract)
         contract.end(self.now, self.engine.timing.destroy_s)

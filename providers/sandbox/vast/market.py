@@ -164,12 +164,10 @@ class VastMarket:
         return True
 
     def give_back(self, machine: VastMachine, size: int) -> None:
-        """Free `size` GPUs."""
         machine.free = min(machine.gpus, machine.free + size)
         self.refresh(machine)
 
     def slices(self) -> Iterator[Slice]:
-        """Everything on offer now."""
         for machine in self.machines:
             for size, offer_id in sorted(machine.offers.items()):
                 yield Slice(offer_id, size, machine)

@@ -110,7 +110,6 @@ class VastPages(ApiSandbox[VastAccount]):
         )
 
     async def user(self, _request: Request, _body: dict[str, Any]) -> Response:
-        """The account, with its spendable credit."""
         account = self.account
         return JSONResponse(
             {
@@ -138,7 +137,6 @@ class VastPages(ApiSandbox[VastAccount]):
         return JSONResponse({"success": True, "key": keys[-1]})
 
     async def attach_key(self, request: Request, body: dict[str, Any]) -> Response:
-        """A key for this instance."""
         contract = self.found(request)
         if not body.get("ssh_key"):
             return say.envelope(400, "no_ssh_key", "No ssh key given.")
@@ -156,7 +154,6 @@ class VastPages(ApiSandbox[VastAccount]):
         return JSONResponse({"success": True, "result_url": url, "msg": "Log retrieval in progress."})
 
     async def log_text(self, request: Request) -> Response:
-        """What the container wrote."""
         contract = self.account.instances.get(int(request.path_params["ref"]))
         if contract is None:
             return PlainTextResponse("NoSuchKey", 404)
