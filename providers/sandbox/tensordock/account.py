@@ -68,18 +68,6 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
         self.meter.start("gpu", self.created_at, self.compute_usd_h)
         self.meter.start("storage", self.created_at, self.storage_usd_h)
 
-    def halt(self, now: datetime, after_s: float, *, releases: bool) -> None:
-        """Stop. Releasing gives the GPU back and ends its billing; otherwise the machine costs what it did."""
-        last = RELEASED if releases else RESERVED
-        self.phases.plan(now, (0.0, TensorDockPhase("stopping")), (after_s, last))
-        if releases:
-            self.meter.stop("gpu", now)
-
-    def resume(self, now: datetime, after_s: float) -> None:
-        self.phases.plan(now, (0.0, TensorDockPhase("starting")), (after_s, RUNNING))
-        if not self.meter.rate_usd_h("gpu", now):
-            self.meter.start("gpu", now, self.compute_usd_h)
-
     def status(self, now: datetime) -> str:
         return "deleting" if self.ended_at is not None and now >= self.ended_at else self.phases.at(now).status
 
@@ -207,9 +195,11 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
     def stop(self, machine: TensorDockInstance, *, releases: bool) -> None:
-        """Stop it, and give its GPU back or keep it reserved at the full price."""
-        machine.halt(self.now, self.engine.timing.stop_s, releases=releases)
+        """Stop it. Releasing gives its GPU back and ends its billing; else it stays reserved at the full price."""
+        last = RELEASED if releases else RESERVED
+        machine.phases.plan(self.now, (0.0, TensorDockPhase("stopping")), (self.engine.timing.stop_s, last))
         if releases:
+            machine.meter.stop("gpu", self.now)
             self._release(machine)
 
     def start(self, machine: TensorDockInstance) -> bool:
@@ -217,7 +207,9 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
         if not machine.holds_gpu and not self.market.take(machine.stock, machine.gpu_count):
             return False
         machine.holds_gpu = True
-        machine.resume(self.now, self.engine.timing.start_s)
+        machine.phases.plan(self.now, (0.0, TensorDockPhase("starting")), (self.engine.timing.start_s, RUNNING))
+        if not machine.meter.rate_usd_h("gpu", self.now):
+            machine.meter.start("gpu", self.now, machine.compute_usd_h)
         return True
 
     def delete(self, machine: TensorDockInstance) -> None:

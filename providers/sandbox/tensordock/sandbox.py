@@ -107,8 +107,8 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is so many GPUs at a location."""
-        sent = _attributes(body)
-        gpus = _part(_part(sent, "resources"), "gpus")
+        sent = _part(body, "data", "attributes")
+        gpus = _part(sent, "resources", "gpus")
         slug = next(iter(gpus), "")
         return sent.get("name"), f"{sent.get('location_id')}/{slug}x{_part(gpus, slug).get('count')}"
 
@@ -122,7 +122,7 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     # ── create ───────────────────────────────────────────────────────────────────────────────────
 
     async def _create(self, _request: Request, body: dict[str, Any]) -> Response:
-        sent = _attributes(body)
+        sent = _part(body, "data", "attributes")
         place, stock = self._checked(sent)
         lands_in_s = self.lands_in_s()
         machine = self.account.deploy(place, stock, sent, lands_in_s)
@@ -243,8 +243,7 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         return JSONResponse({"data": {"secrets": rows}})
 
     async def add_secret(self, _request: Request, body: dict[str, Any]) -> Response:
-        data = body.get("data")
-        attributes = data.get("attributes", {}) if isinstance(data, dict) else {}
+        attributes = _part(body, "data", "attributes")
         name, value, kind = (attributes.get(key) for key in ("name", "value", "type"))
         if not isinstance(name, str) or not isinstance(value, str) or kind not in SECRET_TYPES:
             return say.invalid("data.attributes", "Invalid input")
@@ -312,10 +311,8 @@ def _acted(machine: TensorDockInstance, status: str) -> Response:
     return JSONResponse({"data": {"type": "instance", "id": machine.ref, "attributes": {"status": status}}})
 
 
-def _attributes(body: Any) -> dict[str, Any]:
-    return _part(_part(body, "data"), "attributes")
-
-
-def _part(row: Any, name: str) -> dict[str, Any]:
-    part = row.get(name) if isinstance(row, dict) else None
-    return part if isinstance(part, dict) else {}
+def _part(row: Any, *path: str) -> dict[str, Any]:
+    """The object at the end of this path into a body; empty where there is none."""
+    for name in path:
+        row = row.get(name) if isinstance(row, dict) else None
+    return row if isinstance(row, dict) else {}

@@ -92,12 +92,6 @@ class Contract(PhasedInstance[VastPhase]):
         self.phases.plan(now, (0.0, phase))
         self.meter.stop("gpu", now)
 
-    def halt(self, now: datetime, after_s: float, phase: VastPhase = STOPPED) -> None:
-        """End the GPU's billing now; `phase` shows after `after_s`."""
-        going = replace(self.phases.at(now), intended=phase.intended, ports=False)
-        self.phases.plan(now, (0.0, going), (after_s, phase))
-        self.meter.stop("gpu", now)
-
     def wire(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
         """The instance as the API prints it. Rates in $/h: `instance` is now, `search` is when running."""
         phase = self.phases.at(now)
@@ -218,7 +212,9 @@ class VastAccount(SandboxAccount[Contract]):
     def stop(self, contract: Contract, phase: VastPhase = STOPPED) -> None:
         """End GPU billing, give the GPUs back, cancel a queued start."""
         self.queued.discard(contract.ref)
-        contract.halt(self.now, self.engine.timing.stop_s, phase)
+        going = replace(contract.phases.at(self.now), intended=phase.intended, ports=False)
+        contract.phases.plan(self.now, (0.0, going), (self.engine.timing.stop_s, phase))
+        contract.meter.stop("gpu", self.now)
         self._release(contract)
 
     def start(self, contract: Contract) -> bool:
