@@ -105,6 +105,8 @@ class PhasedInstance(SandboxInstance, Generic[Phase]):
         return now >= began + timedelta(seconds=self.reachable_s)
 
 
+#: The key that the customer registered on the web page.
+OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 One = TypeVar("One", bound=SandboxInstance)
 
 
@@ -127,7 +129,7 @@ class SandboxAccount(Generic[One]):
 
     def lag_s(self, fault: str, usual_s: float, default_s: float = 60.0) -> float:
         """The seconds that an armed fault asks for, else the usual ones."""
-        after_s = self.cloud.asked(fault, "after_s", default_s)
+        after_s = self.cloud.fault_value(fault, "after_s", default_s)
         return usual_s if after_s is None else float(after_s)
 
     def quirks(self, *faults: str) -> frozenset[str]:
@@ -136,7 +138,7 @@ class SandboxAccount(Generic[One]):
 
     def price_factor(self) -> Decimal:
         """How many times the price of its offer a new instance costs."""
-        return Decimal(str(self.cloud.asked("price_higher_than_quoted", "factor", "1.5") or 1))
+        return Decimal(str(self.cloud.fault_value("price_higher_than_quoted", "factor", "1.5") or 1))
 
     def times(self, lands_in_s: float) -> dict[str, Any]:
         """When an instance that lands in so many seconds is seen and answers: arguments of a `PhasedInstance`."""
@@ -190,6 +192,10 @@ class SandboxAccount(Generic[One]):
     def left_usd(self) -> Decimal:
         """Credit minus spending; may be negative."""
         return self.credit_usd - self.spent_usd()
+
+    def rate_usd_h(self) -> Decimal:
+        """What everything costs per hour now."""
+        return sum((one.meter.total_rate_usd_h(self.now) for one in self.living.at(self.now)), Decimal(0))
 
     def settle(self) -> None:
         """Bring the account up to now; once at each moment, because every instance that there ever was is looked at."""

@@ -156,7 +156,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     def lands_in_s(self) -> float:
         """How much later a new instance appears; zero for at once."""
-        return float(self.asked("create_lands_late", "after_s", 200) or 0)
+        return float(self.fault_value("create_lands_late", "after_s", 200) or 0)
 
     def committed(self, ref: Any, lands_in_s: float) -> None:
         """Record what the newest create call made."""

@@ -155,7 +155,7 @@ class SandboxCloud(ABC):
         own = self.FAULTS.own_name(name)
         return self.engine.faults.take(self.name, self.FAULTS[own].name)
 
-    def asked(self, name: str, parameter: str, usual: Any) -> Any:
+    def fault_value(self, name: str, parameter: str, usual: Any) -> Any:
         """A parameter of an armed fault, used up by one, or its usual value there; None when it is not armed."""
         params = self.fault(name)
         return None if params is None else params.get(parameter, usual)

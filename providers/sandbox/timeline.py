@@ -116,8 +116,17 @@ class BilledTime:
             (s.usd_h for s in self._of(component) if s.start <= at and (s.end is None or at < s.end)), Decimal(0)
         )
 
+    def total_rate_usd_h(self, at: datetime) -> Decimal:
+        """What all components cost per hour at this moment."""
+        return self.rate_usd_h("gpu", at) + self.rate_usd_h("storage", at)
+
     def _of(self, component: str) -> list[BilledSpan]:
         return [s for s in self.spans if s.component == component]
+
+
+def usd(value: Decimal | None) -> float | None:
+    """An amount as an API prints it; None for a price that is missing."""
+    return None if value is None else round(float(value), 6)
 
 
 def _overlap_s(span: BilledSpan, since: datetime | None, until: datetime) -> float:

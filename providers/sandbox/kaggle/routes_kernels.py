@@ -139,7 +139,7 @@ class KaggleKernels(ApiSandbox[KaggleAccount]):
         rows = self.account.kernels(self.now) if asked.text("group").upper() in ("PROFILE", "1") else []
         wanted = asked.text("search").lower()
         rows = [run for run in rows if wanted in run.slug]
-        size = int(self.asked("small_pages", "rows", 1) or asked.whole("pageSize", 20))
+        size = int(self.fault_value("small_pages", "rows", 1) or asked.whole("pageSize", 20))
         token = asked.text("pageToken")
         page = int(token.removeprefix("page-")) if token.removeprefix("page-").isdigit() else asked.whole("page", 1)
         part = rows[(page - 1) * size : page * size]
@@ -232,7 +232,7 @@ class KaggleKernels(ApiSandbox[KaggleAccount]):
             return JSONResponse({"quotaRefreshTime": refresh})
         gpu = {
             "timeUsed": f"{account.used_s(now).normalize():f}s",
-            "timeReserved": f"{int(self.asked('quota_reserved', 'seconds', 3600) or 0)}s",
+            "timeReserved": f"{int(self.fault_value('quota_reserved', 'seconds', 3600) or 0)}s",
             "totalTimeAllowed": f"{WEEK_S}s",
             "isPayToScaleEnabled": False,
             "hasEverRun": bool(account.runs),

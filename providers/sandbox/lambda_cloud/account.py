@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers.gpus.table import canonical
-from providers.sandbox.account import PhasedInstance, SandboxAccount
+from providers.sandbox.account import OWNERS_KEY, PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.lambda_cloud.market import LambdaInstanceType, LambdaMarket, region
 from providers.sandbox.timeline import Timeline
@@ -118,7 +118,6 @@ def _action(status: str) -> dict[str, Any]:
 
 
 ACCOUNT_LRN = "lrn:cloud:account:fedcba9876543210fedcba9876543210"
-OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 KEY_LRN = "lrn:cloud:api_key:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 

@@ -203,7 +203,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             return say.CONFLICT
         if any(m.ended_at for m in machines) and self.fault("destroy_again_404") is not None:
             return say.missing()
-        lingers_s = float(self.asked("terminated_lingers", "after_s", 120) or 0)
+        lingers_s = float(self.fault_value("terminated_lingers", "after_s", 120) or 0)
         done = self.fault("destroy_not_done") is None
         for machine in machines if done else []:
             self.account.terminate(machine)
@@ -296,7 +296,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             skip = int(base64.urlsafe_b64decode(query.get("page_token", "").encode()) or b"0")
         except ValueError:
             return say.INVALID
-        rows = int(self.asked("audit_small_pages", "rows", 1) or AUDIT_PAGE)
+        rows = int(self.fault_value("audit_small_pages", "rows", 1) or AUDIT_PAGE)
         kind = query.get("resource_type")
         events = [
             event

@@ -68,10 +68,6 @@ class RunPodAccount(SandboxAccount[Pod]):
         self.settle()
         return super().left_usd()
 
-    def rate_usd_h(self) -> Decimal:
-        """What the account spends per hour now."""
-        return sum((self._rate(pod) for pod in self.living.at(self.now)), Decimal(0))
-
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
     def deploy(self, order: Order, lands_in_s: float) -> Pod:
@@ -122,7 +118,7 @@ class RunPodAccount(SandboxAccount[Pod]):
 
     def _first_boot(self) -> Boot:
         timing, fault = self.engine.timing, self.cloud.fault
-        every_s = self.cloud.asked("exit_loop", "every_s", 20)
+        every_s = self.cloud.fault_value("exit_loop", "every_s", 20)
         return Boot(
             running_s=timing.boot_s,
             reachable_s=timing.boot_s + timing.reachable_s,
@@ -193,7 +189,7 @@ class RunPodAccount(SandboxAccount[Pod]):
             return
         empty_at = self._empty_at()
         for pod in self.instances.values():
-            if pod.exists(self.now) and self._rate(pod) > 0:
+            if pod.exists(self.now) and pod.meter.total_rate_usd_h(self.now) > 0:
                 keeps = pod.order.network_volume is not None
                 at = max(empty_at, pod.created_at)
                 self.end(pod, "EXITED" if keeps else "TERMINATED", at, f"Exited by Runpod: {_words(at)}")
@@ -209,9 +205,6 @@ class RunPodAccount(SandboxAccount[Pod]):
             else:
                 first = middle + 1
         return min(self._began + timedelta(seconds=first), self.now)
-
-    def _rate(self, pod: Pod) -> Decimal:
-        return pod.meter.rate_usd_h("gpu", self.now) + pod.meter.rate_usd_h("storage", self.now)
 
     def bill(self, start: datetime, end: datetime, bucket: timedelta, pod_id: str | None) -> list[dict[str, Any]]:
         """One record per pod and bucket with something in it; the window is widened to whole buckets first.

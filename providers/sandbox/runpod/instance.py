@@ -81,10 +81,6 @@ class Pod(SandboxInstance):
             return "RUNNING"
         return "PROVISIONING" if age_s < running_s * PROVISIONING_SHARE else "STARTING"
 
-    def desired(self) -> str:
-        """GraphQL's `desiredStatus`: what was asked for, not what is."""
-        return "RUNNING" if self.ended is None else "EXITED"
-
     def exists(self, now: datetime) -> bool:
         """Whether it is in the account: created by now and not terminated."""
         return self.created_at <= now and self.ended != "TERMINATED"
@@ -208,7 +204,8 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         "port": None,
         "ports": ",".join(order.ports),
         "costPerHr": pod.cost_usd_h(),
-        "desiredStatus": pod.desired(),
+        # What was asked for, not what is.
+        "desiredStatus": "RUNNING" if pod.ended is None else "EXITED",
         "lastStatusChange": pod.change,
         "podType": "INTERRUPTABLE" if order.bid_usd_h is not None else "RESERVED",
         "uptimeSeconds": pod.uptime_s(now) if shown else 0,

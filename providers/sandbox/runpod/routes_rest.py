@@ -106,7 +106,7 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
             return problem(500, faults.WENT_WRONG)
         pods = self.account.listed()
         limit = min(_whole(request, "limit", PAGE_MAX), PAGE_MAX)
-        limit = int(self.asked("small_pages", "rows", 1) or limit)
+        limit = int(self.fault_value("small_pages", "rows", 1) or limit)
         ids = [pod.ref for pod in pods]
         start = ids.index(cursor) + 1 if cursor in ids else 0
         page = pods[start : start + limit]

@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 from providers.gpus.table import canonical
-from providers.sandbox.account import PhasedInstance, SandboxAccount
+from providers.sandbox.account import OWNERS_KEY, PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.tensordock.market import Place, TensorDockMarket, TensorDockStock
-from providers.sandbox.timeline import Timeline
+from providers.sandbox.timeline import Timeline, usd
 
 #: The share of the boot at which each word begins; the address follows at its end.
 CREATING_AT, RUNNING_AT = 0.1, 0.5
@@ -95,7 +95,7 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
                 "storage_gb": self.disk_gb,
                 "gpus": {self.stock.slug: gpu},
             },
-            "rateHourly": _usd(self.compute_usd_h + self.storage_usd_h),
+            "rateHourly": usd(self.compute_usd_h + self.storage_usd_h),
         }
 
     def row(self, now: datetime) -> dict[str, Any]:
@@ -111,20 +111,15 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
             "vcpus": self.vcpus,
             "ram_gb": self.ram_gb,
             "storage_gb": self.disk_gb,
-            "price_per_hour": _usd(self.compute_usd_h + self.storage_usd_h),
+            "price_per_hour": usd(self.compute_usd_h + self.storage_usd_h),
             "created_at": self.created_at.isoformat().replace("+00:00", "Z"),
             "location_id": self.place.id,
         }
 
 
-def _usd(value: Decimal) -> float:
-    return round(float(value), 6)
-
-
 CREDIT_USD = Decimal(1000)
 #: How long stopped machines survive a balance below zero.
 GRACE_S = 96 * 3600.0
-OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 
 
 class TensorDockAccount(SandboxAccount[TensorDockInstance]):
@@ -224,12 +219,6 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
-    def hourly_usd(self) -> Decimal:
-        """What everything costs per hour now."""
-        now = self.now
-        rates = (m.meter.rate_usd_h(part, now) for m in self.living.at(now) for part in ("gpu", "storage"))
-        return sum(rates, Decimal(0))
-
     def charge(self) -> None:
         """Below zero all machines are stopped; after the grace they are deleted with their data."""
         living = [m for m in self.living.at(self.now) if m.exists(self.now) and m.ended_at is None]
@@ -259,5 +248,5 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
                 rate = machine.compute_usd_h if part == "gpu" else machine.storage_usd_h
                 if amount:
                     ids = {"virtual_machine_id": machine.ref, "name": machine.name}
-                    rows.append(ids | {"rate_hourly": float(rate), "total_amount": round(float(amount), 6)})
+                    rows.append(ids | {"rate_hourly": float(rate), "total_amount": usd(amount)})
         return found

@@ -16,6 +16,7 @@ from providers.sandbox.api import ApiSandbox, Endpoint, Handler, RateWindow, Ref
 from providers.sandbox.tensordock import faults as say
 from providers.sandbox.tensordock.account import RUNNING, TensorDockAccount, TensorDockInstance, TensorDockPhase
 from providers.sandbox.tensordock.market import Place, TensorDockStock
+from providers.sandbox.timeline import usd
 
 IMAGES = frozenset({"ubuntu2404", "ubuntu2204", "debian12", "windows10", "ubuntu2404_nvidia_570"})
 DISK_MIN_GB = 100
@@ -127,9 +128,9 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         lands_in_s = self.lands_in_s()
         machine = self.account.deploy(place, stock, sent, lands_in_s)
         self.committed(machine.ref, lands_in_s)
-        if (slow_s := self.asked("create_slow", "after_s", 70)) is not None:
+        if (slow_s := self.fault_value("create_slow", "after_s", 70)) is not None:
             await self.engine.clock.sleep(float(slow_s))
-        says = self.asked("create_says_creating", "status", "creating")
+        says = self.fault_value("create_says_creating", "status", "creating")
         made = {"type": "virtualmachine", "id": machine.ref, "name": machine.name, "status": says or "running"}
         return JSONResponse({"data": made}, 200 if says is None else 201)
 
@@ -296,9 +297,7 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     def _v0_balance(self, _form: dict[str, str]) -> Response:
         """Credit left and the rate of everything."""
         account = self.account
-        return self._success(
-            balance=round(float(account.left_usd()), 6), hourly_cost=round(float(account.hourly_usd()), 6)
-        )
+        return self._success(balance=usd(account.left_usd()), hourly_cost=usd(account.rate_usd_h()))
 
     def _v0_summary(self, form: dict[str, str]) -> Response:
         try:

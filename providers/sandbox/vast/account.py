@@ -10,8 +10,8 @@ from typing import Any
 
 from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.timeline import Timeline
-from providers.sandbox.vast.market import Slice, VastMachine, VastMarket, hardware, host, rates, storage_usd_h, usd
+from providers.sandbox.timeline import Timeline, usd
+from providers.sandbox.vast.market import Slice, VastMachine, VastMarket, hardware, host, rates, storage_usd_h
 
 #: The share of the boot at which each status word begins, after the word-less start.
 CREATED_AT, LOADING_AT = 0.1, 0.2
@@ -165,7 +165,7 @@ class VastAccount(SandboxAccount[Contract]):
             ref=self._next_ref,
             name=body.get("label"),
             machine=part.machine,
-            gpu=str(self.cloud.asked("other_gpu", "gpu", "RTX3090") or part.machine.gpu),
+            gpu=str(self.cloud.fault_value("other_gpu", "gpu", "RTX3090") or part.machine.gpu),
             gpu_count=part.size,
             gpu_usd_h=base * self.price_factor(),
             disk_gb=float(body.get("disk") or 10),
@@ -186,7 +186,7 @@ class VastAccount(SandboxAccount[Contract]):
             if fault in contract.quirks:
                 contract.hang(now, VastPhase(word, msg=message.format(image=contract.image)))
                 return
-        if (after_s := self.cloud.asked("null_status", "after_s", 60)) is not None:
+        if (after_s := self.cloud.fault_value("null_status", "after_s", 60)) is not None:
             later = now + timedelta(seconds=float(after_s))
             contract.hang(now, VastPhase(None))
             contract.meter.start("gpu", later + timedelta(seconds=self.engine.timing.boot_s), contract.gpu_usd_h)

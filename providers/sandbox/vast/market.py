@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from providers.gpus.table import GPUS, spellings
+from providers.sandbox.timeline import usd
 
 MONTH_H = Decimal(720)
 LISTED_S = 30 * 86400.0
@@ -100,9 +101,9 @@ class VastMarket:
         self._opened = now.timestamp()
         self._next_offer_id = 30_000_000
         self.machines: list[VastMachine] = []
-        for name, usd, count, sizes, cuda in MODELS:
+        for name, price, count, sizes, cuda in MODELS:
             for number in range(count):
-                self._add(name, Decimal(usd), sizes[number % len(sizes)], cuda)
+                self._add(name, Decimal(price), sizes[number % len(sizes)], cuda)
         for price in BAD_PRICES:
             self._add("RTX4090", Decimal("0.30"), 1, "12.8").gpu_usd_h = price
             self.machines[-1].verified = True
@@ -255,11 +256,6 @@ def host(machine: VastMachine) -> dict[str, Any]:
 def storage_usd_h(machine: VastMachine, disk_gb: float) -> Decimal:
     """Dollars per hour for `disk_gb`: $/GB/month over 720 hours, which is exact on the documented examples."""
     return machine.storage_usd_gb_month * Decimal(str(disk_gb)) / MONTH_H
-
-
-def usd(value: Decimal | None) -> float | None:
-    """An amount as the API prints it; None for a price that is missing."""
-    return None if value is None else round(float(value), 6)
 
 
 def rates(gpu: Decimal | None, storage: Decimal) -> dict[str, Any]:
