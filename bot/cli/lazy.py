@@ -19,219 +19,169 @@ class CommandEntry:
     """The line of one command in `--help`; its module has an `app` (a `typer.Typer`)."""
 
     help: str
-    hidden: bool = False
     #: `module:attribute` under `bot.cli` where it is not `commands.NAME:app`.
-    at: str = ""
+    at: str
     #: The routes of the REST API that do the same; none for commands about this machine alone.
-    routes: tuple[str, ...] = ()
+    routes: tuple[str, ...]
+    hidden: bool
+
+
+def _entry(text: str, routes: str = "", *, at: str = "", hidden: bool = False) -> CommandEntry:
+    """Read one row of the table; its routes are below /api/v1."""
+    return CommandEntry(text, at, tuple(one.replace(" /", " /api/v1/") for one in routes.split(", ") if one), hidden)
 
 
 COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
-        "demo": CommandEntry(
+        "demo": _entry(
             "Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed.",
             at="demo.command:app",
         ),
-        "serve": CommandEntry(
+        "serve": _entry(
             "Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:app"
         ),
-        "doctor": CommandEntry(
+        "doctor": _entry(
             "Say which settings are missing, where to set them, and whether each credential works.",
             at="local.doctor:app",
         ),
-        "inventory": CommandEntry(
-            "Show what is for sale now at every cloud that is set up.", routes=("GET /api/v1/inventory",)
+        "inventory": _entry("Show what is for sale now at every cloud that is set up.", "GET /inventory"),
+        "plan": _entry(
+            "Plan a training run: memory, time and cost on every offer; writes the plan's files.", "POST /plans"
         ),
-        "plan": CommandEntry(
-            "Plan a training run: memory, time and cost on every offer; writes the plan's files.",
-            routes=("POST /api/v1/plans",),
+        "compare": _entry(
+            "Compare what a run costs on every GPU for sale, and how many runs a budget buys.", "POST /compare"
         ),
-        "compare": CommandEntry(
-            "Compare what a run costs on every GPU for sale, and how many runs a budget buys.",
-            routes=("POST /api/v1/compare",),
-        ),
-        "provision": CommandEntry(
+        "provision": _entry(
             "Request GPUs: with options, words or a job file; an approver decides.",
+            "POST /sessions, POST /plans, GET /requests/{request}",
             at="commands.requests:provision_app",
-            routes=("POST /api/v1/sessions", "POST /api/v1/plans", "GET /api/v1/requests/{request}"),
         ),
-        "requests": CommandEntry(
-            "List requests.", at="commands.requests:requests_app", routes=("GET /api/v1/requests",)
-        ),
-        "request": CommandEntry(
+        "requests": _entry("List requests.", "GET /requests", at="commands.requests:requests_app"),
+        "request": _entry(
             "Show one request: its options, and who must approve it.",
+            "GET /requests/{request}",
             at="commands.requests:request_app",
-            routes=("GET /api/v1/requests/{request}",),
         ),
-        "cancel": CommandEntry(
-            "Withdraw a request.", at="commands.requests:cancel_app", routes=("POST /api/v1/requests/{request}/cancel",)
-        ),
-        "approve": CommandEntry(
+        "cancel": _entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests:cancel_app"),
+        "approve": _entry(
             "Approve one option of a request.",
+            "GET /requests/{request}, POST /requests/{request}/approve",
             at="commands.decisions:approve_app",
-            routes=("GET /api/v1/requests/{request}", "POST /api/v1/requests/{request}/approve"),
         ),
-        "why": CommandEntry(
+        "why": _entry(
             "Explain why a request needs approval, and who may give it.",
+            "GET /requests/{request}/why",
             at="commands.decisions:why_app",
-            routes=("GET /api/v1/requests/{request}/why",),
         ),
-        "delegate": CommandEntry(
+        "delegate": _entry(
             "Let one person approve in your place until the end of a day: set, list, off.",
-            routes=("PUT /api/v1/delegations", "GET /api/v1/delegations", "DELETE /api/v1/delegations"),
+            "PUT /delegations, GET /delegations, DELETE /delegations",
         ),
-        "break-glass": CommandEntry(
+        "break-glass": _entry(
             "Start your own request without an approval, where the policy names you.",
+            "POST /requests/{request}/break-glass",
             at="commands.decisions:break_glass_app",
-            routes=("POST /api/v1/requests/{request}/break-glass",),
         ),
-        "reject": CommandEntry(
-            "Reject a request.", at="commands.decisions:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
-        ),
-        "sessions": CommandEntry("List sessions.", routes=("GET /api/v1/sessions",)),
-        "session": CommandEntry(
+        "reject": _entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions:reject_app"),
+        "sessions": _entry("List sessions.", "GET /sessions"),
+        "session": _entry(
             "Show one session and how to connect; extend, stop, start, restart or end it; create its API's token.",
-            routes=("GET /api/v1/sessions/{session}", "POST /api/v1/sessions/{session}/token"),
+            "GET /sessions/{session}, POST /sessions/{session}/token",
         ),
-        "extend": CommandEntry(
-            "Request more time for a session.",
-            at="commands.session:extend_app",
-            routes=("POST /api/v1/sessions/{session}/extend",),
+        "extend": _entry(
+            "Request more time for a session.", "POST /sessions/{session}/extend", at="commands.session:extend_app"
         ),
-        "done": CommandEntry(
+        "done": _entry(
             "Report that the work of a session is done, which ends it.",
+            "POST /sessions/{session}/done",
             at="commands.session:done_app",
-            routes=("POST /api/v1/sessions/{session}/done",),
         ),
-        "stop": CommandEntry(
-            "Stop a session's machine.",
-            at="commands.session:stop_app",
-            routes=("POST /api/v1/sessions/{session}/stop",),
+        "stop": _entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session:stop_app"),
+        "start": _entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session:start_app"),
+        "restart": _entry(
+            "Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session:restart_app"
         ),
-        "start": CommandEntry(
-            "Start a stopped machine.",
-            at="commands.session:start_app",
-            routes=("POST /api/v1/sessions/{session}/start",),
-        ),
-        "restart": CommandEntry(
-            "Restart a machine in place.",
-            at="commands.session:restart_app",
-            routes=("POST /api/v1/sessions/{session}/restart",),
-        ),
-        "shutdown": CommandEntry(
-            "End a session.", at="commands.session:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)
-        ),
-        "ssh-key": CommandEntry(
+        "shutdown": _entry("End a session.", "DELETE /sessions/{session}", at="commands.session:shutdown_app"),
+        "ssh-key": _entry(
             "Manage the public SSH key of your machines: add, show, remove.",
+            "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
             at="commands.ssh_key:app",
-            routes=("PUT /api/v1/ssh-keys", "GET /api/v1/ssh-keys", "DELETE /api/v1/ssh-keys"),
         ),
-        "progress": CommandEntry("Show the time and money that a running job still needs, against its approval."),
-        "runs": CommandEntry(
-            "Record and list measured runs, which correct every later plan.",
-            routes=("POST /api/v1/runs", "GET /api/v1/runs"),
+        "progress": _entry("Show the time and money that a running job still needs, against its approval."),
+        "runs": _entry("Record and list measured runs, which correct every later plan.", "POST /runs, GET /runs"),
+        "instances": _entry(
+            "List instances, including orphans.", "GET /instances, GET /orphans", at="commands.instances:instances_app"
         ),
-        "instances": CommandEntry(
-            "List instances, including orphans.",
-            at="commands.instances:instances_app",
-            routes=("GET /api/v1/instances", "GET /api/v1/orphans"),
+        "preflight": _entry(
+            "Check whether every cloud can be bought from now.", "GET /preflight", at="commands.instances:preflight_app"
         ),
-        "preflight": CommandEntry(
-            "Check whether every cloud can be bought from now.",
-            at="commands.instances:preflight_app",
-            routes=("GET /api/v1/preflight",),
-        ),
-        "sandbox": CommandEntry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
-        "keys": CommandEntry(
+        "sandbox": _entry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
+        "keys": _entry(
             "Manage API keys of programs and people: create, list, revoke.",
-            routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
+            "POST /keys, GET /keys, DELETE /keys/{key_id}",
         ),
-        "webhooks": CommandEntry(
+        "webhooks": _entry(
             "Manage webhooks: create, list, test, rotate, log, replay, delete.",
-            routes=(
-                "POST /api/v1/webhooks",
-                "GET /api/v1/webhooks",
-                "DELETE /api/v1/webhooks/{webhook}",
-                "POST /api/v1/webhooks/{webhook}/test",
-                "POST /api/v1/webhooks/{webhook}/rotate",
-                "POST /api/v1/webhooks/{webhook}/replay",
-                "GET /api/v1/webhooks/{webhook}/deliveries",
-            ),
+            "POST /webhooks, GET /webhooks, DELETE /webhooks/{webhook}, POST /webhooks/{webhook}/test, "
+            "POST /webhooks/{webhook}/rotate, POST /webhooks/{webhook}/replay, GET /webhooks/{webhook}/deliveries",
         ),
-        "db": CommandEntry("Manage the ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
-        "audit": CommandEntry(
+        "db": _entry("Manage the ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
+        "audit": _entry(
             "Show what happened to a request or session, and verify its hash chain.",
+            "GET /audit/{request}",
             at="commands.instances:audit_app",
-            routes=("GET /api/v1/audit/{request}",),
         ),
-        "budget": CommandEntry(
+        "budget": _entry(
             "Show and set budgets, and show what was spent: show, set, costs.",
-            routes=("GET /api/v1/budgets", "POST /api/v1/budgets", "GET /api/v1/costs"),
+            "GET /budgets, POST /budgets, GET /costs",
         ),
-        "costs": CommandEntry(
+        "costs": _entry(
             "Show what was spent, by hour, day or month, and by whom, where and on what.",
+            "GET /costs",
             at="commands.budget:costs_app",
-            routes=("GET /api/v1/costs",),
         ),
-        "ledger": CommandEntry(
+        "ledger": _entry(
             "Share the ledger with other tools: append, import, export, verify, summary, manifest.",
-            routes=(
-                "POST /api/v1/ledger/entries",
-                "GET /api/v1/ledger/entries",
-                "GET /api/v1/ledger/verify",
-                "GET /api/v1/ledger/summary",
-                "GET /api/v1/ledger/manifest",
-            ),
+            "POST /ledger/entries, GET /ledger/entries, GET /ledger/verify, GET /ledger/summary, GET /ledger/manifest",
         ),
-        "orphans": CommandEntry(
+        "orphans": _entry(
             "List orphans, or terminate a quarantined one: list, condemn.",
+            "GET /orphans, POST /orphans/{orphan}/condemn",
             at="commands.instances:orphans_app",
-            routes=("GET /api/v1/orphans", "POST /api/v1/orphans/{orphan}/condemn"),
         ),
-        "adopt": CommandEntry(
+        "adopt": _entry(
             "Adopt a quarantined orphan as a session, with your approval.",
+            "POST /orphans/{orphan}/adopt",
             at="commands.instances:adopt_app",
-            routes=("POST /api/v1/orphans/{orphan}/adopt",),
         ),
-        "unreachable": CommandEntry(
+        "unreachable": _entry(
             "List open instances in accounts without a key, and write them off: list, gone.",
-            at="commands.unreachable:app",
-            routes=("GET /api/v1/unreachable", "POST /api/v1/unreachable/gone"),
+            "GET /unreachable, POST /unreachable/gone",
         ),
-        "recover": CommandEntry(
+        "recover": _entry(
             "List the orphans at every cloud, after a lost or restored ledger.",
+            "POST /recover, GET /orphans",
             at="commands.instances:recover_app",
-            routes=("POST /api/v1/recover", "GET /api/v1/orphans"),
         ),
-        "profiles": CommandEntry(
+        "profiles": _entry(
             "Show how each cloud bills and behaves, and how billing stops: show, lint.",
-            routes=("GET /api/v1/profiles", "GET /api/v1/profiles/{cloud}"),
+            "GET /profiles, GET /profiles/{cloud}",
         ),
-        "mcp": CommandEntry(
+        "mcp": _entry(
             "Serve AI agents (Model Context Protocol, stdio): they search, plan and request; people decide.",
-            at="commands.mcp:app",
-            routes=(
-                "GET /api/v1/inventory",
-                "POST /api/v1/plans",
-                "POST /api/v1/compare",
-                "POST /api/v1/sessions",
-                "GET /api/v1/requests/{request}",
-                "POST /api/v1/requests/{request}/cancel",
-                "GET /api/v1/sessions",
-                "GET /api/v1/costs",
-                "GET /api/v1/budgets",
-            ),
+            "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
+            "POST /requests/{request}/cancel, GET /sessions, GET /costs, GET /budgets",
         ),
-        "config": CommandEntry(
+        "config": _entry(
             "Manage credentials in .env, readable by you alone, or in the keyring: set, unset, list.",
             at="local.config:app",
         ),
-        "completion": CommandEntry(
+        "completion": _entry(
             "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:app"
         ),
-        "version": CommandEntry("Print the version.", at="local.version:app"),
-        "practice": CommandEntry("Serve the practice workspace alone.", hidden=True, at="local.practice:app"),
-        "docs": CommandEntry("Write the generated pages under docs/.", hidden=True, at="local.docs:app"),
+        "version": _entry("Print the version.", at="local.version:app"),
+        "practice": _entry("Serve the practice workspace alone.", at="local.practice:app", hidden=True),
+        "docs": _entry("Write the generated pages under docs/.", at="local.docs:app", hidden=True),
     }
 )
 
