@@ -11,7 +11,7 @@ from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
 from bot.cli.terminal.screen import fail, prompt
-from bot.cli.terminal.terminal_tables import print_report, show
+from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import request_details
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
@@ -41,7 +41,7 @@ def approve(
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
     said["hours"] = hours or None
     done = spoken(lambda api: _approve(api, plain_id(request), offer or option, said, again, as_json=as_json))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
 async def _approve(
@@ -89,7 +89,7 @@ def reject(
     if not reason and sys.stdin.isatty() and not as_json:
         reason = prompt("Why? The requester reads it")
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, again))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
 @why_app.command()
@@ -110,4 +110,4 @@ def break_glass(
     """Start your own small, short request without an approval. Every approver receives a notification."""
     body = {"reason": reason, "offer_id": offer or None}
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/break-glass", body, again))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)

@@ -8,8 +8,7 @@ import typer
 
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import TextReport, TextTable
+from bot.cli.terminal.terminal_tables import show, show_result, table_or
 
 app = typer.Typer(
     add_completion=False, help="Let one person approve in your place: set, list, off.", no_args_is_help=True
@@ -23,22 +22,19 @@ def set_(
     as_json: Json = False,
 ) -> None:
     """Let one person approve in your place; this replaces your last delegation. They cannot pass it on."""
-    done = spoken(lambda api: api.put("/delegations", {"delegate": person, "until": until}))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.put("/delegations", {"delegate": person, "until": until})), as_json=as_json)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List who approves for whom now."""
     found = spoken(lambda api: api.get("/delegations"))
-    rows = tuple((one["delegator"], one["delegate"], one["until"]) for one in found)
-    table = (TextTable(head=("in the place of", "decides", "until"), rows=rows),) if rows else ()
-    sentences = () if rows else ("Nobody decides for anybody else now.",)
-    show(found if as_json else TextReport(tables=table, sentences=sentences))
+    rows = [(one["delegator"], one["delegate"], one["until"]) for one in found]
+    report = table_or("Nobody decides for anybody else now.", ("in the place of", "decides", "until"), rows)
+    show(found if as_json else report)
 
 
 @app.command()
 def off(as_json: Json = False) -> None:
     """End your delegation: from now on nobody approves in your place."""
-    done = spoken(lambda api: api.delete("/delegations"))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.delete("/delegations")), as_json=as_json)

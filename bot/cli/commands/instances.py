@@ -12,10 +12,9 @@ from bot import logs
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Again, Json, Named, plain_id
 from bot.cli.terminal.screen import UNAVAILABLE, fail
-from bot.cli.terminal.terminal_tables import show
+from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.rules.audit.event_text import happened, whole
 from bot.rules.values.phrases import plural, rate
-from bot.rules.values.text_table import TextReport, TextTable
 
 instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
 orphans_app = typer.Typer(
@@ -39,11 +38,11 @@ def instances(
         return
     found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
     head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
-    rows = tuple(
+    rows = (
         (one["id"], one["state"], one["cloud"], one["ref"] or "-", _rate(one), one["session_id"], one["name"])
         for one in found
     )
-    show(found if as_json else _table(head, rows, "There are no instances."))
+    show(found if as_json else table_or("There are no instances.", head, rows))
 
 
 @orphans_app.command("list")
@@ -56,7 +55,7 @@ def list_(as_json: Json = False) -> None:
 def condemn(orphan: Orphan, reason: Why = "", as_json: Json = False) -> None:
     """Terminate a quarantined orphan. Recovery mode ends when none is quarantined any more."""
     done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/condemn", {"reason": reason}))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
 @adopt_app.command()
@@ -71,8 +70,7 @@ def adopt(
 ) -> None:
     """Adopt a quarantined orphan as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
-    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again)), as_json=as_json)
 
 
 @recover_app.command()
@@ -101,17 +99,18 @@ def preflight(as_json: Json = False) -> None:
     """Check whether every cloud can be bought from now; exits with 1 when one cannot."""
     found = spoken(lambda api: api.get("/preflight"))
     head = ("cloud", "", "credit", "what to do")
-    rows = tuple(
-        (one["cloud"], "ok" if one["ok"] else one["code"] or "no", one["credit_usd"] or "-", _todo(one))
+    rows = (
+        (
+            one["cloud"],
+            "ok" if one["ok"] else one["code"] or "no",
+            one["credit_usd"] or "-",
+            f"{one['problem']} {one['where']}".strip(),
+        )
         for one in found
     )
-    show(found if as_json else _table(head, rows, "No cloud is set up."))
+    show(found if as_json else table_or("No cloud is set up.", head, rows))
     if not all(one["ok"] for one in found):
         raise typer.Exit(1)
-
-
-def _todo(one: Any) -> str:
-    return f"{one['problem']} {one['where']}".strip()
 
 
 @audit_app.command()
@@ -129,8 +128,8 @@ def audit(
             typer.echo(json.dumps(event, ensure_ascii=False))
         typer.echo(json.dumps({"heads": found["heads"]}))
     elif not as_json:
-        rows = tuple(_event(event) for event in found["events"])
-        show(_table(("when (UTC)", "what", "by", "reason"), rows, "Nothing happened yet."))
+        rows = map(_event, found["events"])
+        show(table_or("Nothing happened yet.", ("when (UTC)", "what", "by", "reason"), rows))
     if as_json:
         show(found)
     if found["broken"]:
@@ -160,7 +159,3 @@ def _line(one: Any) -> str:
     since = one["first_seen_at"].replace("T", " ")[:16]
     where = f"{one['cloud']} {one['ref']}  {_rate(one)}  first seen {since} UTC"
     return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")
-
-
-def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...], none: str) -> TextReport:
-    return TextReport(tables=(TextTable(head=head, rows=rows),)) if rows else TextReport(sentences=(none,))

@@ -52,16 +52,13 @@ def inventory(
         "capability": capability,
         "available": available,
     }
-    where = elsewhere()
-    document = load("commands.in_process_inventory").inventory(words) if where is None else _there(words)
+    if elsewhere():
+        document = MarketDocument.model_validate(spoken(lambda api: api.get("/inventory", **words)))
+    else:
+        document = load("commands.in_process_inventory").inventory(words)
     if as_json:
         typer.echo(document.model_dump_json(indent=2))
     else:
         print_report(market_table(document))
     if not any(cloud.ok for cloud in document.clouds):
         raise typer.Exit(UNAVAILABLE)
-
-
-def _there(words: dict[str, str]) -> MarketDocument:
-    """Get the same inventory from a remote service."""
-    return MarketDocument.model_validate(spoken(lambda api: api.get("/inventory", **words)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,9 +10,8 @@ from bot import logs
 from bot.api.schemas.keys import ApiKeyOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
-from bot.cli.terminal.terminal_tables import show
+from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.rules.access.scopes import KEY_DAYS, MEANING
-from bot.rules.values.text_table import TextReport, TextTable
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys: create, list, revoke.")
 
@@ -42,7 +40,8 @@ def create(
 def list_(as_json: Json = False) -> None:
     """List every key, without its secret."""
     found = spoken(lambda api: api.get("/keys"))
-    show(found if as_json else _table([ApiKeyOut.model_validate(one) for one in found]))
+    rows = (_row(ApiKeyOut.model_validate(one)) for one in found)
+    show(found if as_json else table_or("There are no API keys.", HEAD, rows))
 
 
 @app.command()
@@ -50,16 +49,9 @@ def revoke(
     key: Annotated[str, typer.Argument(help="The id of a key, as the list shows it.")], as_json: Json = False
 ) -> None:
     """Revoke a key at once."""
-    done = spoken(lambda api: api.delete(f"/keys/{plain_id(key)}"))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.delete(f"/keys/{plain_id(key)}")), as_json=as_json)
 
 
-def _table(found: Sequence[ApiKeyOut]) -> TextReport:
-    if not found:
-        return TextReport(sentences=("There are no API keys.",))
-    rows = []
-    for one in found:
-        used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
-        until = f"{one.expires_at:%Y-%m-%d}"
-        rows.append((one.id, one.actor, one.owner, one.state, until, used, " ".join(one.scopes)))
-    return TextReport(tables=(TextTable(head=HEAD, rows=tuple(rows)),))
+def _row(one: ApiKeyOut) -> tuple[str, ...]:
+    used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
+    return one.id, one.actor, one.owner, one.state, f"{one.expires_at:%Y-%m-%d}", used, " ".join(one.scopes)

@@ -17,7 +17,7 @@ from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.access.job_file import job_in, line_of, text_of
 from bot.cli.terminal.screen import at_terminal, fail, prompt
-from bot.cli.terminal.terminal_tables import print_report, show
+from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import request_details, request_list, session_details
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.ids import short_id
@@ -186,7 +186,7 @@ def cancel(
 ) -> None:
     """Withdraw an undecided request."""
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
 def plain_id(text: str) -> str:

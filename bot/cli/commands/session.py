@@ -12,6 +12,7 @@ from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.requests import Again, Json, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal
 from bot.cli.terminal.terminal_tables import show as print_answer
+from bot.cli.terminal.terminal_tables import show_result
 from bot.cli.terminal.views import end_question, session_details
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.states import ENDABLE_SESSION
@@ -118,8 +119,7 @@ def shutdown(
 ) -> None:
     """End the session now; confirmed when its cloud no longer lists the machine. It never touches other machines."""
     asks = at_terminal() and not (yes or as_json)
-    ended = spoken(lambda api: _shut_down(api, plain_id(session), asks=asks))
-    print_answer(ended if as_json else TextReport(sentences=(ended["sentence"],)))
+    show_result(spoken(lambda api: _shut_down(api, plain_id(session), asks=asks)), as_json=as_json)
 
 
 async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
@@ -132,5 +132,4 @@ async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
 
 
 def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:
-    answer = spoken(lambda api: api.post(path, body, again))
-    print_answer(answer if as_json else TextReport(sentences=(answer["sentence"],)))
+    show_result(spoken(lambda api: api.post(path, body, again)), as_json=as_json)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bot.cli.access.api_client import spoken
+from bot.cli.access.job_file import text_of
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail
-from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import TextReport
+from bot.cli.terminal.terminal_tables import show_result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Your public SSH key: add, show, remove.")
 
@@ -22,27 +21,20 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Register or replace your public key; machines that are created from now on accept it."""
-    try:
-        pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
-        text = file if pasted else Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}.", 2)
+    pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
+    text = file if pasted else text_of(file)
     if "PRIVATE KEY" in text:
         fail(f"{file} is a private key; it was not sent. Name the file that ends in .pub.", 2)
-    _print_result(spoken(lambda api: api.put("/ssh-keys", {"public_key": text})), as_json=as_json)
+    show_result(spoken(lambda api: api.put("/ssh-keys", {"public_key": text})), as_json=as_json)
 
 
 @app.command("show")
 def show_(as_json: Json = False) -> None:
     """Show which key is registered."""
-    _print_result(spoken(lambda api: api.get("/ssh-keys")), as_json=as_json)
+    show_result(spoken(lambda api: api.get("/ssh-keys")), as_json=as_json)
 
 
 @app.command()
 def remove(as_json: Json = False) -> None:
     """Delete your key; machines that already have it keep it."""
-    _print_result(spoken(lambda api: api.delete("/ssh-keys")), as_json=as_json)
-
-
-def _print_result(done: Any, *, as_json: bool) -> None:
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.delete("/ssh-keys")), as_json=as_json)

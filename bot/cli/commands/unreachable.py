@@ -12,7 +12,7 @@ from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.instances import Why
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import agreed, at_terminal, fail
-from bot.cli.terminal.terminal_tables import show
+from bot.cli.terminal.terminal_tables import show, show_result
 from bot.rules.values.phrases import plural, rate
 from bot.rules.values.text_table import TextReport
 
@@ -38,8 +38,7 @@ def gone(
 ) -> None:
     """Write off instances that no longer exist. Refused while a cloud lists one of them or its agent checks in."""
     asks = at_terminal() and not (yes or as_json)
-    done = spoken(lambda api: _gone(api, named, reason, asks=asks))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: _gone(api, named, reason, asks=asks)), as_json=as_json)
 
 
 async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
@@ -47,3 +48,14 @@ def show(what: Any) -> None:
         print_report(what)
     else:
         typer.echo(json.dumps(what, indent=2, ensure_ascii=False))
+
+
+def show_result(done: Any, *, as_json: bool) -> None:
+    """Print what a command did: its sentence for people, the whole answer for programs."""
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+
+
+def table_or(none: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> TextReport:
+    """Build a table, or the sentence `none` where there is no row."""
+    cells = tuple(tuple(row) for row in rows)
+    return TextReport(tables=(TextTable(head=tuple(head), rows=cells),)) if cells else TextReport(sentences=(none,))

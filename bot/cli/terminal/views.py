@@ -9,6 +9,7 @@ from decimal import Decimal
 from bot.api.schemas.connection import NodeApiOut, Ssh
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
+from bot.cli.terminal.terminal_tables import table_or
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.ids import short_id
@@ -26,14 +27,12 @@ def when(at: datetime | None) -> str:
 
 def request_list(found: Sequence[RequestSummary]) -> TextReport:
     """List requests."""
-    if not found:
-        return TextReport(sentences=("There are no requests.",))
     head = ("request", "state", "by", "made", "until", "reason")
-    rows = [
+    rows = (
         (short_id(one.id), one.state, one.requester, when(one.created_at), when(one.expires_at), one.reason or "-")
         for one in found
-    ]
-    return TextReport(tables=(TextTable(head=head, rows=tuple(rows)),))
+    )
+    return table_or("There are no requests.", head, rows)
 
 
 def request_details(one: RequestOut) -> TextReport:
