@@ -87,25 +87,21 @@ class AuthMiddleware:
             await self._strange(scope)(scope, receive, send)
             return
         allowance = await self._shared.take(who.key_id) if self._shared else self._calls.take(who.key_id)
-        send.headers = allowance.headers
-        if not allowance.allowed:
-            await problem(_too_often(allowance))(scope, receive, send)
-            return
         scope.setdefault("state", {})[PRINCIPAL] = who
-        await self._app(scope, _capped(receive, self._deps.settings.body_bytes), send)
+        await self._limited(scope, _capped(receive, self._deps.settings.body_bytes), send, allowance)
 
     async def _agent(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         token = _bearer(scope)
         if token is None or not SHAPE.fullmatch(token):
             await problem(STRANGE, headers=CHALLENGE)(scope, receive, send)
             return
-        allowance = self._nodes.take(token)
-        send.headers = allowance.headers
-        if not allowance.allowed:
-            await problem(_too_often(allowance))(scope, receive, send)
-            return
         scope.setdefault("state", {})[NODE] = token
-        await self._app(scope, _capped(receive, AGENT_BYTES), send)
+        await self._limited(scope, _capped(receive, AGENT_BYTES), send, self._nodes.take(token))
+
+    async def _limited(self, scope: Scope, receive: Receive, send: _Watched, allowance: Allowance) -> None:
+        send.headers = allowance.headers
+        served = self._app if allowance.allowed else problem(_too_often(allowance))
+        await served(scope, receive, send)
 
     def _strange(self, scope: Scope) -> Any:
         """Refuse a caller without a working key, and limit wrong keys per address.

@@ -6,7 +6,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -78,6 +78,8 @@ STATUS: dict[ReplyCode, int] = {
 
 log = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer", bound=BaseModel)
+
 
 class FieldProblem(BaseModel):
     """One field that is wrong."""
@@ -111,18 +113,23 @@ class ProblemRaised(Exception):
         self.fields = fields or []
 
 
+def answered(kind: type[Answer], reply: Reply) -> Answer:
+    """Return the answer of a command that was carried out; raises `ProblemRaised` for one that was not."""
+    if not reply.ok:
+        raise ProblemRaised(reply)
+    return kind(**{**reply.data, "code": reply.code, "sentence": reply.sentence})
+
+
 def problem(reply: Reply, fields: list[FieldProblem] | None = None, headers: dict[str, str] | None = None) -> Any:
     """Build the response for a refusal."""
     status = STATUS.get(reply.code, 422)
-    body = Problem(
-        type=f"{CODE_PREFIX}{reply.code}",
-        title=HTTPStatus(status).phrase,
-        status=status,
-        detail=reply.sentence,
-        code=reply.code,
-        fields=fields or [],
-        data={name: str(value) for name, value in reply.data.items() if value is not None},
-    )
+    data = {name: str(value) for name, value in reply.data.items() if value is not None}
+    return _response(status, reply.code, reply.sentence, headers, fields=fields or [], data=data)
+
+
+def _response(status: int, code: str, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+    title = HTTPStatus(status).phrase
+    body = Problem(type=f"{CODE_PREFIX}{code}", title=title, status=status, detail=detail, code=code, **more)
     return JSONResponse(body.model_dump(mode="json"), status, headers, MEDIA_TYPE)
 
 
@@ -130,14 +137,7 @@ def broken(scope: Mapping[str, Any], error: Exception) -> Any:
     """Build the response to an internal error: it names an incident, and only the log says what happened."""
     incident = secrets.token_hex(4)
     log.error("incident %s: %s %s failed", incident, scope["method"], scope["path"][:200], exc_info=error)
-    body = Problem(
-        type=f"{CODE_PREFIX}{ReplyCode.INTERNAL}",
-        title="Internal Server Error",
-        status=500,
-        detail=f"Something went wrong here; it is noted as incident {incident}.",
-        code=ReplyCode.INTERNAL,
-    )
-    return JSONResponse(body.model_dump(mode="json"), 500, media_type=MEDIA_TYPE)
+    return _response(500, ReplyCode.INTERNAL, f"Something went wrong here; it is noted as incident {incident}.")
 
 
 async def _broken(request: Request, error: Exception) -> Any:
@@ -181,17 +181,10 @@ async def _http(request: Request, error: Exception) -> Any:
     code: str = ReplyCode.BODY_TOO_LARGE if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()
     detail = f"{phrase}; the routes are in /openapi.json." if error.detail in (phrase, "") else error.detail
     code = code.replace(" ", "_").replace("-", "_")
-    body = Problem(
-        type=f"{CODE_PREFIX}{code}",
-        title=phrase,
-        status=error.status_code,
-        detail=detail,
-        code=code,
-    )
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods(request))
-    return JSONResponse(body.model_dump(mode="json"), error.status_code, headers, MEDIA_TYPE)
+    return _response(error.status_code, code, detail, headers)
 
 
 def _methods(request: Request) -> list[str]:

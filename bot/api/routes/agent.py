@@ -12,7 +12,7 @@ from bot.api.problems import ProblemRaised
 from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, NodeApiIn, SignedDeadline
 from bot.rules.nodes.checkins import Report
 from bot.rules.nodes.node_api import NodeApiReport
-from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.nodes.checkins import Checkins
 from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
@@ -33,7 +33,7 @@ async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Secu
     taken = await checkins.take(request.scope["state"][NODE], _report(body), _claim(body.api))
     if isinstance(taken, Reply):
         raise ProblemRaised(taken)
-    return _out(taken)
+    return CheckinOut.of(taken, deadline=SignedDeadline.of(taken))
 
 
 def _claim(said: NodeApiIn | None) -> NodeApiReport | None:
@@ -52,15 +52,4 @@ def _report(body: CheckinIn) -> Report:
         idle_since=body.idle_since,
         checkpoint_step=seen.step,
         checkpoint_at=seen.at,
-    )
-
-
-def _out(taken: CheckinReply) -> CheckinOut:
-    return CheckinOut(
-        seq=taken.seq,
-        ends_at=taken.ends_at,
-        deadline=SignedDeadline(message=taken.message, signature=taken.signature),
-        asks=list(taken.asks),
-        next_in_s=taken.next_in_s,
-        api_problem=taken.api_problem,
     )

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 from bot.api.schemas.base import In, Out
-from bot.api.schemas.fields import Certificate
+from bot.api.schemas.fields import Certificate, maybe
 from bot.rules.nodes.checkins import Work
 from bot.rules.nodes.node_api import MOST_PORT
 
@@ -22,18 +22,16 @@ Percent = Annotated[Decimal, Field(ge=0, le=100, decimal_places=6, max_digits=12
 class CheckpointIn(In):
     """The newest checkpoint that the node knows to be uploaded."""
 
-    step: Count | None = Field(default=None, description="The step that it holds.")
-    at: AwareDatetime | None = Field(default=None, description="When.")
+    step: Count | None = maybe("The step that it holds.")
+    at: AwareDatetime | None = maybe("When.")
 
 
 class NodeApiIn(In):
     """The API that this machine serves itself: its port, or its url at the address that its cloud shows."""
 
     certificate_sha256: Annotated[Certificate, Field(pattern=r"^[0-9a-fA-F]{64}$")]
-    port: Annotated[int, Field(ge=1, le=MOST_PORT)] | None = Field(default=None, description="The port.")
-    url: Annotated[str, Field(max_length=300)] | None = Field(
-        default=None, description="The address.", examples=["https://203.0.113.7:8443"]
-    )
+    port: Annotated[int, Field(ge=1, le=MOST_PORT)] | None = maybe("The port.")
+    url: Annotated[str, Field(max_length=300)] | None = maybe("The address.", examples=["https://203.0.113.7:8443"])
 
 
 class CheckinIn(In):
@@ -42,16 +40,14 @@ class CheckinIn(In):
     seq: int = Field(ge=1, le=MOST, description="The number of the check-in; each is above the one before.")
     utilisation: tuple[Percent, ...] = Field(default=(), max_length=64, description="How busy each GPU is, in percent.")
     job: Work = Field(default=Work.RUNNING, description="How the job goes.")
-    step: Count | None = Field(default=None, description="The step that the job is at.")
-    target_step: Count | None = Field(default=None, description="The step at which the job is done.")
-    tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = Field(
-        default=None, description="Tokens per second over all GPUs."
+    step: Count | None = maybe("The step that the job is at.")
+    target_step: Count | None = maybe("The step at which the job is done.")
+    tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = maybe(
+        "Tokens per second over all GPUs."
     )
-    idle_since: AwareDatetime | None = Field(
-        default=None, description="Since when its GPUs are idle; null while they work."
-    )
-    checkpoint: CheckpointIn | None = Field(default=None, description="The newest checkpoint that was saved.")
-    api: NodeApiIn | None = Field(default=None, description="The agent's own API, where it serves one.")
+    idle_since: AwareDatetime | None = maybe("Since when its GPUs are idle; null while they work.")
+    checkpoint: CheckpointIn | None = maybe("The newest checkpoint that was saved.")
+    api: NodeApiIn | None = maybe("The agent's own API, where it serves one.")
 
 
 class SignedDeadline(Out):

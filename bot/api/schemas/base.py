@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.api.schemas.fields import ReasonText
+from bot.api.schemas.fields import ReasonText, maybe
 from bot.services.market.offer_fields import Code, Sentence
 
 Item = TypeVar("Item")
@@ -23,14 +23,18 @@ class Out(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
+    @classmethod
+    def of(cls, row: object, **more: Any) -> Self:
+        """Build it from `more`, and every other field from the attribute of the same name, where `row` has one."""
+        same = {name: getattr(row, name) for name in cls.model_fields if name not in more and hasattr(row, name)}
+        return cls(**same, **more)
+
 
 class Page(Out, Generic[Item]):
     """One page of a list, the newest first; `next_cursor` fetches the rest, and is null at the end."""
 
     items: list[Item] = Field(description="The rows of this page.")
-    next_cursor: str | None = Field(
-        default=None, description="What to send as `cursor` for the next page; null on the last one."
-    )
+    next_cursor: str | None = maybe("What to send as `cursor` for the next page; null on the last one.")
 
 
 class CommandOut(Out):
@@ -43,9 +47,9 @@ class CommandOut(Out):
 class Done(CommandOut):
     """A command that was carried out: a stable code, and the same sentence as in Slack."""
 
-    request_id: str | None = Field(default=None, description="The id of the request.")
-    session_id: str | None = Field(default=None, description="The id of the session.")
-    url: str | None = Field(default=None, description="Where to see its progress.")
+    request_id: str | None = maybe("The id of the request.")
+    session_id: str | None = maybe("The id of the session.")
+    url: str | None = maybe("Where to see its progress.")
 
 
 class ReasonIn(In):

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from bot.api.schemas.base import CommandOut
-from bot.api.schemas.fields import Certificate, SessionId, Token
+from bot.api.schemas.fields import Certificate, SessionId, Token, maybe
 
 
 class Ssh(BaseModel):
@@ -17,15 +17,11 @@ class Ssh(BaseModel):
     port: int = Field(description="The port.")
     user: str = Field(description="The user to log in as.")
     command: str = Field(description="The command that connects.")
-    host_key: str | None = Field(
-        default=None,
-        description="The SSH host key, from a key exchange of this service.",
-        examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"],
+    host_key: str | None = maybe(
+        "The SSH host key, from a key exchange of this service.", examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"]
     )
-    fingerprint: str | None = Field(
-        default=None, description="The fingerprint of the key: SHA256:…", examples=["SHA256:…"]
-    )
-    known_hosts: str | None = Field(default=None, description="A line for the file known_hosts.")
+    fingerprint: str | None = maybe("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
+    known_hosts: str | None = maybe("A line for the file known_hosts.")
 
 
 class NodeApiOut(BaseModel):
@@ -36,13 +32,9 @@ class NodeApiOut(BaseModel):
 
     url: str = Field(description="The address.", examples=["https://203.0.113.7:8443"])
     certificate_sha256: Certificate
-    other_certificate_sha256: str | None = Field(
-        default=None, description="Another certificate that was reported since; do not trust it."
-    )
-    other_at: datetime | None = Field(default=None, description="When another certificate was reported.")
-    token_made_at: datetime | None = Field(
-        default=None, description="When its token was made last; null when nobody has one."
-    )
+    other_certificate_sha256: str | None = maybe("Another certificate that was reported since; do not trust it.")
+    other_at: datetime | None = maybe("When another certificate was reported.")
+    token_made_at: datetime | None = maybe("When its token was made last; null when nobody has one.")
 
 
 class NodeTokenOut(CommandOut):

@@ -25,6 +25,7 @@ from bot.api.schemas.fields import (
     ShortReasonText,
     Since,
     State,
+    maybe,
 )
 from bot.rules.grammar.job_document import JobDocument
 from bot.services.instances import unreachable_accounts
@@ -134,8 +135,8 @@ class RunIn(In):
     """The rate of a finished run in tokens per second over all GPUs: of a session, or of a machine and its words."""
 
     tokens_s: Decimal = Field(gt=0, max_digits=20, allow_inf_nan=False, description="Tokens per second as measured.")
-    session: RowId | None = Field(default=None, description="The session, by its id.")
-    job: JobDocument | None = Field(default=None, description="The job as it was asked for.")
+    session: RowId | None = maybe("The session, by its id.")
+    job: JobDocument | None = maybe("The job as it was asked for.")
 
 
 class AdoptIn(In):
@@ -144,8 +145,8 @@ class AdoptIn(In):
     hours: HoursIn
     owner: str = Field(default="", max_length=90, description="Whose it is.")
     reason: ShortReasonText = ""
-    amount: Annotated[str, Field(max_length=40)] | None = Field(
-        default=None, description="The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
+    amount: Annotated[str, Field(max_length=40)] | None = maybe(
+        "The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
     )
 
 

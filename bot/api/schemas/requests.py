@@ -23,6 +23,7 @@ from bot.api.schemas.fields import (
     Time,
     TotalCap,
     Until,
+    maybe,
 )
 from bot.services.market.offer_fields import (
     BestUsd,
@@ -130,20 +131,17 @@ class ApproveIn(In):
     """
 
     offer_id: OfferIdIn = None
-    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="The version whose offers you read; refused when there is a newer one."
+    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = maybe(
+        "The version whose offers you read; refused when there is a newer one."
     )
-    amount: Annotated[str, Field(max_length=40)] | None = Field(
-        default=None,
-        description="The expected total, typed where the policy wants it confirmed.",
-        examples=["123.45"],
+    amount: Annotated[str, Field(max_length=40)] | None = maybe(
+        "The expected total, typed where the policy wants it confirmed.", examples=["123.45"]
     )
-    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
-        default=None, description="A total below the worst case, in dollars.", examples=["12.50"]
+    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = maybe(
+        "A total below the worst case, in dollars.", examples=["12.50"]
     )
     reason: ReasonText = ""
-    hours: Time | None = Field(default=None, description="A shorter time than was asked for.", examples=["4h"])
-    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = Field(
-        default=None,
-        description="The digest of the terms that you read; needed once another approver has changed them.",
+    hours: Time | None = maybe("A shorter time than was asked for.", examples=["4h"])
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = maybe(
+        "The digest of the terms that you read; needed once another approver has changed them."
     )

@@ -24,6 +24,7 @@ from bot.api.schemas.fields import (
     Since,
     TotalCap,
     Until,
+    maybe,
 )
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.states import SessionState
@@ -33,18 +34,14 @@ class AgentOut(Out):
     """What the agent on the machine reported: empty before its first check-in. Percent per GPU."""
 
     line: str = Field(description="The state of the agent in one sentence.")
-    heartbeat_age_s: int | None = Field(
-        default=None, description="Seconds since the agent's last check-in; null when it never came."
-    )
+    heartbeat_age_s: int | None = maybe("Seconds since the agent's last check-in; null when it never came.")
     utilisation: list[Decimal] = Field(default=[], description="How busy each GPU is, in percent.")
-    step: int | None = Field(default=None, description="The step that the job is at.")
-    target_step: int | None = Field(default=None, description="The step at which the job is done.")
-    tokens_per_s: Decimal | None = Field(default=None, description="Tokens per second over all GPUs.")
-    idle_since: datetime | None = Field(default=None, description="Since when its GPUs are idle; null while they work.")
-    eta: datetime | None = Field(default=None, description="When the job is done at its present speed.")
-    cost_to_finish_usd: Decimal | None = Field(
-        default=None, description="What the rest of the job costs at its present speed."
-    )
+    step: int | None = maybe("The step that the job is at.")
+    target_step: int | None = maybe("The step at which the job is done.")
+    tokens_per_s: Decimal | None = maybe("Tokens per second over all GPUs.")
+    idle_since: datetime | None = maybe("Since when its GPUs are idle; null while they work.")
+    eta: datetime | None = maybe("When the job is done at its present speed.")
+    cost_to_finish_usd: Decimal | None = maybe("What the rest of the job costs at its present speed.")
 
 
 class Terms(Out):
@@ -82,12 +79,8 @@ class SessionOut(Out):
     cloud: str | None = Field(description="The cloud's name.")
     price_usd_h: MaybePricePerHour
     cost_usd: Decimal = Field(description="What it has cost so far, the running hour included.")
-    low_usd: Decimal | None = Field(
-        default=None, description="The least that it can have cost, where the cloud never reports it."
-    )
-    high_usd: Decimal | None = Field(
-        default=None, description="The most that it can have cost, where the cloud never reports it."
-    )
+    low_usd: Decimal | None = maybe("The least that it can have cost, where the cloud never reports it.")
+    high_usd: Decimal | None = maybe("The most that it can have cost, where the cloud never reports it.")
     unreconciled: bool = Field(
         default=False,
         description="True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.",
@@ -100,23 +93,17 @@ class SessionOut(Out):
     end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
-    ends_early_at: datetime | None = Field(
-        default=None, description="An end before the approved one that was announced; null when there is none."
+    ends_early_at: datetime | None = maybe(
+        "An end before the approved one that was announced; null when there is none."
     )
     ends_early_because: str = Field(default="", description="Why it ends earlier.")
     end_waits_because: str = Field(
         default="", description="Why its termination waits for a checkpoint; empty when it does not."
     )
-    disk: DiskOut | None = Field(
-        default=None, description="The retained disk while its machine is stopped; null when there is none."
-    )
-    agent: AgentOut | None = Field(
-        default=None, description="The last report of the agent on the machine; null while there is no machine."
-    )
-    policy: Terms | None = Field(
-        default=None, description="What was approved with its machine, and what may end it early."
-    )
-    node_api: NodeApiOut | None = Field(default=None, description="The API of the machine's own agent, for its owner.")
+    disk: DiskOut | None = maybe("The retained disk while its machine is stopped; null when there is none.")
+    agent: AgentOut | None = maybe("The last report of the agent on the machine; null while there is no machine.")
+    policy: Terms | None = maybe("What was approved with its machine, and what may end it early.")
+    node_api: NodeApiOut | None = maybe("The API of the machine's own agent, for its owner.")
     held: Held = ""
     ssh: Ssh | None = Field(
         description="How to connect; null while there is no machine, and for everybody but the owner."
