@@ -19,6 +19,7 @@ from bot.slack.payload_shape import problem
 from ledger.kernel.clock import Clock
 
 BODY_MAX: Final = 1024 * 1024
+TOO_BIG: Final = "the body is above 1 MiB"
 #: Slack's own window, docs.slack.dev "Verifying requests from Slack".
 WINDOW_S: Final = 300
 FIELDS_MAX: Final = 64
@@ -46,13 +47,6 @@ class RequestRefused(Exception):
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
-
-
-class TooBig(RequestRefused):
-    """The body is above the limit."""
-
-    def __init__(self) -> None:
-        super().__init__(413, "the body is above 1 MiB")
 
 
 class Guard:
@@ -129,7 +123,7 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, bytes]:
 async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
     declared = headers.get("content-length", b"0")
     if declared.isdigit() and (len(declared) > 9 or int(declared) > BODY_MAX):
-        raise TooBig
+        raise RequestRefused(413, TOO_BIG)
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -139,7 +133,7 @@ async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > BODY_MAX:
-            raise TooBig
+            raise RequestRefused(413, TOO_BIG)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)

@@ -19,7 +19,7 @@ from bot.services.runtime.context import Context
 from bot.services.sessions import expiration, extension
 from bot.slack.blocks import checkpoint_hold, digest, idle_warning, instance_failed, operators, session_ready_and_ended
 from bot.slack.blocks import session_ending as ending_message
-from bot.slack.blocks.elements import TEXT_MAX, Message, safe, section
+from bot.slack.blocks.elements import TEXT_MAX, Message, safe
 from bot.slack.blocks.private_answer import mentioned
 from bot.slack.blocks.request import no_key, reminder, reopened_reply, request_message
 from bot.slack.blocks.result import request_result
@@ -255,7 +255,7 @@ async def _orphan_found(ctx: Context, settings: SlackSettings, row: Notification
 
 async def _budget_threshold(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     text = f":bank: {safe(str(row.body.get('text') or row.subject), 1_000)}"
-    return Shown(Message(text, (section(text),)), channel_of(settings, row.destination))
+    return Shown(Message.of(text), channel_of(settings, row.destination))
 
 
 async def _digest(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from bot.blockkit import clean, escape, mrkdwn, plain
 from bot.blockkit.text import ELLIPSIS, shorten
-from bot.rules.values.phrases import hours as say_hours
-from bot.rules.values.phrases import rate, usd
+from bot.rules.values.phrases import usd
 from ledger.kernel.actor import Actor, ActorKind
 
 Block = dict[str, Any]
@@ -40,6 +39,11 @@ class Message:
 
     text: str
     blocks: tuple[Block, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Message:
+        """Build a message of one paragraph of our own mrkdwn."""
+        return cls(text, (section(text),))
 
     def payload(self, version: int = 1) -> dict[str, Any]:
         """Return the arguments of a post or an edit; the block ids hold the version, because Slack wants new ones."""
@@ -110,11 +114,6 @@ def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Ite
     for column in folds.intersection(columns):
         settings[column]["is_wrapped"] = True
     return {"type": "table", "rows": cells, "column_settings": settings}
-
-
-def bullets(lines: Iterable[str]) -> str:
-    """Join lines of our own mrkdwn."""
-    return "\n".join(lines)
 
 
 def clip(text: str, limit: int) -> str:
@@ -188,32 +187,3 @@ def percent(share: Decimal) -> str:
 def money_range(best_usd: Decimal, worst_usd: Decimal) -> str:
     """Format a range: `$70.00–$85.00`."""
     return f"{usd(best_usd)}–{usd(worst_usd)}"
-
-
-__all__ = [
-    "Block",
-    "Message",
-    "actions",
-    "bullets",
-    "button",
-    "channel",
-    "clip",
-    "code",
-    "confirm",
-    "context",
-    "divider",
-    "dollars",
-    "header",
-    "mentions",
-    "money_range",
-    "percent",
-    "person",
-    "rate",
-    "safe",
-    "say_hours",
-    "section",
-    "stamped",
-    "table",
-    "usd",
-    "when",
-]

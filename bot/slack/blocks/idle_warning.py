@@ -9,7 +9,7 @@ from typing import Final
 
 from bot.rules.sessions.expiration import left
 from bot.slack.blocks.elements import Message, button, person, safe, when
-from bot.slack.blocks.session_ending import before_end, done_button, lost, plain, stakes, stop_button
+from bot.slack.blocks.session_ending import before_end, done_button, lost, stakes, stop_button
 from bot.slack.blocks.session_ready_and_ended import what
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION
@@ -33,10 +33,10 @@ def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     session, row = shown.view.session, shown.view.instance
     if session.state not in ENDABLE_SESSION:
         verb = "has ended" if session.ended_at is not None else "is ending"
-        return plain(f"The *{what(session)}* {verb}; this message needs no action.")
+        return Message.of(f"The *{what(session)}* {verb}; this message needs no action.")
     if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:
         stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
-        return plain(f":white_check_mark: The *{what(session)}* goes on.{stands}")
+        return Message.of(f":white_check_mark: The *{what(session)}* goes on.{stands}")
     at = f" at {safe(row.cloud, 40)}" if row else ""
     end = session.early_end_at
     lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."

@@ -30,7 +30,7 @@ def listing(
     blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests), *_to_decide(decidable)]
     if not blocks:
         nothing = f"Nothing of yours is running and nothing waits. Ask with {code(f'{command} provision')}."
-        return Message(nothing, (section(nothing),))
+        return Message.of(nothing)
     hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
     spoken = [_session_line(view, costs_usd, now) for view in overview.sessions[:SHOWN]]
     spoken += [_request_line(request) for request in [*overview.requests[:SHOWN], *decidable[:SHOWN]]]

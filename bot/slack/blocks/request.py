@@ -28,7 +28,6 @@ from bot.slack.blocks.elements import (
     Block,
     Message,
     actions,
-    bullets,
     button,
     clip,
     code,
@@ -177,7 +176,7 @@ def _pending(
     blocks = [section(sentence) for sentence in again]
     blocks += [offers_table(lines)] if lines else []
     blocks += [block for block in (reasons(lines), left_out(excluded, absent)) if block is not None]
-    blocks.append(section(bullets(rule)))
+    blocks.append(section("\n".join(rule)))
     blocks += _buttons(view, chosen or lines, approve=not waits) if who.here else []
     blocks.append(price_block(chosen or lines, view.request.quote_version))
     parts = [*again, *(f"{spoken(one)};" for one in lines), *rule]
@@ -187,7 +186,7 @@ def _pending(
 def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str], list[Block]]:
     asked_in = f" {code(short_id(view.request.parent_id))}" if view.request.parent_id else ""
     rule = [*_rule(view, who), f"This allows the time alone; what it costs is decided in request{asked_in} then."]
-    return rule, [section(bullets(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
+    return rule, [section("\n".join(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
 
 
 def _rule(view: RequestView, who: AskedApprovers) -> list[str]:
@@ -259,7 +258,7 @@ def _approved(view: RequestView, lines: list[OfferLine], cost_usd: Decimal | Non
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""
     steps = [f":white_check_mark: *Approved* by {by}{at}{what}.", *_by_policy(request), *progress.lines(view, cost_usd)]
-    blocks = [section(bullets(steps))]
+    blocks = [section("\n".join(steps))]
     if chosen:
         blocks.append(_bought(chosen[0], votes, request.quote_version, cost_usd))
     return [f"Approved by {by}{what}; {progress.headline(view)}.", *steps[1:]], blocks
@@ -345,7 +344,7 @@ def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = A
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
     text = f":arrows_counterclockwise: {who + ': ' if who else ''}{said}.{why} {offers}"
-    return Message(text, (section(text),))
+    return Message.of(text)
 
 
 def reminder(
@@ -361,4 +360,4 @@ def reminder(
     said = f"{person(request.requester)} asked {waited} ago and waits for a decision"
     said += f"; {safe(onwards)} may decide too now" if onwards else ""
     text = f":bell: {who + ': ' if who else ''}{said}; it expires {when(request.expires_at)}."
-    return Message(text, (section(text),))
+    return Message.of(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks.elements import SENTENCE_MAX, Message, dollars, person, safe, section, when
+from bot.slack.blocks.elements import SENTENCE_MAX, Message, dollars, person, safe, when
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
 from ledger.queries.views import RequestView
@@ -16,7 +16,7 @@ def request_result(view: RequestView, reached: str, cost_usd: Decimal | None = N
     asker = person(view.request.requester)
     what = safe(job_words.title(view.request.job))
     text = f"{asker} {_sentence(view, reached, what, cost_usd)}"
-    return Message(text, (section(text),))
+    return Message.of(text)
 
 
 def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | None) -> str:

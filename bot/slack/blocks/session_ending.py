@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.sessions.expiration import left
+from bot.rules.values.phrases import hours
 from bot.services.sessions.service import Stakes
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
@@ -22,7 +23,6 @@ from bot.slack.blocks.elements import (
     dollars,
     person,
     safe,
-    say_hours,
     section,
     when,
 )
@@ -91,11 +91,6 @@ def before_end(lead: str, facts: Sequence[str], buttons: Sequence[Block], hint: 
     return Message(" ".join([lead, *facts, hint]), blocks)
 
 
-def plain(text: str) -> Message:
-    """Build the outcome of a warning: one sentence, without buttons."""
-    return Message(text, (section(text),))
-
-
 def lost(row: Instance | None) -> str:
     """Say what is deleted with an instance, from its cloud's profile, and what to do about it."""
     try:
@@ -128,13 +123,13 @@ def _moved(shown: Ending) -> Message | None:
         text = f":white_check_mark: The end was moved: the *{what(session)}* now ends {when(session.deadline)}."
     else:
         return None
-    return plain(text)
+    return Message.of(text)
 
 
 def _buttons(shown: Ending) -> list[Block]:
     session = shown.view.session
     mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
-    more = say_hours(KEEP_HOURS)
+    more = hours(KEEP_HOURS)
     if shown.inside:
         first = button(f"Keep {more}", f"{KEEP}:{short}", mark, style="primary", label=f"Keep session {short} {more}")
     else:
