@@ -6,7 +6,7 @@ Every POST takes a JSON object. Unknown people, channels, messages or fields get
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -32,9 +32,7 @@ class PageApi:
         self._workspace = workspace
         self._acts = acts
 
-    def routes(self) -> list[BaseRoute]:
-        """Return what to mount under `/practice/api`."""
-        verbs: dict[str, Verb] = {
+        self.verbs: Mapping[str, Verb] = {
             "command": self._command,
             "say": self._say,
             "click": self._click,
@@ -46,11 +44,14 @@ class PageApi:
             "fault": self._fault,
             "delete_message": self._delete_message,
         }
+
+    def routes(self) -> list[BaseRoute]:
+        """Return what to mount under `/practice/api`."""
         return [
             Route("/state", self._state),
             Route("/log", self._log),
             Route("/events", self._events),
-            *(Route(f"/{name}", _endpoint(verb), methods=["POST"]) for name, verb in verbs.items()),
+            *(Route(f"/{name}", _endpoint(verb), methods=["POST"]) for name, verb in self.verbs.items()),
         ]
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────

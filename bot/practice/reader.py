@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from bot.practice.messages import elements_of, flat_blocks
-from bot.practice.model import BOT_USER_ID, ChatMessage, Json, OpenView
+from bot.practice.model import BOT_USER_ID, ActionResult, ChatMessage, Json, OpenView
 
-Place = str
+WAIT_S = 10.0
+
+T = TypeVar("T")
 
 
 class Reader(ABC):
     """Read what is on the screens. Answers are snapshots: later changes do not touch them."""
+
+    @abstractmethod
+    async def call(self, verb: str, body: Json) -> Json:
+        """Carry out one verb of the page."""
+
+    @abstractmethod
+    async def until(self, look: Callable[[], T], timeout_s: float = WAIT_S) -> T:
+        """Wait until `look()` is true and return its result; it is called again after every change.
+
+        Raises TimeoutError, with what is on the screens, after `timeout_s` real seconds.
+        """
 
     @abstractmethod
     def all_messages(self) -> Iterable[ChatMessage]:
@@ -101,6 +114,68 @@ class Reader(ABC):
             if m.user == BOT_USER_ID and not m.deleted and place in {None, m.channel}:
                 groups.setdefault(_fingerprint(m), []).append(m.copy())
         return [group for group in groups.values() if len(group) > 1]
+
+
+class Person:
+    """Act as one person, through the verbs of a driver."""
+
+    def __init__(self, driver: Reader, name: str) -> None:
+        self._driver = driver
+        self.name = name
+
+    async def _do(self, verb: str, **body: Any) -> ActionResult:
+        return ActionResult.from_state(await self._driver.call(verb, {"as": self.name, **body}))
+
+    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
+        """Type a slash command."""
+        return await self._do("command", text=line, channel=channel, thread_ts=thread_ts)
+
+    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
+        """Write a message."""
+        body = {"as": self.name, "text": text, "channel": channel, "thread_ts": thread_ts}
+        return ChatMessage.from_state((await self._driver.call("say", body))["message"]).copy()
+
+    async def click(
+        self, thing: ChatMessage | OpenView, what: str, value: Any = None, values: Mapping[str, Any] | None = None
+    ) -> ActionResult:
+        """Press a button or choose in a menu, on the message or view as this snapshot shows it.
+
+        `what` is an action_id, the words on the button, or its value. A snapshot that is older than the message
+        clicks on a screen that is not up to date.
+        """
+        if isinstance(thing, OpenView):
+            return await self._do("view_click", view_id=thing.id, what=what, value=value, values=values)
+        return await self._do(
+            "click", channel=thing.channel, ts=thing.ts, what=what, value=value, version=thing.version
+        )
+
+    async def submit(self, view: OpenView, values: Mapping[str, Any] | None = None) -> ActionResult:
+        """Fill in a modal (by block_id, action_id or label) and submit it."""
+        return await self._do("submit", view_id=view.id, values=values)
+
+    async def close(self, view: OpenView, *, everything: bool = False) -> ActionResult:
+        """Close a modal."""
+        return await self._do("close", view_id=view.id, everything=everything)
+
+    async def open_home(self) -> ActionResult:
+        """Open the app's home tab."""
+        return await self._do("home")
+
+    async def view(self, timeout_s: float = WAIT_S) -> OpenView:
+        """Wait for the modal on this person's screen."""
+        found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
+        if found is None:
+            raise TimeoutError(f"{self.name} has no dialog on the screen")
+        return found
+
+
+def describe(messages: Iterable[ChatMessage], kept: int = 5) -> str:
+    """Describe the last messages in one line each, for the text of a failure."""
+    lines = [
+        f"[{m.channel}{' only to ' + m.ephemeral_to if m.ephemeral_to else ''}] {m.user}: {m.text[:160]}"
+        for m in messages
+    ]
+    return "the last messages are:\n" + "\n".join(lines[-kept:]) if lines else "there is no message"
 
 
 def _fingerprint(message: ChatMessage) -> str:

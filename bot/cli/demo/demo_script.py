@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import re
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from bot.practice.reader import all_text, button_texts
 from bot.practice.remote import RemoteDriver
 from bot.services.audit import invariants
 from ledger.kernel.entry_kind import EntryKind
-from ledger.queries.audit import Books, read_books
+from ledger.queries.audit import read_books
 
 STEP_S = 20.0
 ASK = '/gpu provision 1x4090 2h for="a walk without hands"'
@@ -98,7 +97,7 @@ async def _play(ws: RemoteDriver, transcript: Transcript) -> None:
     transcript.expect(len(running_instances(transcript)) == 1, "not exactly one instance runs")
     transcript.say("clouds", f"{running_instances(transcript)[0]} runs, and nothing else")
 
-    session = _session_id(await read_books(transcript.running.ctx.db))
+    session = (await read_books(transcript.running.ctx.db)).sessions[-1].id
     transcript.say("alice types", f"/gpu terminate {session}")
     before = len(ws.ephemerals("alice"))
     transcript.expect((await alice.command(f"/gpu terminate {session}")).ok, "the end was not asked for")
@@ -149,16 +148,10 @@ def _ended(ws: RemoteDriver, offers: ChatMessage) -> ChatMessage | None:
     return found[-1] if found else None
 
 
-def _session_id(books: Books) -> str:
-    return books.sessions[-1].id
-
-
 def _public_key() -> str:
     """Make a fresh public key and drop its private half."""
     public = Ed25519PrivateKey.generate().public_key()
-    line = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    base64.b64decode(line.split()[1], validate=True)
-    return line
+    return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 async def _audit(transcript: Transcript) -> int:

@@ -36,15 +36,12 @@ def practice(
         request_url=request_url or None,
         manifest=Path(manifest),
     )
-    asyncio.run(_until_stopped(Practice(workspace), port))
+    asyncio.run(serve_until(None, Practice(workspace), port))
 
 
-async def _until_stopped(practice_app: Practice, port: int) -> None:
-    await serve_until(stop_on_signals(), practice_app, port)
-
-
-async def serve_until(stopping: asyncio.Event, practice_app: Practice, port: int) -> None:
-    """Serve the workspace until the event is set."""
+async def serve_until(stopping: asyncio.Event | None, practice_app: Practice, port: int) -> None:
+    """Serve the workspace until the event is set; without one, until Ctrl-C."""
+    stopping = stopping or stop_on_signals()
     async with practice_app.serve(port) as url:
         console().print(url)
         await stopping.wait()

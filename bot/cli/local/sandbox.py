@@ -28,17 +28,14 @@ def sandbox(
     """Serve all sandbox clouds on one port, each under its own prefix, until Ctrl-C."""
     logs.configure(level="info", json=False)
     try:
-        asyncio.run(_until_stopped(port, seed, SandboxTiming.quick() if quick else SandboxTiming()))
+        asyncio.run(serve_until(None, port, seed, SandboxTiming.quick() if quick else SandboxTiming()))
     except CannotServe as error:
         fail(f"{error} or give --port 0")
 
 
-async def _until_stopped(port: int, seed: int, timing: SandboxTiming) -> None:
-    await serve_until(stop_on_signals(), port, seed, timing)
-
-
-async def serve_until(stopping: asyncio.Event, port: int, seed: int, timing: SandboxTiming) -> None:
-    """Serve until the event is set; raises `CannotServe` when the port is taken."""
+async def serve_until(stopping: asyncio.Event | None, port: int, seed: int, timing: SandboxTiming) -> None:
+    """Serve until the event is set, or without one until Ctrl-C; raises `CannotServe` when the port is taken."""
+    stopping = stopping or stop_on_signals()
     clouds = sandboxes(SystemClock(), timing, seed)
     with listen("127.0.0.1", port) as listening:
         async with http(build_app(clouds), listening, lifespan="on"):
