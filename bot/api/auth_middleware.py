@@ -6,10 +6,10 @@ session all answer 401.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.api.dependencies import NODE, PRINCIPAL, Dependencies
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
@@ -29,11 +29,6 @@ AGENT_BYTES = 16 * 1024
 LONGEST_HEADER = 512
 SERVER_ERROR = 500
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UNAUTHENTICATED = Reply(
     False,
@@ -46,7 +41,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 class AuthMiddleware:
     """Let a call pass to `app` with its principal, or refuse it; paths that need no key pass unchanged."""
 
-    def __init__(self, app: App, deps: Dependencies) -> None:
+    def __init__(self, app: ASGIApp, deps: Dependencies) -> None:
         self._app = app
         self._deps = deps
         self._calls = RateLimiter(deps.ctx.clock, deps.settings.calls_per_minute)

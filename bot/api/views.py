@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas.connection import NodeApiOut, Ssh
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
-from bot.api.schemas.sessions import AgentOut, DiskOut, SessionOut, Terms
+from bot.api.schemas.sessions import AgentOut, DiskOut, NodeApiOut, SessionOut, Ssh, Terms
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """The line of one command in `--help`; its module has an `app` (a `typer.Typer`)."""
+    """The line of one command in `--help`, and where the command is: a function, or a `typer.Typer` of several."""
 
     help: str
     #: `module:attribute` under `bot.cli` where it is not `commands.NAME:app`.
@@ -35,43 +35,51 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
         "demo": _entry(
             "Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed.",
-            at="demo.command:app",
+            at="demo.command:demo",
         ),
         "serve": _entry(
-            "Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:app"
+            "Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:serve"
         ),
         "doctor": _entry(
             "Say which settings are missing, where to set them, and whether each credential works.",
-            at="local.doctor:app",
+            at="local.doctor:doctor",
         ),
-        "inventory": _entry("Show what is for sale now at every cloud that is set up.", "GET /inventory"),
+        "inventory": _entry(
+            "Show what is for sale now at every cloud that is set up.",
+            "GET /inventory",
+            at="commands.inventory:inventory",
+        ),
         "plan": _entry(
-            "Plan a training run: memory, time and cost on every offer; writes the plan's files.", "POST /plans"
+            "Plan a training run: memory, time and cost on every offer; writes the plan's files.",
+            "POST /plans",
+            at="commands.plan:plan",
         ),
         "compare": _entry(
-            "Compare what a run costs on every GPU for sale, and how many runs a budget buys.", "POST /compare"
+            "Compare what a run costs on every GPU for sale, and how many runs a budget buys.",
+            "POST /compare",
+            at="commands.compare:compare",
         ),
         "provision": _entry(
             "Request GPUs: with options, words or a job file; an approver decides.",
             "POST /sessions, POST /plans, GET /requests/{request}",
-            at="commands.requests:provision_app",
+            at="commands.requests:provision",
         ),
-        "requests": _entry("List requests.", "GET /requests", at="commands.requests:requests_app"),
+        "requests": _entry("List requests.", "GET /requests", at="commands.requests:requests"),
         "request": _entry(
             "Show one request: its options, and who must approve it.",
             "GET /requests/{request}",
-            at="commands.requests:request_app",
+            at="commands.requests:request",
         ),
-        "cancel": _entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests:cancel_app"),
+        "cancel": _entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests:cancel"),
         "approve": _entry(
             "Approve one option of a request.",
             "GET /requests/{request}, POST /requests/{request}/approve",
-            at="commands.decisions:approve_app",
+            at="commands.decisions:approve",
         ),
         "why": _entry(
             "Explain why a request needs approval, and who may give it.",
             "GET /requests/{request}/why",
-            at="commands.decisions:why_app",
+            at="commands.decisions:why",
         ),
         "delegate": _entry(
             "Let one person approve in your place until the end of a day: set, list, off.",
@@ -80,42 +88,45 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "break-glass": _entry(
             "Start your own request without an approval, where the policy names you.",
             "POST /requests/{request}/break-glass",
-            at="commands.decisions:break_glass_app",
+            at="commands.decisions:break_glass",
         ),
-        "reject": _entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions:reject_app"),
-        "sessions": _entry("List sessions.", "GET /sessions"),
+        "reject": _entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions:reject"),
+        "sessions": _entry("List sessions.", "GET /sessions", at="commands.session:sessions"),
         "session": _entry(
             "Show one session and how to connect; extend, stop, start, restart or end it; create its API's token.",
             "GET /sessions/{session}, POST /sessions/{session}/token",
         ),
         "extend": _entry(
-            "Request more time for a session.", "POST /sessions/{session}/extend", at="commands.session:extend_app"
+            "Request more time for a session.", "POST /sessions/{session}/extend", at="commands.session:extend"
         ),
         "done": _entry(
             "Report that the work of a session is done, which ends it.",
             "POST /sessions/{session}/done",
-            at="commands.session:done_app",
+            at="commands.session:done",
         ),
-        "stop": _entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session:stop_app"),
-        "start": _entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session:start_app"),
+        "stop": _entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session:stop"),
+        "start": _entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session:start"),
         "restart": _entry(
-            "Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session:restart_app"
+            "Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session:restart"
         ),
-        "shutdown": _entry("End a session.", "DELETE /sessions/{session}", at="commands.session:shutdown_app"),
+        "shutdown": _entry("End a session.", "DELETE /sessions/{session}", at="commands.session:shutdown"),
         "ssh-key": _entry(
             "Manage the public SSH key of your machines: add, show, remove.",
             "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
             at="commands.ssh_key:app",
         ),
-        "progress": _entry("Show the time and money that a running job still needs, against its approval."),
+        "progress": _entry(
+            "Show the time and money that a running job still needs, against its approval.",
+            at="commands.progress:progress",
+        ),
         "runs": _entry("Record and list measured runs, which correct every later plan.", "POST /runs, GET /runs"),
         "instances": _entry(
-            "List instances, including orphans.", "GET /instances, GET /orphans", at="commands.instances:instances_app"
+            "List instances, including orphans.", "GET /instances, GET /orphans", at="commands.instances:instances"
         ),
         "preflight": _entry(
-            "Check whether every cloud can be bought from now.", "GET /preflight", at="commands.instances:preflight_app"
+            "Check whether every cloud can be bought from now.", "GET /preflight", at="commands.instances:preflight"
         ),
-        "sandbox": _entry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
+        "sandbox": _entry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:sandbox"),
         "keys": _entry(
             "Manage API keys of programs and people: create, list, revoke.",
             "POST /keys, GET /keys, DELETE /keys/{key_id}",
@@ -129,7 +140,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "audit": _entry(
             "Show what happened to a request or session, and verify its hash chain.",
             "GET /audit/{request}",
-            at="commands.instances:audit_app",
+            at="commands.instances:audit",
         ),
         "budget": _entry(
             "Show and set budgets, and show what was spent: show, set, costs.",
@@ -138,7 +149,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "costs": _entry(
             "Show what was spent, by hour, day or month, and by whom, where and on what.",
             "GET /costs",
-            at="commands.budget:costs_app",
+            at="commands.budget:costs_",
         ),
         "ledger": _entry(
             "Share the ledger with other tools: append, import, export, verify, summary, manifest.",
@@ -152,7 +163,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "adopt": _entry(
             "Adopt a quarantined orphan as a session, with your approval.",
             "POST /orphans/{orphan}/adopt",
-            at="commands.instances:adopt_app",
+            at="commands.instances:adopt",
         ),
         "unreachable": _entry(
             "List open instances in accounts without a key, and write them off: list, gone.",
@@ -161,7 +172,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "recover": _entry(
             "List the orphans at every cloud, after a lost or restored ledger.",
             "POST /recover, GET /orphans",
-            at="commands.instances:recover_app",
+            at="commands.instances:recover",
         ),
         "profiles": _entry(
             "Show how each cloud bills and behaves, and how billing stops: show, lint.",
@@ -171,17 +182,18 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "Serve AI agents (Model Context Protocol, stdio): they search, plan and request; people decide.",
             "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
             "POST /requests/{request}/cancel, GET /sessions, GET /costs, GET /budgets",
+            at="commands.mcp:mcp",
         ),
         "config": _entry(
             "Manage credentials in .env, readable by you alone, or in the keyring: set, unset, list.",
             at="local.config:app",
         ),
         "completion": _entry(
-            "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:app"
+            "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:completion"
         ),
-        "version": _entry("Print the version.", at="local.version:app"),
-        "practice": _entry("Serve the practice workspace alone.", at="local.practice:app", hidden=True),
-        "docs": _entry("Write the generated pages under docs/.", at="local.docs:app", hidden=True),
+        "version": _entry("Print the version.", at="local.version:version"),
+        "practice": _entry("Serve the practice workspace alone.", at="local.practice:practice", hidden=True),
+        "docs": _entry("Write the generated pages under docs/.", at="local.docs:docs", hidden=True),
     }
 )
 
@@ -203,11 +215,21 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the command that is about to run."""
         if args and args[0] in COMMANDS and args[0] not in self.commands:
-            module, _, attribute = (COMMANDS[args[0]].at or f"commands.{args[0]}:app").partition(":")
-            self.commands[args[0]] = get_command(getattr(load(module), attribute))
+            self.commands[args[0]] = imported(args[0])
         if args and args[0] not in COMMANDS and (near := _meant(args[0])):
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{near}'?")
         return super().resolve_command(ctx, args)
+
+
+def imported(name: str) -> Any:
+    """Import one command of the table."""
+    module, _, attribute = (COMMANDS[name].at or f"commands.{name}:app").partition(":")
+    found = getattr(load(module), attribute)
+    if not isinstance(found, typer.Typer):
+        app = typer.Typer(add_completion=False)
+        app.command()(found)
+        found = app
+    return get_command(found)
 
 
 def _meant(typed: str) -> str:

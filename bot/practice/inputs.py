@@ -139,7 +139,7 @@ def _number_complaint(element: Json, value: str) -> str | None:
     try:
         number = Decimal(value)
     except InvalidOperation:
-        number = Decimal("NaN")
+        return "Please enter a number."
     if not number.is_finite():
         return "Please enter a number."
     if not element.get("is_decimal_allowed") and number != number.to_integral_value():

@@ -55,20 +55,12 @@ class Reader(ABC):
 
     def channel_messages(self, channel: str = "#gpu", *, threads: bool = False) -> list[ChatMessage]:
         """Return what everybody reads in a channel, oldest first; thread replies only with `threads`."""
-        place = self.channel_id(channel)
-        return [
-            m.copy()
-            for m in self.all_messages()
-            if m.channel == place
-            and not m.deleted
-            and m.ephemeral_to is None
-            and (threads or m.thread_ts in {None, m.ts})
-        ]
+        found = self._public(self.channel_id(channel))
+        return [m.copy() for m in found if threads or m.thread_ts in {None, m.ts}]
 
     def dm_messages(self, who: str) -> list[ChatMessage]:
         """Return the direct messages between somebody and the app, thread replies too."""
-        place = self.dm_id(who)
-        return [m.copy() for m in self.all_messages() if m.channel == place and not m.deleted and not m.ephemeral_to]
+        return [m.copy() for m in self._public(self.dm_id(who))]
 
     def ephemerals(self, who: str) -> list[ChatMessage]:
         """Return the app's ephemeral messages to this person, in every channel."""
@@ -78,21 +70,17 @@ class Reader(ABC):
         """Return the platform's notices to this person, such as `/gpu failed with the error "operation_timeout".`"""
         return [m for m in self._only_to(who) if m.subtype == "notice"]
 
+    def _public(self, place: str) -> Iterator[ChatMessage]:
+        return (m for m in self.all_messages() if m.channel == place and not m.deleted and not m.ephemeral_to)
+
     def _only_to(self, who: str) -> Iterator[ChatMessage]:
         reader = self.user_id(who)
         return (m.copy() for m in self.all_messages() if m.ephemeral_to == reader and not m.deleted)
 
     def thread(self, message: ChatMessage) -> list[ChatMessage]:
         """Return the replies to a message, oldest first."""
-        return [
-            m.copy()
-            for m in self.all_messages()
-            if m.channel == message.channel
-            and m.thread_ts == message.ts
-            and m.ts != message.ts
-            and not m.deleted
-            and m.ephemeral_to is None
-        ]
+        found = self._public(message.channel)
+        return [m.copy() for m in found if m.thread_ts == message.ts and m.ts != message.ts]
 
     def now(self, message: ChatMessage) -> ChatMessage:
         """Return the message as it is now. LookupError when it is deleted."""

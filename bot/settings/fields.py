@@ -75,10 +75,7 @@ class Settings(BaseSettings):
     )
     policy: Path | None = _setting(None, "The policy file (docs/policy.md). Empty: every default.", "policy.yml")
     slack_bot_token: SecretStr | None = _setting(
-        None,
-        "Bot token of the Slack app (OAuth & Permissions).",
-        "xoxb-…",
-        validation_alias="SLACK_BOT_TOKEN",
+        None, "Bot token of the Slack app (OAuth & Permissions).", "xoxb-…", validation_alias="SLACK_BOT_TOKEN"
     )
     slack_signing_secret: SecretStr | None = _setting(
         None,
@@ -230,12 +227,8 @@ class Settings(BaseSettings):
 
     def secrets(self) -> Iterator[str]:
         """Yield every secret value of the settings, for the redaction of the logs."""
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, SecretStr):
-                yield value.get_secret_value()
-        for config in self.clouds.values():
-            for name in type(config).model_fields:
-                value = getattr(config, name)
+        for model in (self, *self.clouds.values()):
+            for name in type(model).model_fields:
+                value = getattr(model, name)
                 if isinstance(value, SecretStr):
                     yield value.get_secret_value()

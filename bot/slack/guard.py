@@ -11,9 +11,12 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import parse_qsl
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.slack.payload_shape import problem
 from ledger.kernel.clock import Clock
@@ -34,12 +37,6 @@ _SIGNATURE: Final = re.compile(rb"v0=[0-9a-f]{64}")
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 
 class RequestRefused(Exception):
     """A refused request; `status` is the HTTP answer, the message says why in the log."""
@@ -52,7 +49,7 @@ class RequestRefused(Exception):
 class Guard:
     """Verify and parse requests before the application. Raises ValueError for an empty secret: everybody could sign."""
 
-    def __init__(self, app: Asgi, signing_secret: str, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, signing_secret: str, clock: Clock) -> None:
         if not signing_secret:
             raise ValueError("the signing secret is empty; it is on the app's Basic Information page in Slack")
         self._app = app
@@ -74,7 +71,7 @@ class Guard:
         except RequestRefused as refused:
             # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
             log.info("a request to the Slack endpoint was refused: %s", refused)
-            await _answer(send, refused)
+            await _answer(refused)(scope, receive, send)
             return
         await self._app(scope, _again(body, receive), send)
 
@@ -149,14 +146,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _answer(send: Send, refused: RequestRefused) -> None:
+def _answer(refused: RequestRefused) -> PlainTextResponse:
     # Only the log has the reason: a caller who cannot sign must not learn what was wrong.
-    body = b"the request is too large" if refused.status == 413 else b"the request is not signed by Slack"
-    await send(
-        {
-            "type": "http.response.start",
-            "status": refused.status,
-            "headers": [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
+    said = "the request is too large" if refused.status == 413 else "the request is not signed by Slack"
+    return PlainTextResponse(said, refused.status)

@@ -12,8 +12,7 @@ from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
-from bot.api.schemas.connection import NodeTokenOut
-from bot.api.schemas.sessions import DoneIn, ExtendIn, SessionOut
+from bot.api.schemas.sessions import DoneIn, ExtendIn, NodeTokenOut, SessionOut
 from bot.api.views import session_out
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_document import plain

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from bot.api.schemas.base import In, Out
-from bot.api.schemas.fields import Certificate, maybe
+from bot.api.schemas.base import In, Out, maybe
+from bot.api.schemas.fields import Certificate
 from bot.rules.nodes.checkins import Work
 from bot.rules.nodes.node_api import MOST_PORT
 

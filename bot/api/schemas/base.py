@@ -6,10 +6,15 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.api.schemas.fields import ReasonText, maybe
+from bot.api.schemas.fields import ReasonText
 from bot.services.market.offer_fields import Code, Sentence
 
 Item = TypeVar("Item")
+
+
+def maybe(description: str, **more: Any) -> Any:
+    """Describe a field that is null unless something is said."""
+    return Field(default=None, description=description, **more)
 
 
 class In(BaseModel):

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
-
-
-def maybe(description: str, **more: Any) -> Any:
-    """Describe a field that is null unless something is said."""
-    return Field(default=None, description=description, **more)
-
 
 RequestId = Annotated[str, Field(description="The id of the request.")]
 SessionId = Annotated[str, Field(description="The id of the session.")]

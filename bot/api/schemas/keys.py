@@ -6,8 +6,8 @@ from datetime import datetime
 
 from pydantic import Field
 
-from bot.api.schemas.base import CommandOut, In, Out
-from bot.api.schemas.fields import Actor, CreatedAt, ExpiresAt, Owner, State, Token, maybe
+from bot.api.schemas.base import CommandOut, In, Out, maybe
+from bot.api.schemas.fields import Actor, CreatedAt, ExpiresAt, Owner, State, Token
 from bot.rules.access.scopes import KEY_DAYS
 from bot.services.market.offer_fields import Id
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bot.api.schemas.base import In, Out
-from bot.api.schemas.fields import Name, ShortReasonText, Since, SpentUsd, maybe
+from bot.api.schemas.base import In, Out, maybe
+from bot.api.schemas.fields import Name, ShortReasonText, Since, SpentUsd
 from bot.rules.budgets.budget import Period
 from bot.services.market.offer_fields import Sentence
 

@@ -6,28 +6,48 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from bot.api.schemas.base import In, Out
-from bot.api.schemas.connection import NodeApiOut, Ssh
-from bot.api.schemas.fields import (
-    At,
-    CreatedAt,
-    EndedAt,
-    Held,
-    HoursIn,
-    Owner,
-    PriceCap,
-    ReasonText,
-    RequestId,
-    SessionId,
-    Since,
-    TotalCap,
-    Until,
-    maybe,
-)
+from bot.api.schemas import fields
+from bot.api.schemas.base import CommandOut, In, Out, maybe
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.states import SessionState
+
+
+class Ssh(BaseModel):
+    """How to connect by SSH; only the session's owner sees it. The key is the one that the machine showed first."""
+
+    host: str = Field(description="Where the machine is reached.")
+    port: int = Field(description="The port.")
+    user: str = Field(description="The user to log in as.")
+    command: str = Field(description="The command that connects.")
+    host_key: str | None = maybe(
+        "The SSH host key, from a key exchange of this service.", examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"]
+    )
+    fingerprint: str | None = maybe("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
+    known_hosts: str | None = maybe("A line for the file known_hosts.")
+
+
+class NodeApiOut(BaseModel):
+    """The API of the machine's own agent; only the session's owner sees it. Trust this certificate and no other.
+
+    `other_certificate_sha256` is another one that the machine reported since, at `other_at`. Do not connect to it.
+    """
+
+    url: str = Field(description="The address.", examples=["https://203.0.113.7:8443"])
+    certificate_sha256: fields.Certificate
+    other_certificate_sha256: str | None = maybe("Another certificate that was reported since; do not trust it.")
+    other_at: datetime | None = maybe("When another certificate was reported.")
+    token_made_at: datetime | None = maybe("When its token was made last; null when nobody has one.")
+
+
+class NodeTokenOut(CommandOut):
+    """The token for the API of a machine, shown this once; it ends with its machine and with the next token."""
+
+    session_id: fields.SessionId
+    token: fields.Token
+    url: str = Field(description="The address.")
+    certificate_sha256: fields.Certificate
 
 
 class AgentOut(Out):
@@ -47,8 +67,8 @@ class AgentOut(Out):
 class Terms(Out):
     """The terms of a session: what was approved with its machine (extensions add to it), and what may end it early."""
 
-    price_cap_usd_h: PriceCap
-    total_cap_usd: TotalCap
+    price_cap_usd_h: fields.PriceCap
+    total_cap_usd: fields.TotalCap
     replacements_left: int = Field(description="How many replacements are left after a loss.")
     ends_when_silent: bool = Field(description="Whether it ends when its agent stops checking in.")
     ends_when_idle: bool = Field(description="Whether it ends when its GPUs are idle.")
@@ -59,8 +79,8 @@ class DiskOut(Out):
 
     id: Id
     price_usd_h: Decimal = Field(description="Dollars per hour for the disk alone.")
-    since: Since
-    until: Until
+    since: fields.Since
+    until: fields.Until
 
 
 class SessionOut(Out):
@@ -71,9 +91,9 @@ class SessionOut(Out):
     """
 
     id: Id
-    request_id: RequestId
+    request_id: fields.RequestId
     state: SessionState = Field(description="Its state.")
-    owner: Owner
+    owner: fields.Owner
     gpu: GpuName
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")
@@ -86,10 +106,10 @@ class SessionOut(Out):
         description="True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.",
     )
     hours: Decimal = Field(description="The hours that are approved in all.")
-    created_at: CreatedAt
+    created_at: fields.CreatedAt
     ready_at: datetime | None = Field(description="When its machine became reachable; null before.")
     deadline: datetime | None = Field(description="Its approved end.")
-    ended_at: EndedAt
+    ended_at: fields.EndedAt
     end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
@@ -104,7 +124,7 @@ class SessionOut(Out):
     agent: AgentOut | None = maybe("The last report of the agent on the machine; null while there is no machine.")
     policy: Terms | None = maybe("What was approved with its machine, and what may end it early.")
     node_api: NodeApiOut | None = maybe("The API of the machine's own agent, for its owner.")
-    held: Held = ""
+    held: fields.Held = ""
     ssh: Ssh | None = Field(
         description="How to connect; null while there is no machine, and for everybody but the owner."
     )
@@ -113,8 +133,8 @@ class SessionOut(Out):
 class ExtendIn(In):
     """How much more time, and why."""
 
-    hours: HoursIn
-    reason: ReasonText = ""
+    hours: fields.HoursIn
+    reason: fields.ReasonText = ""
 
 
 class DoneIn(In):
@@ -130,10 +150,10 @@ class DoneIn(In):
 class RunOut(Out):
     """What one run measured, beside what was predicted at that time."""
 
-    at: At
+    at: fields.At
     gpu: GpuName
     gpu_count: GpuCount
     words: list[str] = Field(description="The words of the /gpu language.")
-    session_id: SessionId
+    session_id: fields.SessionId
     measured_tokens_s: Decimal = Field(description="Tokens per second as measured.")
     predicted_tokens_s: Decimal = Field(description="Tokens per second as predicted at that time.")

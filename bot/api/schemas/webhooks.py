@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from bot.api.schemas.base import CommandOut, In, Out
-from bot.api.schemas.fields import Actor, CreatedAt, Kind, State, maybe
+from bot.api.schemas.base import CommandOut, In, Out, maybe
+from bot.api.schemas.fields import Actor, CreatedAt, Kind, State
 from bot.rules.webhooks.webhooks import Topic
 from bot.services.market.offer_fields import Id
 

@@ -33,7 +33,6 @@ def _one_of(*names: str) -> dict[str, Any]:
 
 
 app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
-costs_app = typer.Typer(add_completion=False)
 
 
 @app.command()
@@ -63,7 +62,6 @@ def set_(
 
 
 @app.command("costs")
-@costs_app.command()
 def costs_(
     cut: Annotated[
         str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *CostView))

@@ -15,10 +15,7 @@ from bot.rules.values.text_table import TextReport
 
 PAGE = Path("environment-options.md")
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def compare(
     budget: str = typer.Option("", help="The budget in dollars, with semicolons for several: 500;5000."),
     hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),

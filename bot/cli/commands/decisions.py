@@ -17,13 +17,10 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
 from ledger.kernel import money
 
-approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
-
 #: Refusals after which the person is prompted for the amount (again).
 AMOUNT = frozenset({ReplyCode.AMOUNT_NEEDED, ReplyCode.AMOUNT_MISMATCH})
 
 
-@approve_app.command()
 def approve(
     request: Named,
     option: Annotated[str, typer.Argument(help="Which option: its number or its offer id, as with --offer.")] = "",
@@ -78,7 +75,6 @@ def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
     return by_rank.get(offer, offer)
 
 
-@reject_app.command()
 def reject(
     request: Named,
     reason: Annotated[str, typer.Option(help="Why; the requester reads it.")] = "",
@@ -92,14 +88,12 @@ def reject(
     show_result(done, as_json=as_json)
 
 
-@why_app.command()
 def why(request: Named, as_json: Json = False) -> None:
     """Show which policy rule requires the approval of a request, who may approve it, and what was waived."""
     found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}/why"))
     show(found if as_json else TextReport(sentences=tuple(found["sentences"])))
 
 
-@break_glass_app.command()
 def break_glass(
     request: Named,
     reason: Annotated[str, typer.Option(help="Why it cannot wait; every approver reads it.")],

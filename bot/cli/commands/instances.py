@@ -16,7 +16,6 @@ from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.rules.audit.event_text import happened, whole
 from bot.rules.values.phrases import plural, rate
 
-instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
 orphans_app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Orphans: list them, or terminate a quarantined one."
 )
@@ -25,7 +24,6 @@ Orphan = Annotated[str, typer.Argument(help="The id of a quarantined orphan.")]
 Why = Annotated[str, typer.Option(help="Why, for the audit log.")]
 
 
-@instances_app.command()
 def instances(
     orphans: Annotated[bool, typer.Option("--orphans", help="List orphans instead.")] = False,
     over: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
@@ -58,7 +56,6 @@ def condemn(orphan: Orphan, reason: Why = "", as_json: Json = False) -> None:
     show_result(done, as_json=as_json)
 
 
-@adopt_app.command()
 def adopt(
     orphan: Orphan,
     hours: Annotated[str, typer.Option(help="How long to keep it, from now: 2h, 90m.")],
@@ -73,7 +70,6 @@ def adopt(
     show_result(spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again)), as_json=as_json)
 
 
-@recover_app.command()
 def recover(as_json: Json = False) -> None:
     """List the orphans at every cloud. Exits with 69 when a cloud did not answer, or none is set up."""
     found = spoken(lambda api: api.post("/recover", {}))
@@ -94,7 +90,6 @@ def recover(as_json: Json = False) -> None:
         fail("; ".join(failed), UNAVAILABLE)
 
 
-@preflight_app.command()
 def preflight(as_json: Json = False) -> None:
     """Check whether every cloud can be bought from now; exits with 1 when one cannot."""
     found = spoken(lambda api: api.get("/preflight"))
@@ -113,7 +108,6 @@ def preflight(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@audit_app.command()
 def audit(
     subject: Named,
     jsonl: Annotated[

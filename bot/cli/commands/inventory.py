@@ -11,10 +11,7 @@ from bot.cli.terminal.terminal_tables import print_report
 from bot.services.market.document import MarketDocument
 from bot.services.market.tables import market_table
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def inventory(
     gpu: str = typer.Option("", help="GPU names in any spelling, with commas: 4090,a100."),
     count: str = typer.Option("", help="How many GPUs: 2 or 1-4."),

@@ -24,10 +24,7 @@ TEXTS = {
 }
 NO_OFFER = 1
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def plan(
     job: Annotated[
         list[str],

@@ -18,10 +18,7 @@ from bot.rules.values.phrases import read_amount
 #: The exit code when the approval does not cover the expected end, for scripts.
 OVER = 3
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def progress(
     step: Annotated[int, typer.Option(min=0, help="The step that the job has reached.")],
     target: Annotated[int, typer.Option(min=1, help="The step at which it is done.")],

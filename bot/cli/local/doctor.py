@@ -40,8 +40,6 @@ WHERE: Mapping[str, str] = {
 
 SECRET = "SLACK_SIGNING_SECRET"  # noqa: S105 # The name of a variable, not its value.
 
-app = typer.Typer(add_completion=False)
-
 
 class Grade(StrEnum):
     GOOD = "ok"
@@ -59,7 +57,6 @@ class Finding:
     do: str = ""
 
 
-@app.command()
 def doctor(
     offline: bool = typer.Option(False, "--offline", help="Only look at the settings; call nobody."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),

@@ -14,10 +14,7 @@ from bot.main import stop_on_signals
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def practice(
     signing_secret: str = typer.Option(..., envvar="SLACK_SIGNING_SECRET", help="As the bot has it."),
     bot_token: str = typer.Option(..., envvar="SLACK_BOT_TOKEN", help="As the bot has it."),

@@ -16,10 +16,7 @@ from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.server import build_app
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def sandbox(
     port: int = typer.Option(8090, help="Port on 127.0.0.1; 0 takes a free one."),
     quick: bool = typer.Option(False, "--quick", help="Boot within seconds and without rate limits."),

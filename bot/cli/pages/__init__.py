@@ -20,7 +20,6 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "api.md": api.page,
         "cli.md": commands.page,
         "openapi.json": api.openapi,
-        "schemas/job.json": api.job_schema,
         **schemas.SCHEMAS,
     }
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.clock import SystemClock
 from providers.capabilities import BillingRule, Capabilities
 from providers.registry import REGISTRY
@@ -29,7 +28,7 @@ def page() -> str:
         "`rate_limits`",
         *(_limits(able[n]) for n in able),
     )
-    return whole(
+    return whole_page(
         "Capabilities of the clouds",
         "Code outside an adapter asks these and never the name of a cloud. Times are seconds. The words are explained "
         "at `Capabilities` and `BillingRule` in `providers/contract.py`; what was learned about each cloud is in "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.market.filters import EXCLUSIONS
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -33,7 +32,7 @@ def _words(vocabulary: Iterable[Vocabulary]) -> str:
 
 def page() -> str:
     """Return the page."""
-    return whole(
+    return whole_page(
         "Error and answer codes",
         "Programs read codes; people read the sentence beside them. A code keeps its meaning once it is released.",
         "## What a cloud can answer",

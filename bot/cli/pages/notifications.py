@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from ledger.kernel.states import ANNOUNCES, NotificationKind
 
 
@@ -24,7 +23,7 @@ def page() -> str:
         )
         for kind, found in causes.items()
     ]
-    return whole(
+    return whole_page(
         "Notifications",
         "Each is a row of the outbox, written in the transaction of the move that causes it and rendered from state "
         "when it is shown. One row per kind, subject and place: announcing again edits the message that is there. A "

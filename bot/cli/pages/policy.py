@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.settings.policy_file import default_of, example_of, plain
@@ -37,7 +36,7 @@ def _text(value: object) -> str:
 
 def page() -> str:
     """Return the page."""
-    return whole(
+    return whole_page(
         "Policy file",
         "Set `GPU_SHOPPER_POLICY` to the path of a YAML file. What it does not say keeps its default; a key that does "
         "not exist stops the program and names the line.",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.settings import known_variables
 
 
@@ -18,7 +17,7 @@ def settings_table() -> str:
 
 def page() -> str:
     """Return the page."""
-    return whole(
+    return whole_page(
         "Settings",
         "Read from the environment and from a file `.env` in the working folder; the environment wins. A variable that "
         "begins with `GPU_SHOPPER_` and is not listed here stops the program, so that a typing error is not a default. "

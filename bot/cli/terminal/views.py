@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas.connection import NodeApiOut, Ssh
 from bot.api.schemas.requests import RequestOut, RequestSummary
-from bot.api.schemas.sessions import SessionOut
+from bot.api.schemas.sessions import NodeApiOut, SessionOut, Ssh
 from bot.cli.terminal.terminal_tables import table_or
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
 from bot.rules.values.text_table import TextReport, TextTable

@@ -26,7 +26,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, TERMINATE, what
+from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, what
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION
 from ledger.models import Instance, Session
@@ -147,10 +147,7 @@ def done_button(session: Session, mark: str) -> Block:
 
 def stop_button(session: Session, mark: str) -> Block:
     """Build the button *End it now*, for the end that `mark` names."""
-    short = short_id(session.id)
-    question = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
-    label = f"End session {short} now"
-    return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)
+    return end_button(session, mark, label=f"End session {short_id(session.id)} now")
 
 
 def end_question(stakes: Stakes, now: datetime) -> Message:
@@ -163,8 +160,4 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
         parts.append(left(session.deadline, now))
     text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
     summary = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
-    question = confirm("End this session?", summary, "End it")
-    end = button(
-        "End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=f"End session {short}", confirm=question
-    )
-    return Message(text, (section(text), actions(end), context("Nothing has ended yet.")))
+    return Message(text, (section(text), actions(end_button(session, over=summary)), context("Nothing has ended yet.")))
