@@ -55,26 +55,20 @@ class Driver(Reader):
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
     def all_messages(self) -> Iterable[ChatMessage]:
-        """Return every message, oldest first."""
         return list(self.workspace.messages)
 
     def channel_id(self, which: str) -> str:
-        """Return the id of a channel."""
         return self.workspace.channel(which).id
 
     def user_id(self, who: str) -> str:
-        """Return the id of a person."""
         return self.workspace.user(who).id
 
     def dm_id(self, who: str) -> str:
-        """Return the id of somebody's direct messages with the app."""
         return self.workspace.dm(self.user_id(who)).id
 
     def view_stack(self, who: str) -> list[OpenView]:
-        """Return the modals on somebody's screen, the top one last."""
         return [view.copy() for view in self.workspace.stacks.get(self.user_id(who), [])]
 
     def home(self, who: str) -> OpenView | None:
-        """Return somebody's home tab."""
         found = self.workspace.homes.get(self.user_id(who))
         return found.copy() if found else None

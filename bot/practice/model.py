@@ -31,7 +31,7 @@ def invalid_arguments(lines: list[str], code: str = "invalid_arguments", **extra
     return ApiError(code, **extra, response_metadata={"messages": [f"[ERROR] {line}" for line in lines]})
 
 
-class Shown:
+class ScreenState:
     """What is on a screen. A snapshot travels as JSON to the practice page and the remote driver."""
 
     __slots__: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class Usergroup:
 
 
 @dataclass(slots=True)
-class ChatMessage(Shown):
+class ChatMessage(ScreenState):
     """A message as everybody sees it now, or with `ephemeral_to` as one person sees it.
 
     `version` counts the edits; `history` holds the earlier `{"text", "blocks"}` so that a stale screen can be clicked.
@@ -194,17 +194,11 @@ class ChatMessage(Shown):
     def to_json(self) -> Json:
         """Return the message object of the Web API and of interaction payloads."""
         body: Json = {"type": "message", "user": self.user, "ts": self.ts, "text": self.text, "team": TEAM_ID}
-        if self.blocks:
-            body["blocks"] = self.blocks
-        if self.thread_ts:
-            body["thread_ts"] = self.thread_ts
         if self.bot_id:
             body |= {"bot_id": self.bot_id, "app_id": APP_ID}
-        if self.subtype:
-            body["subtype"] = self.subtype
         if self.edited_ts:
             body["edited"] = {"user": self.user, "ts": self.edited_ts}
-        for key in ("metadata", "files", "attachments"):
+        for key in ("blocks", "thread_ts", "subtype", "metadata", "files", "attachments"):
             if value := getattr(self, key):
                 body[key] = value
         if self.reactions:
@@ -213,7 +207,7 @@ class ChatMessage(Shown):
 
 
 @dataclass(slots=True)
-class OpenView(Shown):
+class OpenView(ScreenState):
     """A modal on somebody's screen, or their home tab."""
 
     id: str
@@ -340,7 +334,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class ActionResult(Shown):
+class ActionResult(ScreenState):
     """What a person sees after acting. `error` is None, or a code such as `operation_timeout` shown to them.
 
     `errors` are a dialog's complaints by block_id; `response` is the app's own answer; `took_s` is its ack time.

@@ -94,11 +94,9 @@ class RemoteDriver(Reader):
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
     def all_messages(self) -> Iterable[ChatMessage]:
-        """Return every message, oldest first."""
         return [ChatMessage.from_state(data) for data in self.state["messages"]]
 
     def channel_id(self, which: str) -> str:
-        """Return the id of a channel."""
         bare = which.removeprefix("#")
         for channel in self.state["channels"]:
             if bare == channel["id"] or (bare == channel["name"] and not channel["dm_user"]):
@@ -106,14 +104,12 @@ class RemoteDriver(Reader):
         raise LookupError(f"no channel is called {which!r}")
 
     def user_id(self, who: str) -> str:
-        """Return the id of a person."""
         for user in self.state["users"]:
             if who.removeprefix("@") in {user["id"], user["name"]}:
                 return str(user["id"])
         raise LookupError(f"nobody is called {who!r}")
 
     def dm_id(self, who: str) -> str:
-        """Return the id of somebody's direct messages with the app."""
         person = self.user_id(who)
         for channel in self.state["channels"]:
             if channel["dm_user"] == person:
@@ -121,10 +117,8 @@ class RemoteDriver(Reader):
         raise LookupError(f"{who} has no messages with the app yet")
 
     def view_stack(self, who: str) -> list[OpenView]:
-        """Return the modals on somebody's screen, the top one last."""
         return [OpenView.from_state(data) for data in self.state["stacks"].get(self.user_id(who), [])]
 
     def home(self, who: str) -> OpenView | None:
-        """Return somebody's home tab."""
         found = self.state["homes"].get(self.user_id(who))
         return OpenView.from_state(found) if found else None

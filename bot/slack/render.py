@@ -17,7 +17,7 @@ from bot.services.reports.digest_types import DigestDocument
 from bot.services.requests.expiry import ONWARDS
 from bot.services.runtime.context import Context
 from bot.services.sessions import expiration, extension
-from bot.slack.blocks import checkpoint_hold, digest, idle_warning, instance_failed, operators, session_ready_and_ended
+from bot.slack.blocks import checkpoint_hold, digest, instance_failed, operators, session_ready_and_ended
 from bot.slack.blocks import session_ending as ending_message
 from bot.slack.blocks.elements import TEXT_MAX, Message, safe
 from bot.slack.blocks.private_answer import mentioned
@@ -195,8 +195,8 @@ async def _session_final_warning(ctx: Context, settings: SlackSettings, row: Not
 async def _session_idle(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, now = await _session(ctx, row), ctx.clock.now()
     end_s = int(row.subject.partition("/")[2])
-    shown = idle_warning.IdleWarningFacts(view, end_s, cost_now(ctx, view, now), view.cap_usd)
-    return Shown(idle_warning.idle_warning(shown, now), channel_of(settings, row.destination), edits=True)
+    shown = ending_message.IdleWarningFacts(view, end_s, cost_now(ctx, view, now), view.cap_usd)
+    return Shown(ending_message.idle_warning(shown, now), channel_of(settings, row.destination), edits=True)
 
 
 async def _session_checkpoint_hold(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

@@ -9,7 +9,7 @@ from fastapi.security import HTTPBearer
 
 from bot.api.dependencies import NODE, refusals
 from bot.api.problems import ProblemRaised
-from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, NodeApiIn, SignedDeadline
+from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDeadline
 from bot.rules.nodes.checkins import Report
 from bot.rules.nodes.node_api import NodeApiReport
 from bot.services.nodes.checkins import Checkins
@@ -30,14 +30,11 @@ async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Secu
     ends.
     """
     checkins: Checkins = request.app.state.checkins
-    taken = await checkins.take(request.scope["state"][NODE], _report(body), _claim(body.api))
+    claim = NodeApiReport(body.api.certificate_sha256, body.api.url, body.api.port) if body.api else None
+    taken = await checkins.take(request.scope["state"][NODE], _report(body), claim)
     if isinstance(taken, Reply):
         raise ProblemRaised(taken)
     return CheckinOut.of(taken, deadline=SignedDeadline.of(taken))
-
-
-def _claim(said: NodeApiIn | None) -> NodeApiReport | None:
-    return NodeApiReport(said.certificate_sha256, said.url, said.port) if said else None
 
 
 def _report(body: CheckinIn) -> Report:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from bot.api.dependencies import Decider, Dependencies, Deps, Requester, RequestReader, refusals
-from bot.api.idempotency import MayRepeat, Repeat, once
+from bot.api.idempotency import Act, MayRepeat, Repeat, once
 from bot.api.problems import ProblemRaised
 from bot.api.routes.market import refused
 from bot.api.schemas.base import Done, Page, ReasonIn
@@ -147,13 +147,17 @@ async def approve(deps: Deps, who: Decider, request: RequestParam, body: Approve
         seen=body.digest,
     )
 
-    async def decide(name: str) -> tuple[int, Done]:
-        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
-        return 200, done(reply, url=f"/api/v1/requests/{row.id}")
-
     # The quote that the approver read is not compared: a repeated call reads first, and sees what the first call did.
     said = body.model_dump_json(exclude={"digest", "quote_version"})
-    return await once(deps, who, key, f"POST /requests/{row.id}/approve {said}", decide)
+    return await once(deps, who, key, f"POST /requests/{row.id}/approve {said}", _decide(deps, decision))
+
+
+def _decide(deps: Dependencies, decision: by_offer.Named) -> Act:
+    async def decide(name: str) -> tuple[int, Done]:
+        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
+        return 200, done(reply, url=f"/api/v1/requests/{decision.request_id}")
+
+    return decide
 
 
 def time_of(deps: Dependencies, said: Decimal | str | None) -> Decimal | None:
@@ -169,14 +173,10 @@ async def reject(deps: Deps, who: Decider, request: RequestParam, body: ReasonIn
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(deps, who, request)
     decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
-
-    async def decide(name: str) -> tuple[int, Done]:
-        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
-        return 200, done(reply, url=f"/api/v1/requests/{row.id}")
-
     if key is None:
-        return (await decide(""))[1]
-    return await once(deps, who, key, f"POST /requests/{row.id}/reject {body.model_dump_json()}", decide)
+        return (await _decide(deps, decision)(""))[1]
+    said = f"POST /requests/{row.id}/reject {body.model_dump_json()}"
+    return await once(deps, who, key, said, _decide(deps, decision))
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))

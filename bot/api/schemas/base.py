@@ -12,9 +12,9 @@ from bot.services.market.offer_fields import Code, Sentence
 Item = TypeVar("Item")
 
 
-def maybe(description: str, **more: Any) -> Any:
-    """Describe a field that is null unless something is said."""
-    return Field(default=None, description=description, **more)
+def optional(description: str, default: Any = None, **more: Any) -> Any:
+    """Describe a field that need not be there."""
+    return Field(default=default, description=description, **more)
 
 
 class In(BaseModel):
@@ -39,7 +39,7 @@ class Page(Out, Generic[Item]):
     """One page of a list, the newest first; `next_cursor` fetches the rest, and is null at the end."""
 
     items: list[Item] = Field(description="The rows of this page.")
-    next_cursor: str | None = maybe("What to send as `cursor` for the next page; null on the last one.")
+    next_cursor: str | None = optional("What to send as `cursor` for the next page; null on the last one.")
 
 
 class CommandOut(Out):
@@ -52,9 +52,9 @@ class CommandOut(Out):
 class Done(CommandOut):
     """A command that was carried out: a stable code, and the same sentence as in Slack."""
 
-    request_id: str | None = maybe("The id of the request.")
-    session_id: str | None = maybe("The id of the session.")
-    url: str | None = maybe("Where to see its progress.")
+    request_id: str | None = optional("The id of the request.")
+    session_id: str | None = optional("The id of the session.")
+    url: str | None = optional("Where to see its progress.")
 
 
 class ReasonIn(In):

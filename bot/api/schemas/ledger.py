@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from bot.api.schemas.base import CommandOut, Out
+from bot.api.schemas.base import CommandOut, Out, optional
 from bot.api.schemas.fields import SpentUsd
 from bot.services.market.offer_fields import Id
 
@@ -21,7 +21,7 @@ class ExternalIn(BaseModel):
     action: str = Field(description="What the money was spent on.", examples=["store checkpoints"])
     amount_usd: Decimal = Field(description="Dollars; less than 0 for a refund.", examples=["1.25"])
     timestamp: str = Field(description="When, with its time zone.", examples=["2026-03-02T09:00:00Z"])
-    notes: str = Field(default="", description="Anything else.")
+    notes: str = optional("Anything else.", "")
     id: Id = ""
 
 

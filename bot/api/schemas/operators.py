@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bot.api.schemas import fields
-from bot.api.schemas.base import In, Out, maybe
+from bot.api.schemas.base import In, Out, optional
 from bot.rules.grammar.job_document import JobDocument
 from bot.services.instances import unreachable_accounts
 from bot.services.market.offer_fields import Cloud, Code, Id, PricePerHour
@@ -118,8 +118,8 @@ class RunIn(In):
     """The rate of a finished run in tokens per second over all GPUs: of a session, or of a machine and its words."""
 
     tokens_s: Decimal = Field(gt=0, max_digits=20, allow_inf_nan=False, description="Tokens per second as measured.")
-    session: RowId | None = maybe("The session, by its id.")
-    job: JobDocument | None = maybe("The job as it was asked for.")
+    session: RowId | None = optional("The session, by its id.")
+    job: JobDocument | None = optional("The job as it was asked for.")
 
 
 class AdoptIn(In):
@@ -128,7 +128,7 @@ class AdoptIn(In):
     hours: fields.HoursIn
     owner: str = Field(default="", max_length=90, description="Whose it is.")
     reason: fields.ShortReasonText = ""
-    amount: Annotated[str, Field(max_length=40)] | None = maybe(
+    amount: Annotated[str, Field(max_length=40)] | None = optional(
         "The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
     )
 

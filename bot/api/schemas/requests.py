@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bot.api.schemas import fields
-from bot.api.schemas.base import In, Out, maybe
+from bot.api.schemas.base import In, Out, optional
 from bot.services.market import offer_fields
 from ledger.kernel.states import RequestState
 
@@ -25,7 +25,7 @@ class OptionOut(Out, offer_fields.RankedFields):
     marks: list[str] = Field(description="What it is best at: cost-efficiency, stability, or speed within the budget.")
     why: offer_fields.Why
     parts: offer_fields.Parts = ""
-    hold: str = Field(default="", description="The part of the worst case for a checkpoint hold at the end.")
+    hold: str = optional("The part of the worst case for a checkpoint hold at the end.", "")
 
 
 class ApprovalOut(Out):
@@ -94,9 +94,7 @@ class RequestOut(RequestSummary):
     )
     session_id: str | None = Field(description="The id of the session.")
     held: fields.Held = ""
-    hint: str = Field(
-        default="", description="What to know before you approve it, such as that its owner has no SSH key."
-    )
+    hint: str = optional("What to know before you approve it, such as that its owner has no SSH key.", "")
 
 
 class ApproveIn(In):
@@ -106,17 +104,17 @@ class ApproveIn(In):
     """
 
     offer_id: fields.OfferIdIn = None
-    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = maybe(
+    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = optional(
         "The version whose offers you read; refused when there is a newer one."
     )
-    amount: Annotated[str, Field(max_length=40)] | None = maybe(
+    amount: Annotated[str, Field(max_length=40)] | None = optional(
         "The expected total, typed where the policy wants it confirmed.", examples=["123.45"]
     )
-    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = maybe(
+    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = optional(
         "A total below the worst case, in dollars.", examples=["12.50"]
     )
     reason: fields.ReasonText = ""
-    hours: fields.Time | None = maybe("A shorter time than was asked for.", examples=["4h"])
-    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = maybe(
+    hours: fields.Time | None = optional("A shorter time than was asked for.", examples=["4h"])
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = optional(
         "The digest of the terms that you read; needed once another approver has changed them."
     )

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from bot.api.schemas import fields
-from bot.api.schemas.base import CommandOut, In, Out, maybe
+from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.states import SessionState
 
@@ -21,11 +21,11 @@ class Ssh(BaseModel):
     port: int = Field(description="The port.")
     user: str = Field(description="The user to log in as.")
     command: str = Field(description="The command that connects.")
-    host_key: str | None = maybe(
+    host_key: str | None = optional(
         "The SSH host key, from a key exchange of this service.", examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"]
     )
-    fingerprint: str | None = maybe("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
-    known_hosts: str | None = maybe("A line for the file known_hosts.")
+    fingerprint: str | None = optional("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
+    known_hosts: str | None = optional("A line for the file known_hosts.")
 
 
 class NodeApiOut(BaseModel):
@@ -36,9 +36,9 @@ class NodeApiOut(BaseModel):
 
     url: str = Field(description="The address.", examples=["https://203.0.113.7:8443"])
     certificate_sha256: fields.Certificate
-    other_certificate_sha256: str | None = maybe("Another certificate that was reported since; do not trust it.")
-    other_at: datetime | None = maybe("When another certificate was reported.")
-    token_made_at: datetime | None = maybe("When its token was made last; null when nobody has one.")
+    other_certificate_sha256: str | None = optional("Another certificate that was reported since; do not trust it.")
+    other_at: datetime | None = optional("When another certificate was reported.")
+    token_made_at: datetime | None = optional("When its token was made last; null when nobody has one.")
 
 
 class NodeTokenOut(CommandOut):
@@ -54,14 +54,14 @@ class AgentOut(Out):
     """What the agent on the machine reported: empty before its first check-in. Percent per GPU."""
 
     line: str = Field(description="The state of the agent in one sentence.")
-    heartbeat_age_s: int | None = maybe("Seconds since the agent's last check-in; null when it never came.")
-    utilisation: list[Decimal] = Field(default=[], description="How busy each GPU is, in percent.")
-    step: int | None = maybe("The step that the job is at.")
-    target_step: int | None = maybe("The step at which the job is done.")
-    tokens_per_s: Decimal | None = maybe("Tokens per second over all GPUs.")
-    idle_since: datetime | None = maybe("Since when its GPUs are idle; null while they work.")
-    eta: datetime | None = maybe("When the job is done at its present speed.")
-    cost_to_finish_usd: Decimal | None = maybe("What the rest of the job costs at its present speed.")
+    heartbeat_age_s: int | None = optional("Seconds since the agent's last check-in; null when it never came.")
+    utilisation: list[Decimal] = optional("How busy each GPU is, in percent.", [])
+    step: int | None = optional("The step that the job is at.")
+    target_step: int | None = optional("The step at which the job is done.")
+    tokens_per_s: Decimal | None = optional("Tokens per second over all GPUs.")
+    idle_since: datetime | None = optional("Since when its GPUs are idle; null while they work.")
+    eta: datetime | None = optional("When the job is done at its present speed.")
+    cost_to_finish_usd: Decimal | None = optional("What the rest of the job costs at its present speed.")
 
 
 class Terms(Out):
@@ -99,11 +99,10 @@ class SessionOut(Out):
     cloud: str | None = Field(description="The cloud's name.")
     price_usd_h: MaybePricePerHour
     cost_usd: Decimal = Field(description="What it has cost so far, the running hour included.")
-    low_usd: Decimal | None = maybe("The least that it can have cost, where the cloud never reports it.")
-    high_usd: Decimal | None = maybe("The most that it can have cost, where the cloud never reports it.")
-    unreconciled: bool = Field(
-        default=False,
-        description="True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.",
+    low_usd: Decimal | None = optional("The least that it can have cost, where the cloud never reports it.")
+    high_usd: Decimal | None = optional("The most that it can have cost, where the cloud never reports it.")
+    unreconciled: bool = optional(
+        "True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.", False
     )
     hours: Decimal = Field(description="The hours that are approved in all.")
     created_at: fields.CreatedAt
@@ -113,17 +112,15 @@ class SessionOut(Out):
     end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
-    ends_early_at: datetime | None = maybe(
+    ends_early_at: datetime | None = optional(
         "An end before the approved one that was announced; null when there is none."
     )
-    ends_early_because: str = Field(default="", description="Why it ends earlier.")
-    end_waits_because: str = Field(
-        default="", description="Why its termination waits for a checkpoint; empty when it does not."
-    )
-    disk: DiskOut | None = maybe("The retained disk while its machine is stopped; null when there is none.")
-    agent: AgentOut | None = maybe("The last report of the agent on the machine; null while there is no machine.")
-    policy: Terms | None = maybe("What was approved with its machine, and what may end it early.")
-    node_api: NodeApiOut | None = maybe("The API of the machine's own agent, for its owner.")
+    ends_early_because: str = optional("Why it ends earlier.", "")
+    end_waits_because: str = optional("Why its termination waits for a checkpoint; empty when it does not.", "")
+    disk: DiskOut | None = optional("The retained disk while its machine is stopped; null when there is none.")
+    agent: AgentOut | None = optional("The last report of the agent on the machine; null while there is no machine.")
+    policy: Terms | None = optional("What was approved with its machine, and what may end it early.")
+    node_api: NodeApiOut | None = optional("The API of the machine's own agent, for its owner.")
     held: fields.Held = ""
     ssh: Ssh | None = Field(
         description="How to connect; null while there is no machine, and for everybody but the owner."
@@ -140,7 +137,7 @@ class ExtendIn(In):
 class DoneIn(In):
     """How the work went, and what happens to the disk."""
 
-    succeeded: bool = Field(default=True, description="Whether the work succeeded.")
+    succeeded: bool = optional("Whether the work succeeded.", True)
     storage: Literal["destroy", "preserve"] = Field(
         default="destroy",
         description="destroy deletes the machine and its disk; preserve stops it and retains the disk until the end.",

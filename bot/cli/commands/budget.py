@@ -9,7 +9,7 @@ import typer
 from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.screen import fail
+from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result
 from bot.rules.budgets.budget import CostView, Period
@@ -32,7 +32,7 @@ def _one_of(*names: str) -> dict[str, Any]:
     return {"parser": read, "autocompletion": lambda: list(names)}
 
 
-app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
+app = group("Budgets and costs.")
 
 
 @app.command()

@@ -8,11 +8,10 @@ import typer
 
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
+from bot.cli.terminal.screen import group
 from bot.cli.terminal.terminal_tables import show, show_result, table_or
 
-app = typer.Typer(
-    add_completion=False, help="Let one person approve in your place: set, list, off.", no_args_is_help=True
-)
+app = group("Let one person approve in your place: set, list, off.")
 
 
 @app.command("set")

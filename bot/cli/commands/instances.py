@@ -11,14 +11,12 @@ import typer
 from bot import logs
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Again, Json, Named, plain_id
-from bot.cli.terminal.screen import UNAVAILABLE, fail
+from bot.cli.terminal.screen import UNAVAILABLE, fail, group
 from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.rules.audit.event_text import happened, whole
 from bot.rules.values.phrases import plural, rate
 
-orphans_app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Orphans: list them, or terminate a quarantined one."
-)
+orphans_app = group("Orphans: list them, or terminate a quarantined one.")
 
 Orphan = Annotated[str, typer.Argument(help="The id of a quarantined orphan.")]
 Why = Annotated[str, typer.Option(help="Why, for the audit log.")]

@@ -10,10 +10,11 @@ from bot import logs
 from bot.api.schemas.keys import ApiKeyOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
+from bot.cli.terminal.screen import group
 from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.rules.access.scopes import KEY_DAYS, MEANING
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys: create, list, revoke.")
+app = group("API keys: create, list, revoke.")
 
 HEAD = ("key", "of", "answers for it", "state", "until", "last used", "scopes")
 

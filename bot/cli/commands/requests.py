@@ -173,11 +173,7 @@ def request(request: Named, as_json: Json = False) -> None:
     show(found if as_json else request_details(RequestOut.model_validate(found)))
 
 
-def cancel(
-    request: Named,
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
-    as_json: Json = False,
-) -> None:
+def cancel(request: Named, reason: Annotated[str, typer.Option(help="Why.")] = "", as_json: Json = False) -> None:
     """Withdraw an undecided request."""
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
     show_result(done, as_json=as_json)

@@ -9,10 +9,10 @@ import typer
 from bot.cli.access.api_client import spoken
 from bot.cli.access.job_file import text_of
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.screen import fail
+from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import show_result
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Your public SSH key: add, show, remove.")
+app = group("Your public SSH key: add, show, remove.")
 
 
 @app.command()

@@ -11,14 +11,12 @@ from bot import logs
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.instances import Why
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.screen import agreed, at_terminal, fail
+from bot.cli.terminal.screen import agreed, at_terminal, fail, group
 from bot.cli.terminal.terminal_tables import show, show_result
 from bot.rules.values.phrases import plural, rate
 from bot.rules.values.text_table import TextReport
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Open instances in accounts without a key: list, gone."
-)
+app = group("Open instances in accounts without a key: list, gone.")
 
 
 @app.command("list")

@@ -9,12 +9,11 @@ import typer
 from bot import logs
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
+from bot.cli.terminal.screen import group
 from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.rules.webhooks.webhooks import Topic
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Webhooks: create, list, test, rotate, log, replay, delete."
-)
+app = group("Webhooks: create, list, test, rotate, log, replay, delete.")
 
 Hook = Annotated[str, typer.Argument(help="The id of a webhook, as the list shows it.")]
 HEAD = ("webhook", "of", "address", "topics", "state")

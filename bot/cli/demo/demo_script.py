@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -92,7 +92,9 @@ async def _play(ws: RemoteDriver, transcript: Transcript) -> None:
     await bob.click(ws.now(offers), approve)
     await ws.until(lambda: not any(t.startswith("Approve") for t in button_texts(ws.now(offers))), transcript.step_s)
     transcript.say("bot in #gpu", ws.now(offers).text)
-    ready = await _wait(ws, transcript, lambda: _dm(ws, "ssh "))
+    ready = await _wait(
+        ws, transcript, lambda: next((m for m in ws.dm_messages("alice") if "ssh " in all_text(m)), None)
+    )
     transcript.say("bot to alice", ready.text)
     transcript.expect(len(running_instances(transcript)) == 1, "not exactly one instance runs")
     transcript.say("clouds", f"{running_instances(transcript)[0]} runs, and nothing else")
@@ -127,8 +129,7 @@ def running_instances(transcript: Transcript) -> list[str]:
 
 
 def _with_button(ws: RemoteDriver, start: str) -> ChatMessage | None:
-    found = [m for m in ws.channel_messages() if any(text.startswith(start) for text in button_texts(m))]
-    return found[-1] if found else None
+    return _last(m for m in ws.channel_messages() if any(text.startswith(start) for text in button_texts(m)))
 
 
 def _newer(ws: RemoteDriver, who: str, before: int) -> Callable[[], ChatMessage | None]:
@@ -139,13 +140,12 @@ def _newer(ws: RemoteDriver, who: str, before: int) -> Callable[[], ChatMessage 
     return look
 
 
-def _dm(ws: RemoteDriver, word: str) -> ChatMessage | None:
-    return next((m for m in ws.dm_messages("alice") if word in all_text(m)), None)
-
-
 def _ended(ws: RemoteDriver, offers: ChatMessage) -> ChatMessage | None:
-    found = [m for m in ws.thread(offers) if re.search(r"\b(gone|ended|over)\b", all_text(m))]
-    return found[-1] if found else None
+    return _last(m for m in ws.thread(offers) if re.search(r"\b(gone|ended|over)\b", all_text(m)))
+
+
+def _last(found: Iterable[ChatMessage]) -> ChatMessage | None:
+    return next(iter([*found][-1:]), None)
 
 
 def _public_key() -> str:

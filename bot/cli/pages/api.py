@@ -37,7 +37,6 @@ def _scope(operation: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """Return the page."""
     programs = ", ".join(code(scope) for scope in PLAIN)
     people = ", ".join(code(scope) for scope in sorted(FOR_PEOPLE))
     return whole_page(

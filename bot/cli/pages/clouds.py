@@ -11,7 +11,6 @@ from providers.registry import REGISTRY
 
 
 def page() -> str:
-    """Return the page."""
     able = {
         name: entry.build(entry.config_class(), SystemClock(), None).capabilities for name, entry in REGISTRY.items()
     }
@@ -24,10 +23,7 @@ def page() -> str:
         (code(f"billing.{item.name}"), *(_text(getattr(able[name].billing, item.name)) for name in able))
         for item in fields(BillingRule)
     ]
-    limits = (
-        "`rate_limits`",
-        *(_limits(able[n]) for n in able),
-    )
+    limits = ("`rate_limits`", *(_limits(able[n]) for n in able))
     return whole_page(
         "Capabilities of the clouds",
         "Code outside an adapter asks these and never the name of a cloud. Times are seconds. The words are explained "

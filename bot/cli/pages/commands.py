@@ -26,7 +26,6 @@ def short_table() -> str:
 
 
 def page() -> str:
-    """Return the page."""
     rows = [
         (code(f"gpu-shopper {name}"), entry.help, "<br>".join(code(route) for route in entry.routes) or "this machine")
         for name, entry in COMMANDS.items()

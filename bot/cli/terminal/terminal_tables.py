@@ -24,10 +24,6 @@ def _visible(text: str) -> str:
     return logs.visible(logs.redact(text))
 
 
-def _safe(table: TextTable) -> TextTable:
-    return TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
-
-
 def print_report(report: TextReport) -> None:
     """Print an answer for people."""
     out = console()
@@ -36,7 +32,8 @@ def print_report(report: TextReport) -> None:
     for table in report.tables:
         if table.title:
             out.print(plain(table.title), style="italic")
-        for line in lines(_safe(table), out):
+        safe = TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
+        for line in lines(safe, out):
             out.print(line)
     for sentence in report.sentences:
         out.print(plain(sentence))

@@ -109,10 +109,7 @@ METHODS: Final[dict[str, Method]] = {
         files.upload_url, "filename* length* alt_txt snippet_type", ("files:write",), tier=4
     ),
     "files.completeUploadExternal": Method(
-        files.complete_upload,
-        "files* channel_id channels thread_ts initial_comment blocks",
-        ("files:write",),
-        tier=4,
+        files.complete_upload, "files* channel_id channels thread_ts initial_comment blocks", ("files:write",), tier=4
     ),
     "apps.connections.open": Method(connections_open, tier=3, caller="app"),
     "reactions.add": Method(chat.add_reaction, "channel* timestamp* name*", ("reactions:write",), tier=3),

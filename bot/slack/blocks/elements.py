@@ -137,8 +137,9 @@ def when(at: datetime) -> str:
 
 def person(ref: str) -> str:
     """Format a person as mrkdwn: a mention for a Slack user, a name for everybody else."""
-    actor = _actor(ref)
-    if actor is None:
+    try:
+        actor = Actor.from_ref(ref)
+    except ValueError:
         return safe(ref) or "somebody"
     if actor.kind is ActorKind.SLACK and _USER.fullmatch(actor.id):
         return f"<@{actor.id}>"
@@ -162,13 +163,6 @@ def channel(name: str) -> str:
     return f"<#{name}>" if _CHANNEL.fullmatch(name) else safe(name) or "a channel"
 
 
-def _actor(ref: str) -> Actor | None:
-    try:
-        return Actor.from_ref(ref)
-    except ValueError:
-        return None
-
-
 def code(text: str, limit: int = WORD_MAX) -> str:
     """Show foreign text in a fixed-width font. A backtick in it would end the span, so it is replaced."""
     return f"`{escape(clean(text, limit).replace('`', _LOOKALIKE['`'])) or '–'}`"
@@ -182,8 +176,3 @@ def dollars(amount_usd: Decimal) -> str:
 def percent(share: Decimal) -> str:
     """Format a share between 0 and 1 as `99.12 %`."""
     return f"{round(share * 100, 2).normalize():f} %"
-
-
-def money_range(best_usd: Decimal, worst_usd: Decimal) -> str:
-    """Format a range: `$70.00–$85.00`."""
-    return f"{usd(best_usd)}–{usd(worst_usd)}"

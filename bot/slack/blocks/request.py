@@ -41,7 +41,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.offers import OfferLine, left_out, line, offer_code, offers_table, price_block, reasons, spoken
+from bot.slack.blocks.offers import OfferLine, left_out, line, offers_table, price_block, reasons, spoken
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
@@ -165,7 +165,7 @@ def _pending(
     view: RequestView, who: AskedApprovers, lines: list[OfferLine], limits: list[str]
 ) -> tuple[list[str], list[Block]]:
     waits = view.override is not None and view.override.state is _R.PENDING
-    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
+    chosen = _chosen(view, lines)
     quote = view.quote
     silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
     absent = [sentence for sentence in silent if sentence]
@@ -211,8 +211,7 @@ def request_buttons(view: RequestView) -> list[Block]:
     """Build the buttons: approve the best option (or the one that the first approver chose), or reject."""
     waits = view.override is not None and view.override.state is _R.PENDING
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
-    return _buttons(view, chosen or lines[:1], approve=not waits, change=False)
+    return _buttons(view, _chosen(view, lines) or lines[:1], approve=not waits, change=False)
 
 
 def _buttons(view: RequestView, lines: Iterable[OfferLine], *, approve: bool, change: bool = True) -> list[Block]:
@@ -255,8 +254,8 @@ def _approved(view: RequestView, lines: list[OfferLine], cost_usd: Decimal | Non
     by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
     if said := _allowed(request, votes, f"{by}{at}"):
         return [said], [section(said)]
-    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
-    what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""
+    chosen = _chosen(view, lines)
+    what = f": {safe(chosen[0].name)} ({code(chosen[0].offer.id)})" if chosen else ""
     steps = [f":white_check_mark: *Approved* by {by}{at}{what}.", *_by_policy(request), *progress.lines(view, cost_usd)]
     blocks = [section("\n".join(steps))]
     if chosen:
@@ -332,8 +331,10 @@ def _voter(vote: Approval) -> str:
     return person(vote.approver) + place
 
 
-def _is_chosen(view: RequestView, option_id: str) -> bool:
-    return view.request.chosen_option_id == option_id
+def _chosen(view: RequestView, lines: list[OfferLine]) -> list[OfferLine]:
+    """Return the approved option alone; nothing before the first approval."""
+    pairs = zip(lines, view.options, strict=False)
+    return [one for one, option in pairs if view.request.chosen_option_id == option.id]
 
 
 def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = ANYBODY) -> Message:

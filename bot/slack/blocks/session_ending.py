@@ -1,4 +1,4 @@
-"""Build the warning before the end of a session: what ends when and why, its cost, what is lost, what to do."""
+"""Build the warnings before the end of a session: what ends when and why, its cost, what is lost, what to do."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from providers.profiles.model import ProfileError, load
 KEEP: Final = "keep"
 EXTEND: Final = "extend"
 DONE: Final = "done"
+SPARE: Final = "spare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +162,32 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
     text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
     summary = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
     return Message(text, (section(text), actions(end_button(session, over=summary)), context("Nothing has ended yet.")))
+
+
+@dataclass(frozen=True, slots=True)
+class IdleWarningFacts:
+    """Facts of an idle warning: `end_s` is the end that it announces, `cap_usd` what is approved in all."""
+
+    view: SessionView
+    end_s: int
+    cost_usd: Decimal
+    cap_usd: Decimal
+
+
+def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
+    """Build the warning, or the sentence about its outcome."""
+    session, row = shown.view.session, shown.view.instance
+    if session.state not in ENDABLE_SESSION:
+        verb = "has ended" if session.ended_at is not None else "is ending"
+        return Message.of(f"The *{what(session)}* {verb}; this message needs no action.")
+    if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:
+        stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
+        return Message.of(f":white_check_mark: The *{what(session)}* goes on.{stands}")
+    at = f" at {safe(row.cloud, 40)}" if row else ""
+    end = session.early_end_at
+    lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
+    facts = stakes(session.early_end_reason or "", (shown.cost_usd, shown.cap_usd), lost(row))
+    mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
+    keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
+    hint = "Keeping it moves nothing beyond its approved end and amount."
+    return before_end(lead, facts, [keep, done_button(session, mark), stop_button(session, mark)], hint)
