@@ -168,15 +168,8 @@ def change(
 def _modal(callback: str, title: str, blocks: list[Block], submit: str = "", metadata: str = "") -> View:
     """Build a dialog; without `submit` it only shows something."""
     form = {"submit": plain(submit, 24), "private_metadata": metadata} if submit else {}
-    back = plain("Back", 24)
-    return {
-        "type": "modal",
-        "callback_id": callback,
-        "title": plain(title, 24),
-        "close": back,
-        **form,
-        "blocks": blocks,
-    }
+    head = {"type": "modal", "callback_id": callback, "title": plain(title, 24), "close": plain("Back", 24)}
+    return {**head, **form, "blocks": blocks}
 
 
 def _input(block_id: str, label: str, element: Block, *, optional: bool = False, hint: str = "") -> Block:
