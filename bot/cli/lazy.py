@@ -84,6 +84,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "delegate": _entry(
             "Let one person approve in your place until the end of a day: set, list, off.",
             "PUT /delegations, GET /delegations, DELETE /delegations",
+            at="commands.decisions:delegate_app",
         ),
         "break-glass": _entry(
             "Start your own request without an approval, where the policy names you.",
@@ -113,7 +114,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "ssh-key": _entry(
             "Manage the public SSH key of your machines: add, show, remove.",
             "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
-            at="commands.ssh_key:app",
+            at="commands.keys:ssh_app",
         ),
         "progress": _entry(
             "Show the time and money that a running job still needs, against its approval.",
@@ -168,6 +169,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "unreachable": _entry(
             "List open instances in accounts without a key, and write them off: list, gone.",
             "GET /unreachable, POST /unreachable/gone",
+            at="commands.instances:unreachable_app",
         ),
         "recover": _entry(
             "List the orphans at every cloud, after a lost or restored ledger.",

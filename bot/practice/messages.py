@@ -9,16 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bot.blockkit import validate_message
-from bot.practice.model import (
-    BOT_ID,
-    BOT_USER_ID,
-    SLACKBOT_ID,
-    ApiError,
-    Channel,
-    ChatMessage,
-    Json,
-    invalid_arguments,
-)
+from bot.practice.model import BOT_ID, BOT_USER_ID, SLACKBOT_ID, ApiError, Channel, ChatMessage, Json, invalid_arguments
 from bot.practice.workspace import Workspace
 
 UPDATE_TEXT_MAX: Final = 4_000

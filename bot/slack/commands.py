@@ -28,11 +28,10 @@ from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
-from bot.slack.blocks.comparison import comparison
 from bot.slack.blocks.elements import Message, channel, code
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
-from bot.slack.blocks.plan import plan
+from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.profile import profile
 from bot.slack.blocks.session_ending import end_question

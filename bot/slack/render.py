@@ -21,8 +21,8 @@ from bot.slack.blocks import checkpoint_hold, digest, instance_failed, operators
 from bot.slack.blocks import session_ending as ending_message
 from bot.slack.blocks.elements import TEXT_MAX, Message, safe
 from bot.slack.blocks.private_answer import mentioned
+from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import no_key, reminder, reopened_reply, request_message
-from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind

@@ -1,4 +1,4 @@
-"""`gpu-shopper approve` and `reject`: decide about a request at a terminal, under the same rules as in Slack."""
+"""`gpu-shopper approve`, `reject`, `why`, `break-glass` and `delegate`: decide by the same rules as in Slack."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
-from bot.cli.terminal.screen import fail, prompt
-from bot.cli.terminal.terminal_tables import print_report, show, show_result
+from bot.cli.terminal.screen import fail, group, prompt
+from bot.cli.terminal.terminal_tables import print_report, show, show_result, table_or
 from bot.cli.terminal.views import request_details
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
@@ -105,3 +105,31 @@ def break_glass(
     body = {"reason": reason, "offer_id": offer or None}
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/break-glass", body, again))
     show_result(done, as_json=as_json)
+
+
+delegate_app = group("Let one person approve in your place: set, list, off.")
+
+
+@delegate_app.command("set")
+def set_(
+    person: Annotated[str, typer.Argument(help="A Slack id such as U012AB3CD, or operator:ada.")],
+    until: Annotated[str, typer.Argument(help="The last day in UTC, such as 2026-12-01.")],
+    as_json: Json = False,
+) -> None:
+    """Let one person approve in your place; this replaces your last delegation. They cannot pass it on."""
+    show_result(spoken(lambda api: api.put("/delegations", {"delegate": person, "until": until})), as_json=as_json)
+
+
+@delegate_app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List who approves for whom now."""
+    found = spoken(lambda api: api.get("/delegations"))
+    rows = [(one["delegator"], one["delegate"], one["until"]) for one in found]
+    report = table_or("Nobody decides for anybody else now.", ("in the place of", "decides", "until"), rows)
+    show(found if as_json else report)
+
+
+@delegate_app.command()
+def off(as_json: Json = False) -> None:
+    """End your delegation: from now on nobody approves in your place."""
+    show_result(spoken(lambda api: api.delete("/delegations")), as_json=as_json)

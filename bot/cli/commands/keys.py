@@ -1,4 +1,7 @@
-"""`gpu-shopper keys`: create, list and revoke API keys; only this command makes keys of people."""
+"""`gpu-shopper keys` and `ssh-key`: API keys of programs and people, and the public SSH key that your machines get.
+
+Only `keys create` makes keys of people.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from bot import logs
 from bot.api.schemas.keys import ApiKeyOut
 from bot.cli.access.api_client import spoken
+from bot.cli.access.job_file import text_of
 from bot.cli.commands.requests import Json, plain_id
-from bot.cli.terminal.screen import group
-from bot.cli.terminal.terminal_tables import show, show_result, table_or
+from bot.cli.terminal.screen import fail, group
+from bot.cli.terminal.terminal_tables import show, show_once, show_result, table_or
 from bot.rules.access.scopes import KEY_DAYS, MEANING
 
 app = group("API keys: create, list, revoke.")
@@ -30,11 +33,7 @@ def create(
     """Create a key and show it once. A person's key may approve; a program's key never can."""
     body = {"name": name, "owner": owner, "scopes": scope or [], "days": days}
     made = spoken(lambda api: api.post("/keys", body))
-    if as_json:
-        show(made)
-    else:
-        typer.echo(logs.visible(made["sentence"]), err=True)
-        typer.echo(made["token"])
+    show_once(made, "token", as_json=as_json)
 
 
 @app.command("list")
@@ -56,3 +55,31 @@ def revoke(
 def _row(one: ApiKeyOut) -> tuple[str, ...]:
     used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
     return one.id, one.actor, one.owner, one.state, f"{one.expires_at:%Y-%m-%d}", used, " ".join(one.scopes)
+
+
+ssh_app = group("Your public SSH key: add, show, remove.")
+
+
+@ssh_app.command()
+def add(
+    file: Annotated[str, typer.Argument(help="The public key file, such as ~/.ssh/id_ed25519.pub, or the key itself.")],
+    as_json: Json = False,
+) -> None:
+    """Register or replace your public key; machines that are created from now on accept it."""
+    pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
+    text = file if pasted else text_of(file)
+    if "PRIVATE KEY" in text:
+        fail(f"{file} is a private key; it was not sent. Name the file that ends in .pub.", 2)
+    show_result(spoken(lambda api: api.put("/ssh-keys", {"public_key": text})), as_json=as_json)
+
+
+@ssh_app.command("show")
+def show_(as_json: Json = False) -> None:
+    """Show which key is registered."""
+    show_result(spoken(lambda api: api.get("/ssh-keys")), as_json=as_json)
+
+
+@ssh_app.command()
+def remove(as_json: Json = False) -> None:
+    """Delete your key; machines that already have it keep it."""
+    show_result(spoken(lambda api: api.delete("/ssh-keys")), as_json=as_json)

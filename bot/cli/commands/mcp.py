@@ -62,16 +62,8 @@ def server(api: ApiClient) -> MCPServer[Any]:
     """Build the MCP server with its tools over the REST API."""
     made: MCPServer[Any] = MCPServer("gpu-shopper", instructions=INSTRUCTIONS, log_level="ERROR")
     tools = Tools(api)
-    for look in (
-        tools.inventory,
-        tools.plan,
-        tools.compare,
-        tools.request,
-        tools.requests,
-        tools.sessions,
-        tools.costs,
-    ):
-        made.add_tool(look, annotations=LOOK, structured_output=False)
+    for one in (tools.inventory, tools.plan, tools.compare, tools.request, tools.requests, tools.sessions, tools.costs):
+        made.add_tool(one, annotations=LOOK, structured_output=False)
     # The tool is called `ask`, whatever its method is called: agents know it by that name.
     for name, act in (("ask", tools.submit_request), ("cancel", tools.cancel)):
         made.add_tool(act, name=name, annotations=ASK, structured_output=False)
@@ -134,9 +126,7 @@ class Tools:
 
     @_told
     async def submit_request(
-        self,
-        words: Words,
-        reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)],
+        self, words: Words, reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)]
     ) -> str:
         """Request a GPU. This rents nothing: a person decides, and the answer names the approvers."""
         made = await self._api.post("/sessions", {"words": words, "reason": reason})

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bot import logs
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
 from bot.cli.terminal.screen import group
-from bot.cli.terminal.terminal_tables import show, show_result, table_or
+from bot.cli.terminal.terminal_tables import show, show_once, show_result, table_or
 from bot.rules.webhooks.webhooks import Topic
 
 app = group("Webhooks: create, list, test, rotate, log, replay, delete.")
@@ -29,7 +28,7 @@ def create(
 ) -> None:
     """Create a webhook and show its secret once."""
     made = spoken(lambda api: api.post("/webhooks", {"url": url, "topics": topic or [], "note": note}))
-    _secret(made, as_json=as_json)
+    show_once(made, "secret", as_json=as_json)
 
 
 @app.command("list")
@@ -54,7 +53,7 @@ def try_(webhook: Hook, as_json: Json = False) -> None:
 @app.command()
 def rotate(webhook: Hook, as_json: Json = False) -> None:
     """Rotate the secret and show it once; the old one also signs for a day."""
-    _secret(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/rotate", {})), as_json=as_json)
+    show_once(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/rotate", {})), "secret", as_json=as_json)
 
 
 @app.command()
@@ -78,14 +77,6 @@ def replay(
     """Send messages again; a disabled webhook is enabled again."""
     body = {"delivery_id": plain_id(delivery)} if delivery else {}
     show_result(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/replay", body)), as_json=as_json)
-
-
-def _secret(made: Any, *, as_json: bool) -> None:
-    if as_json:
-        show(made)
-    else:
-        typer.echo(logs.visible(made["sentence"]), err=True)
-        typer.echo(made["secret"])
 
 
 def _webhook(one: Any) -> tuple[str, ...]:

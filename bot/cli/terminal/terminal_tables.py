@@ -52,6 +52,15 @@ def show_result(done: Any, *, as_json: bool) -> None:
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
+def show_once(made: Any, name: str, *, as_json: bool) -> None:
+    """Print a secret that is shown this once, alone on standard output."""
+    if as_json:
+        show(made)
+    else:
+        typer.echo(logs.visible(made["sentence"]), err=True)
+        typer.echo(made[name])
+
+
 def table_or(none: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> TextReport:
     """Build a table, or the sentence `none` where there is no row."""
     cells = tuple(tuple(row) for row in rows)

@@ -12,8 +12,8 @@ import pytest
 from bot.rules.policy.policy import Policy
 from bot.services.nodes.connection import ssh_command
 from bot.slack.blocks import elements, job, progress, session_ending, session_ready_and_ended
+from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import request_message
-from bot.slack.blocks.result import request_result
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
