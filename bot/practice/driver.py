@@ -48,10 +48,6 @@ class Driver(Reader):
         except TimeoutError:
             raise TimeoutError(f"nothing became true within {timeout_s} s; {describe(self.all_messages())}") from None
 
-    async def travel(self, seconds: float) -> None:
-        """Move the workspace's clock forward."""
-        await self.workspace.travel(seconds)
-
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
     def all_messages(self) -> Iterable[ChatMessage]:

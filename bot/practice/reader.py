@@ -29,6 +29,10 @@ class Reader(ABC):
         Raises TimeoutError, with what is on the screens, after `timeout_s` real seconds.
         """
 
+    async def travel(self, seconds: float) -> None:
+        """Move the workspace's clock forward."""
+        await self.call("travel", {"seconds": seconds})
+
     @abstractmethod
     def all_messages(self) -> Iterable[ChatMessage]:
         """Return every message, deleted and ephemeral ones too, oldest first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -72,14 +73,9 @@ class RemoteDriver(Reader):
         except TimeoutError:
             raise TimeoutError(f"nothing became true within {timeout_s} s; {describe(self.all_messages())}") from None
 
-    async def travel(self, seconds: float) -> None:
-        """Move the workspace's clock forward."""
-        await self.call("travel", {"seconds": seconds})
-
     async def fault(self, fault: SlackFault) -> None:
         """Order a fault."""
-        names = ("where", "name", "kind", "times", "seconds", "error")
-        await self.call("fault", {name: getattr(fault, name) for name in names})
+        await self.call("fault", asdict(fault))
 
     async def delete_message(self, message: ChatMessage) -> None:
         """Delete a message, as an administrator can."""

@@ -115,18 +115,14 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(f"Its end waits. {one.end_waits_because}")
     if one.disk:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
-    if one.agent:
-        said.append(one.agent.line)
+    said += [one.agent.line] if one.agent else []
     if one.ssh and one.disk is None:  # Nothing answers while the machine is stopped.
         said += _ssh(one.ssh)
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))
-    if one.end_reason:
-        said.append(one.end_reason)
-    if one.ended_at:
-        said.append(f"Ended {when(one.ended_at)}.")
-    said += [one.held] if one.held else []
-    return TextReport(lead=f"Session {short_id(one.id)} of {one.owner} is {one.state}.", sentences=tuple(said))
+    said += [one.end_reason, f"Ended {when(one.ended_at)}." if one.ended_at else "", one.held]
+    lead = f"Session {short_id(one.id)} of {one.owner} is {one.state}."
+    return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
 def _ssh(found: Ssh) -> list[str]:
