@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from bot import logs
 from bot.api.app import build_api
@@ -28,7 +29,6 @@ from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
 from bot.services.runtime.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
 from bot.slack.app import SlackApp
-from bot.slack.guard import Receive, Scope, Send
 from bot.slack.settings import SlackSettings
 from bot.ticker.schedule import Ticker
 from bot.ticker.sweeps import jobs

@@ -6,10 +6,10 @@ session all answer 401.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.api.dependencies import NODE, PRINCIPAL, Dependencies
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
@@ -29,11 +29,6 @@ AGENT_BYTES = 16 * 1024
 LONGEST_HEADER = 512
 SERVER_ERROR = 500
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UNAUTHENTICATED = Reply(
     False,
@@ -46,7 +41,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 class AuthMiddleware:
     """Let a call pass to `app` with its principal, or refuse it; paths that need no key pass unchanged."""
 
-    def __init__(self, app: App, deps: Dependencies) -> None:
+    def __init__(self, app: ASGIApp, deps: Dependencies) -> None:
         self._app = app
         self._deps = deps
         self._calls = RateLimiter(deps.ctx.clock, deps.settings.calls_per_minute)
@@ -87,25 +82,21 @@ class AuthMiddleware:
             await self._strange(scope)(scope, receive, send)
             return
         allowance = await self._shared.take(who.key_id) if self._shared else self._calls.take(who.key_id)
-        send.headers = allowance.headers
-        if not allowance.allowed:
-            await problem(_too_often(allowance))(scope, receive, send)
-            return
         scope.setdefault("state", {})[PRINCIPAL] = who
-        await self._app(scope, _capped(receive, self._deps.settings.body_bytes), send)
+        await self._limited(scope, _capped(receive, self._deps.settings.body_bytes), send, allowance)
 
     async def _agent(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         token = _bearer(scope)
         if token is None or not SHAPE.fullmatch(token):
             await problem(STRANGE, headers=CHALLENGE)(scope, receive, send)
             return
-        allowance = self._nodes.take(token)
-        send.headers = allowance.headers
-        if not allowance.allowed:
-            await problem(_too_often(allowance))(scope, receive, send)
-            return
         scope.setdefault("state", {})[NODE] = token
-        await self._app(scope, _capped(receive, AGENT_BYTES), send)
+        await self._limited(scope, _capped(receive, AGENT_BYTES), send, self._nodes.take(token))
+
+    async def _limited(self, scope: Scope, receive: Receive, send: _Watched, allowance: Allowance) -> None:
+        send.headers = allowance.headers
+        served = self._app if allowance.allowed else problem(_too_often(allowance))
+        await served(scope, receive, send)
 
     def _strange(self, scope: Scope) -> Any:
         """Refuse a caller without a working key, and limit wrong keys per address.

@@ -90,6 +90,19 @@ def _checked(check: Callable[[Request], Principal], scope: Scope) -> Callable[..
     return principal
 
 
+#: The principal of a call to a route, named by the scope that the route needs.
+MarketReader = Annotated[Principal, caller(Scope.MARKET_READ)]
+RequestReader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
+Requester = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
+Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
+SessionReader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
+SessionOwner = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
+LedgerWriter = Annotated[Principal, caller(Scope.LEDGER_WRITE)]
+WebhookOwner = Annotated[Principal, caller(Scope.WEBHOOKS_WRITE)]
+Monitor = Annotated[Principal, caller(Scope.METRICS_READ)]
+Admin = Annotated[Principal, caller(Scope.ADMIN)]
+
+
 def refusals(*codes: int) -> Responses:
     """List the refusals of a route for the documentation: its own codes and those of the middleware."""
     return {

@@ -17,10 +17,7 @@ from bot.services.runtime.commands import Reply
 
 _KEY = "A name that you choose for this call: repeated with the same name, it is carried out once and answered alike."
 #: The parameter of every route that can spend: a caller who got no answer repeats the call with the same key.
-Repeat = Annotated[
-    str,
-    Header(min_length=1, max_length=200, alias="Idempotency-Key", description=_KEY),
-]
+Repeat = Annotated[str, Header(min_length=1, max_length=200, alias="Idempotency-Key", description=_KEY)]
 #: The same where nothing is spent: without a key the call is carried out each time.
 MayRepeat = Annotated[str | None, Header(min_length=1, max_length=200, alias="Idempotency-Key", description=_KEY)]
 

@@ -6,7 +6,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,61 +22,34 @@ from bot.services.runtime.commands import Reply
 MEDIA_TYPE = "application/problem+json"
 CODE_PREFIX = "urn:gpu-shopper:error:"
 
+_C = ReplyCode
 #: The HTTP status of each code; every other refusal is 422: the call was read, and it cannot be carried out as it is.
-STATUS: dict[ReplyCode, int] = {
-    ReplyCode.UNAUTHENTICATED: 401,
-    ReplyCode.SCOPE_MISSING: 403,
-    ReplyCode.NOT_YOURS: 403,
-    ReplyCode.CLOUD_NOT_ALLOWED: 403,
-    ReplyCode.GPU_NOT_ALLOWED: 403,
-    ReplyCode.REQUESTER: 403,
-    ReplyCode.NOT_AN_APPROVER: 403,
-    ReplyCode.DELEGATOR_ASKED: 403,
-    ReplyCode.BOT: 403,
-    ReplyCode.UNKNOWN_ID: 404,
-    ReplyCode.UNKNOWN_KEY: 404,
-    ReplyCode.UNKNOWN_BUDGET: 404,
-    ReplyCode.NOT_OURS: 409,
-    ReplyCode.NOT_SET_UP: 409,
-    ReplyCode.CLOUD_FAILED: 503,
-    ReplyCode.UNKNOWN_WEBHOOK: 404,
-    ReplyCode.UNKNOWN_DELIVERY: 404,
-    ReplyCode.UNKNOWN_PROFILE: 404,
-    ReplyCode.NO_KEY: 404,
-    ReplyCode.NO_SESSION: 409,
-    ReplyCode.ALREADY_ENDING: 409,
-    ReplyCode.ALREADY_ASKED: 409,
-    ReplyCode.NOT_RUNNING: 409,
-    ReplyCode.NO_NODE_API: 409,
-    ReplyCode.ALREADY_VOTED: 409,
-    ReplyCode.ALREADY_APPROVED: 409,
-    ReplyCode.ALREADY_REJECTED: 409,
-    ReplyCode.ALREADY_CANCELLED: 409,
-    ReplyCode.ALREADY_EXPIRED: 409,
-    ReplyCode.ALREADY_UNAVAILABLE: 409,
-    ReplyCode.IDEMPOTENCY_MISMATCH: 409,
-    ReplyCode.OTHER_OFFER: 409,
-    ReplyCode.OTHER_OWNER: 409,
-    ReplyCode.OVERRIDE_FIRST: 409,
-    ReplyCode.QUOTE_MOVED: 409,
-    ReplyCode.REPLAYED: 409,
-    ReplyCode.QUOTING: 409,
-    ReplyCode.STALE: 409,
-    ReplyCode.REACHABLE: 409,
-    ReplyCode.STILL_SHOWN: 409,
-    ReplyCode.STILL_HEARD: 409,
-    ReplyCode.TOO_MANY_KEYS: 409,
-    ReplyCode.TOO_MANY_WEBHOOKS: 409,
-    ReplyCode.WEBHOOK_OFF: 409,
-    ReplyCode.TOO_MANY_STREAMS: 429,
-    ReplyCode.TOO_MANY_OPEN: 409,
-    ReplyCode.RATE_LIMITED: 429,
-    ReplyCode.NO_CLOUDS: 503,
-    ReplyCode.DELEGATOR_UNKNOWN: 503,
-}
+_CODES: Mapping[int, tuple[ReplyCode, ...]] = {
+    401: (_C.UNAUTHENTICATED,),
+    403: (
+        _C.BOT, _C.CLOUD_NOT_ALLOWED, _C.DELEGATOR_ASKED, _C.GPU_NOT_ALLOWED, _C.NOT_AN_APPROVER, _C.NOT_YOURS,
+        _C.REQUESTER, _C.SCOPE_MISSING,
+    ),
+    404: (
+        _C.NO_KEY, _C.UNKNOWN_BUDGET, _C.UNKNOWN_DELIVERY, _C.UNKNOWN_ID, _C.UNKNOWN_KEY, _C.UNKNOWN_PROFILE,
+        _C.UNKNOWN_WEBHOOK,
+    ),
+    409: (
+        _C.ALREADY_APPROVED, _C.ALREADY_ASKED, _C.ALREADY_CANCELLED, _C.ALREADY_ENDING, _C.ALREADY_EXPIRED,
+        _C.ALREADY_REJECTED, _C.ALREADY_UNAVAILABLE, _C.ALREADY_VOTED, _C.IDEMPOTENCY_MISMATCH, _C.NOT_OURS,
+        _C.NOT_RUNNING, _C.NOT_SET_UP, _C.NO_NODE_API, _C.NO_SESSION, _C.OTHER_OFFER, _C.OTHER_OWNER,
+        _C.OVERRIDE_FIRST, _C.QUOTE_MOVED, _C.QUOTING, _C.REACHABLE, _C.REPLAYED, _C.STALE, _C.STILL_HEARD,
+        _C.STILL_SHOWN, _C.TOO_MANY_KEYS, _C.TOO_MANY_OPEN, _C.TOO_MANY_WEBHOOKS, _C.WEBHOOK_OFF,
+    ),
+    429: (_C.RATE_LIMITED, _C.TOO_MANY_STREAMS,),
+    503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.NO_CLOUDS,),
+}  # fmt: skip
+STATUS = {code: status for status, codes in _CODES.items() for code in codes}
 
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
 class FieldProblem(BaseModel):
@@ -111,18 +84,23 @@ class ProblemRaised(Exception):
         self.fields = fields or []
 
 
+def answered(kind: type[Answer], reply: Reply) -> Answer:
+    """Return the answer of a command that was carried out; raises `ProblemRaised` for one that was not."""
+    if not reply.ok:
+        raise ProblemRaised(reply)
+    return kind(**{**reply.data, "code": reply.code, "sentence": reply.sentence})
+
+
 def problem(reply: Reply, fields: list[FieldProblem] | None = None, headers: dict[str, str] | None = None) -> Any:
     """Build the response for a refusal."""
     status = STATUS.get(reply.code, 422)
-    body = Problem(
-        type=f"{CODE_PREFIX}{reply.code}",
-        title=HTTPStatus(status).phrase,
-        status=status,
-        detail=reply.sentence,
-        code=reply.code,
-        fields=fields or [],
-        data={name: str(value) for name, value in reply.data.items() if value is not None},
-    )
+    data = {name: str(value) for name, value in reply.data.items() if value is not None}
+    return _response(status, reply.code, reply.sentence, headers, fields=fields or [], data=data)
+
+
+def _response(status: int, code: str, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+    title = HTTPStatus(status).phrase
+    body = Problem(type=f"{CODE_PREFIX}{code}", title=title, status=status, detail=detail, code=code, **more)
     return JSONResponse(body.model_dump(mode="json"), status, headers, MEDIA_TYPE)
 
 
@@ -130,27 +108,18 @@ def broken(scope: Mapping[str, Any], error: Exception) -> Any:
     """Build the response to an internal error: it names an incident, and only the log says what happened."""
     incident = secrets.token_hex(4)
     log.error("incident %s: %s %s failed", incident, scope["method"], scope["path"][:200], exc_info=error)
-    body = Problem(
-        type=f"{CODE_PREFIX}{ReplyCode.INTERNAL}",
-        title="Internal Server Error",
-        status=500,
-        detail=f"Something went wrong here; it is noted as incident {incident}.",
-        code=ReplyCode.INTERNAL,
-    )
-    return JSONResponse(body.model_dump(mode="json"), 500, media_type=MEDIA_TYPE)
+    return _response(500, ReplyCode.INTERNAL, f"Something went wrong here; it is noted as incident {incident}.")
 
 
 async def _broken(request: Request, error: Exception) -> Any:
     return broken(request.scope, error)
 
 
-async def _refused(_request: Request, error: Exception) -> Any:
-    assert isinstance(error, ProblemRaised)  # noqa: S101 # Registered for this type alone.
+async def _refused(_request: Request, error: ProblemRaised) -> Any:
     return problem(error.reply, error.fields)
 
 
-async def _invalid(_request: Request, error: Exception) -> Any:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 # Registered for this type alone.
+async def _invalid(_request: Request, error: RequestValidationError) -> Any:
     return problem(*invalid(error.errors()))
 
 
@@ -172,8 +141,7 @@ def _place(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location if part not in ("body", "query", "path", "header"))[:200]
 
 
-async def _http(request: Request, error: Exception) -> Any:
-    assert isinstance(error, HTTPException)  # noqa: S101 # Registered for this type alone.
+async def _http(request: Request, error: HTTPException) -> Any:
     if error.status_code == HTTPStatus.BAD_REQUEST:
         sentence = "The call is not what this route takes. The body must be JSON in UTF-8."
         return problem(Reply(False, ReplyCode.INVALID, sentence))
@@ -181,17 +149,10 @@ async def _http(request: Request, error: Exception) -> Any:
     code: str = ReplyCode.BODY_TOO_LARGE if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()
     detail = f"{phrase}; the routes are in /openapi.json." if error.detail in (phrase, "") else error.detail
     code = code.replace(" ", "_").replace("-", "_")
-    body = Problem(
-        type=f"{CODE_PREFIX}{code}",
-        title=phrase,
-        status=error.status_code,
-        detail=detail,
-        code=code,
-    )
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(_methods(request))
-    return JSONResponse(body.model_dump(mode="json"), error.status_code, headers, MEDIA_TYPE)
+    return _response(error.status_code, code, detail, headers)
 
 
 def _methods(request: Request) -> list[str]:
@@ -202,7 +163,7 @@ def _methods(request: Request) -> list[str]:
 
 def install(api: FastAPI) -> None:
     """Register the handlers that answer every refusal as application/problem+json."""
-    api.add_exception_handler(ProblemRaised, _refused)
-    api.add_exception_handler(RequestValidationError, _invalid)
-    api.add_exception_handler(HTTPException, _http)
+    api.exception_handler(ProblemRaised)(_refused)
+    api.exception_handler(RequestValidationError)(_invalid)
+    api.exception_handler(HTTPException)(_http)
     api.add_exception_handler(Exception, _broken)

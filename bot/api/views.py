@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas.connection import NodeApiOut, Ssh
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
-from bot.api.schemas.sessions import AgentOut, DiskOut, SessionOut, Terms
+from bot.api.schemas.sessions import AgentOut, DiskOut, NodeApiOut, SessionOut, Ssh, Terms
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
@@ -53,21 +52,13 @@ def request_out(view: RequestView, policy: Policy, mandate: ApproverGroup, hint:
 
 def _option(option: Option) -> OptionOut:
     offer = offer_from_json(option.offer)
-    return OptionOut(
-        rank=option.rank,
-        offer_id=option.offer_id,
-        cloud=option.cloud,
+    return OptionOut.of(
+        option,
         gpu=offer.gpu,
         gpu_count=offer.gpu_count,
         memory_gb=offer.memory_gb,
         region=offer.region,
         spot=offer.spot,
-        price_usd_h=option.price_usd_h,
-        best_usd=option.best_usd,
-        expected_usd=option.expected_usd,
-        worst_usd=option.worst_usd,
-        marks=list(option.marks),
-        why=option.why,
         parts=parts_line(option),
         hold=hold_line(option),
     )
@@ -99,13 +90,8 @@ def session_out(
     session, row = view.session, view.instance
     live = session.state in LIVE_SESSION
     shows_ssh = mine and row is not None and live
-    return SessionOut(
-        id=session.id,
-        request_id=session.request_id,
-        state=session.state,
-        owner=session.owner,
-        gpu=session.gpu,
-        gpu_count=session.gpu_count,
+    return SessionOut.of(
+        session,
         cloud=row.cloud if row else None,
         price_usd_h=row.price_usd_h if row else None,
         cost_usd=cost_now(ctx, view, now),
@@ -113,12 +99,6 @@ def session_out(
         high_usd=between[1] if between else None,
         unreconciled=between is not None,
         hours=Decimal(session.hours),
-        created_at=session.created_at,
-        ready_at=session.ready_at,
-        deadline=session.deadline,
-        ended_at=session.ended_at,
-        end_code=session.end_code,
-        end_reason=session.end_reason,
         status=row.status if row else "",
         ends_early_at=session.early_end_at if live else None,
         ends_early_because=(session.early_end_reason or "") if live else "",
@@ -147,14 +127,10 @@ def _agent(view: SessionView, now: datetime) -> AgentOut:
     report = shown.heard
     if report is None:
         return AgentOut(line=shown.line)
-    return AgentOut(
+    return AgentOut.of(
+        report,
         line=shown.line,
         heartbeat_age_s=shown.age_s,
-        utilisation=list(report.utilisation),
-        step=report.step,
-        target_step=report.target_step,
-        tokens_per_s=report.tokens_per_s,
-        idle_since=report.idle_since,
         eta=shown.eta,
         cost_to_finish_usd=shown.cost_to_finish_usd,
     )

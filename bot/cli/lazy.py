@@ -16,222 +16,186 @@ from typer.main import get_command
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """The line of one command in `--help`; its module has an `app` (a `typer.Typer`)."""
+    """The line of one command in `--help`, and where the command is: a function, or a `typer.Typer` of several."""
 
     help: str
-    hidden: bool = False
     #: `module:attribute` under `bot.cli` where it is not `commands.NAME:app`.
-    at: str = ""
+    at: str
     #: The routes of the REST API that do the same; none for commands about this machine alone.
-    routes: tuple[str, ...] = ()
+    routes: tuple[str, ...]
+    hidden: bool
+
+
+def _entry(text: str, routes: str = "", *, at: str = "", hidden: bool = False) -> CommandEntry:
+    """Read one row of the table; its routes are below /api/v1."""
+    return CommandEntry(text, at, tuple(one.replace(" /", " /api/v1/") for one in routes.split(", ") if one), hidden)
 
 
 COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
-        "demo": CommandEntry(
+        "demo": _entry(
             "Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed.",
-            at="demo.command:app",
+            at="demo.command:demo",
         ),
-        "serve": CommandEntry(
-            "Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:app"
+        "serve": _entry(
+            "Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:serve"
         ),
-        "doctor": CommandEntry(
+        "doctor": _entry(
             "Say which settings are missing, where to set them, and whether each credential works.",
-            at="local.doctor:app",
+            at="local.doctor:doctor",
         ),
-        "inventory": CommandEntry(
-            "Show what is for sale now at every cloud that is set up.", routes=("GET /api/v1/inventory",)
+        "inventory": _entry(
+            "Show what is for sale now at every cloud that is set up.",
+            "GET /inventory",
+            at="commands.inventory:inventory",
         ),
-        "plan": CommandEntry(
+        "plan": _entry(
             "Plan a training run: memory, time and cost on every offer; writes the plan's files.",
-            routes=("POST /api/v1/plans",),
+            "POST /plans",
+            at="commands.plan:plan",
         ),
-        "compare": CommandEntry(
+        "compare": _entry(
             "Compare what a run costs on every GPU for sale, and how many runs a budget buys.",
-            routes=("POST /api/v1/compare",),
+            "POST /compare",
+            at="commands.compare:compare",
         ),
-        "provision": CommandEntry(
+        "provision": _entry(
             "Request GPUs: with options, words or a job file; an approver decides.",
-            at="commands.requests:provision_app",
-            routes=("POST /api/v1/sessions", "POST /api/v1/plans", "GET /api/v1/requests/{request}"),
+            "POST /sessions, POST /plans, GET /requests/{request}",
+            at="commands.requests:provision",
         ),
-        "requests": CommandEntry(
-            "List requests.", at="commands.requests:requests_app", routes=("GET /api/v1/requests",)
-        ),
-        "request": CommandEntry(
+        "requests": _entry("List requests.", "GET /requests", at="commands.requests:requests"),
+        "request": _entry(
             "Show one request: its options, and who must approve it.",
-            at="commands.requests:request_app",
-            routes=("GET /api/v1/requests/{request}",),
+            "GET /requests/{request}",
+            at="commands.requests:request",
         ),
-        "cancel": CommandEntry(
-            "Withdraw a request.", at="commands.requests:cancel_app", routes=("POST /api/v1/requests/{request}/cancel",)
-        ),
-        "approve": CommandEntry(
+        "cancel": _entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests:cancel"),
+        "approve": _entry(
             "Approve one option of a request.",
-            at="commands.decisions:approve_app",
-            routes=("GET /api/v1/requests/{request}", "POST /api/v1/requests/{request}/approve"),
+            "GET /requests/{request}, POST /requests/{request}/approve",
+            at="commands.decisions:approve",
         ),
-        "why": CommandEntry(
+        "why": _entry(
             "Explain why a request needs approval, and who may give it.",
-            at="commands.decisions:why_app",
-            routes=("GET /api/v1/requests/{request}/why",),
+            "GET /requests/{request}/why",
+            at="commands.decisions:why",
         ),
-        "delegate": CommandEntry(
+        "delegate": _entry(
             "Let one person approve in your place until the end of a day: set, list, off.",
-            routes=("PUT /api/v1/delegations", "GET /api/v1/delegations", "DELETE /api/v1/delegations"),
+            "PUT /delegations, GET /delegations, DELETE /delegations",
+            at="commands.decisions:delegate_app",
         ),
-        "break-glass": CommandEntry(
+        "break-glass": _entry(
             "Start your own request without an approval, where the policy names you.",
-            at="commands.decisions:break_glass_app",
-            routes=("POST /api/v1/requests/{request}/break-glass",),
+            "POST /requests/{request}/break-glass",
+            at="commands.decisions:break_glass",
         ),
-        "reject": CommandEntry(
-            "Reject a request.", at="commands.decisions:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
-        ),
-        "sessions": CommandEntry("List sessions.", routes=("GET /api/v1/sessions",)),
-        "session": CommandEntry(
+        "reject": _entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions:reject"),
+        "sessions": _entry("List sessions.", "GET /sessions", at="commands.session:sessions"),
+        "session": _entry(
             "Show one session and how to connect; extend, stop, start, restart or end it; create its API's token.",
-            routes=("GET /api/v1/sessions/{session}", "POST /api/v1/sessions/{session}/token"),
+            "GET /sessions/{session}, POST /sessions/{session}/token",
         ),
-        "extend": CommandEntry(
-            "Request more time for a session.",
-            at="commands.session:extend_app",
-            routes=("POST /api/v1/sessions/{session}/extend",),
+        "extend": _entry(
+            "Request more time for a session.", "POST /sessions/{session}/extend", at="commands.session:extend"
         ),
-        "done": CommandEntry(
+        "done": _entry(
             "Report that the work of a session is done, which ends it.",
-            at="commands.session:done_app",
-            routes=("POST /api/v1/sessions/{session}/done",),
+            "POST /sessions/{session}/done",
+            at="commands.session:done",
         ),
-        "stop": CommandEntry(
-            "Stop a session's machine.",
-            at="commands.session:stop_app",
-            routes=("POST /api/v1/sessions/{session}/stop",),
+        "stop": _entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session:stop"),
+        "start": _entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session:start"),
+        "restart": _entry(
+            "Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session:restart"
         ),
-        "start": CommandEntry(
-            "Start a stopped machine.",
-            at="commands.session:start_app",
-            routes=("POST /api/v1/sessions/{session}/start",),
-        ),
-        "restart": CommandEntry(
-            "Restart a machine in place.",
-            at="commands.session:restart_app",
-            routes=("POST /api/v1/sessions/{session}/restart",),
-        ),
-        "shutdown": CommandEntry(
-            "End a session.", at="commands.session:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)
-        ),
-        "ssh-key": CommandEntry(
+        "shutdown": _entry("End a session.", "DELETE /sessions/{session}", at="commands.session:shutdown"),
+        "ssh-key": _entry(
             "Manage the public SSH key of your machines: add, show, remove.",
-            at="commands.ssh_key:app",
-            routes=("PUT /api/v1/ssh-keys", "GET /api/v1/ssh-keys", "DELETE /api/v1/ssh-keys"),
+            "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
+            at="commands.keys:ssh_app",
         ),
-        "progress": CommandEntry("Show the time and money that a running job still needs, against its approval."),
-        "runs": CommandEntry(
-            "Record and list measured runs, which correct every later plan.",
-            routes=("POST /api/v1/runs", "GET /api/v1/runs"),
+        "progress": _entry(
+            "Show the time and money that a running job still needs, against its approval.",
+            at="commands.progress:progress",
         ),
-        "instances": CommandEntry(
-            "List instances, including orphans.",
-            at="commands.instances:instances_app",
-            routes=("GET /api/v1/instances", "GET /api/v1/orphans"),
+        "runs": _entry("Record and list measured runs, which correct every later plan.", "POST /runs, GET /runs"),
+        "instances": _entry(
+            "List instances, including orphans.", "GET /instances, GET /orphans", at="commands.instances:instances"
         ),
-        "preflight": CommandEntry(
-            "Check whether every cloud can be bought from now.",
-            at="commands.instances:preflight_app",
-            routes=("GET /api/v1/preflight",),
+        "preflight": _entry(
+            "Check whether every cloud can be bought from now.", "GET /preflight", at="commands.instances:preflight"
         ),
-        "sandbox": CommandEntry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
-        "keys": CommandEntry(
+        "sandbox": _entry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:sandbox"),
+        "keys": _entry(
             "Manage API keys of programs and people: create, list, revoke.",
-            routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
+            "POST /keys, GET /keys, DELETE /keys/{key_id}",
         ),
-        "webhooks": CommandEntry(
+        "webhooks": _entry(
             "Manage webhooks: create, list, test, rotate, log, replay, delete.",
-            routes=(
-                "POST /api/v1/webhooks",
-                "GET /api/v1/webhooks",
-                "DELETE /api/v1/webhooks/{webhook}",
-                "POST /api/v1/webhooks/{webhook}/test",
-                "POST /api/v1/webhooks/{webhook}/rotate",
-                "POST /api/v1/webhooks/{webhook}/replay",
-                "GET /api/v1/webhooks/{webhook}/deliveries",
-            ),
+            "POST /webhooks, GET /webhooks, DELETE /webhooks/{webhook}, POST /webhooks/{webhook}/test, "
+            "POST /webhooks/{webhook}/rotate, POST /webhooks/{webhook}/replay, GET /webhooks/{webhook}/deliveries",
         ),
-        "db": CommandEntry("Manage the ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
-        "audit": CommandEntry(
+        "db": _entry("Manage the ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
+        "audit": _entry(
             "Show what happened to a request or session, and verify its hash chain.",
-            at="commands.instances:audit_app",
-            routes=("GET /api/v1/audit/{request}",),
+            "GET /audit/{request}",
+            at="commands.instances:audit",
         ),
-        "budget": CommandEntry(
+        "budget": _entry(
             "Show and set budgets, and show what was spent: show, set, costs.",
-            routes=("GET /api/v1/budgets", "POST /api/v1/budgets", "GET /api/v1/costs"),
+            "GET /budgets, POST /budgets, GET /costs",
         ),
-        "costs": CommandEntry(
+        "costs": _entry(
             "Show what was spent, by hour, day or month, and by whom, where and on what.",
-            at="commands.budget:costs_app",
-            routes=("GET /api/v1/costs",),
+            "GET /costs",
+            at="commands.budget:costs_",
         ),
-        "ledger": CommandEntry(
+        "ledger": _entry(
             "Share the ledger with other tools: append, import, export, verify, summary, manifest.",
-            routes=(
-                "POST /api/v1/ledger/entries",
-                "GET /api/v1/ledger/entries",
-                "GET /api/v1/ledger/verify",
-                "GET /api/v1/ledger/summary",
-                "GET /api/v1/ledger/manifest",
-            ),
+            "POST /ledger/entries, GET /ledger/entries, GET /ledger/verify, GET /ledger/summary, GET /ledger/manifest",
         ),
-        "orphans": CommandEntry(
+        "orphans": _entry(
             "List orphans, or terminate a quarantined one: list, condemn.",
+            "GET /orphans, POST /orphans/{orphan}/condemn",
             at="commands.instances:orphans_app",
-            routes=("GET /api/v1/orphans", "POST /api/v1/orphans/{orphan}/condemn"),
         ),
-        "adopt": CommandEntry(
+        "adopt": _entry(
             "Adopt a quarantined orphan as a session, with your approval.",
-            at="commands.instances:adopt_app",
-            routes=("POST /api/v1/orphans/{orphan}/adopt",),
+            "POST /orphans/{orphan}/adopt",
+            at="commands.instances:adopt",
         ),
-        "unreachable": CommandEntry(
+        "unreachable": _entry(
             "List open instances in accounts without a key, and write them off: list, gone.",
-            at="commands.unreachable:app",
-            routes=("GET /api/v1/unreachable", "POST /api/v1/unreachable/gone"),
+            "GET /unreachable, POST /unreachable/gone",
+            at="commands.instances:unreachable_app",
         ),
-        "recover": CommandEntry(
+        "recover": _entry(
             "List the orphans at every cloud, after a lost or restored ledger.",
-            at="commands.instances:recover_app",
-            routes=("POST /api/v1/recover", "GET /api/v1/orphans"),
+            "POST /recover, GET /orphans",
+            at="commands.instances:recover",
         ),
-        "profiles": CommandEntry(
+        "profiles": _entry(
             "Show how each cloud bills and behaves, and how billing stops: show, lint.",
-            routes=("GET /api/v1/profiles", "GET /api/v1/profiles/{cloud}"),
+            "GET /profiles, GET /profiles/{cloud}",
         ),
-        "mcp": CommandEntry(
+        "mcp": _entry(
             "Serve AI agents (Model Context Protocol, stdio): they search, plan and request; people decide.",
-            at="commands.mcp:app",
-            routes=(
-                "GET /api/v1/inventory",
-                "POST /api/v1/plans",
-                "POST /api/v1/compare",
-                "POST /api/v1/sessions",
-                "GET /api/v1/requests/{request}",
-                "POST /api/v1/requests/{request}/cancel",
-                "GET /api/v1/sessions",
-                "GET /api/v1/costs",
-                "GET /api/v1/budgets",
-            ),
+            "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
+            "POST /requests/{request}/cancel, GET /sessions, GET /costs, GET /budgets",
+            at="commands.mcp:mcp",
         ),
-        "config": CommandEntry(
+        "config": _entry(
             "Manage credentials in .env, readable by you alone, or in the keyring: set, unset, list.",
             at="local.config:app",
         ),
-        "completion": CommandEntry(
-            "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:app"
+        "completion": _entry(
+            "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:completion"
         ),
-        "version": CommandEntry("Print the version.", at="local.version:app"),
-        "practice": CommandEntry("Serve the practice workspace alone.", hidden=True, at="local.practice:app"),
-        "docs": CommandEntry("Write the generated pages under docs/.", hidden=True, at="local.docs:app"),
+        "version": _entry("Print the version.", at="local.version:version"),
+        "practice": _entry("Serve the practice workspace alone.", at="local.practice:practice", hidden=True),
+        "docs": _entry("Write the generated pages under docs/.", at="local.docs:docs", hidden=True),
     }
 )
 
@@ -253,11 +217,21 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import the command that is about to run."""
         if args and args[0] in COMMANDS and args[0] not in self.commands:
-            module, _, attribute = (COMMANDS[args[0]].at or f"commands.{args[0]}:app").partition(":")
-            self.commands[args[0]] = get_command(getattr(load(module), attribute))
+            self.commands[args[0]] = imported(args[0])
         if args and args[0] not in COMMANDS and (near := _meant(args[0])):
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{near}'?")
         return super().resolve_command(ctx, args)
+
+
+def imported(name: str) -> Any:
+    """Import one command of the table."""
+    module, _, attribute = (COMMANDS[name].at or f"commands.{name}:app").partition(":")
+    found = getattr(load(module), attribute)
+    if not isinstance(found, typer.Typer):
+        app = typer.Typer(add_completion=False)
+        app.command()(found)
+        found = app
+    return get_command(found)
 
 
 def _meant(typed: str) -> str:

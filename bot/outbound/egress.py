@@ -40,20 +40,10 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _INSIDE: Final = tuple(
     ipaddress.ip_network(text)
     for text in (
-        "64:ff9b::/96",
-        "64:ff9b:1::/48",
-        "2002::/16",
-        "2001::/23",
-        "::/96",
-        "fec0::/10",
-        "3fff::/20",
-        "5f00::/16",
-        "100::/64",
-        "168.63.129.16/32",
-        "192.88.99.0/24",
-        "192.0.0.0/24",
+        "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/23", "::/96", "fec0::/10", "3fff::/20", "5f00::/16",
+        "100::/64", "168.63.129.16/32", "192.88.99.0/24", "192.0.0.0/24",
     )
-)
+)  # fmt: skip
 _UNICAST: Final = ipaddress.ip_network("2000::/3")
 _HOST: Final = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -273,16 +263,35 @@ async def _call(
     tls: ssl.SSLContext | None,
 ) -> EgressResponse:
     target = read_url(url, egress)
+    at = httpcore.URL(
+        scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
+    )
+    waits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            addresses = await vet(target, egress, resolve)
-            return await _send(method, target, addresses, body, headers, tls, timeout_s)
+            dialled = _Pinned(await vet(target, egress, resolve), target.port)
+            async with (
+                httpcore.AsyncConnectionPool(tls or _trusted(), max_connections=1, network_backend=dialled) as pool,
+                pool.stream(method, at, headers=[*headers.items()], content=body, extensions={"timeout": waits}) as got,
+            ):
+                return await _read(method, got)
     except TimeoutError as error:
         raise AddressUnreachable(f"no answer within {timeout_s:g} s") from error
-    except (httpcore.ConnectError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
         raise AddressUnreachable(_words(error)) from error
-    except (OSError, ssl.SSLError) as error:
-        raise AddressUnreachable(_words(error)) from error
+
+
+async def _read(method: str, got: httpcore.Response) -> EgressResponse:
+    """Return what is used of a response, and discard its beginning."""
+    read = 0
+    async for chunk in got.aiter_stream():
+        read += len(chunk)
+        if read > READ_MAX:
+            break
+    found = EgressResponse(got.status, _retry_after(got.headers))
+    if method == "HEAD":
+        found = replace(found, length=_length(got.headers), modified=_modified(got.headers))
+    return found
 
 
 @cache
@@ -292,39 +301,6 @@ def _trusted() -> ssl.SSLContext:
     Reading them takes longer than the whole delivery, and blocks the event loop.
     """
     return ssl.create_default_context()
-
-
-async def _send(
-    method: str,
-    target: Target,
-    addresses: Sequence[str],
-    body: bytes,
-    headers: Mapping[str, str],
-    tls: ssl.SSLContext | None,
-    timeout_s: float,
-) -> EgressResponse:
-    at = httpcore.URL(
-        scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
-    )
-    waits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
-    async with (
-        httpcore.AsyncConnectionPool(
-            ssl_context=tls or _trusted(),
-            max_connections=1,
-            retries=0,
-            network_backend=_Pinned(addresses, target.port),
-        ) as pool,
-        pool.stream(method, at, headers=[*headers.items()], content=body, extensions={"timeout": waits}) as answer,
-    ):
-        read = 0
-        async for chunk in answer.aiter_stream():
-            read += len(chunk)
-            if read > READ_MAX:
-                break
-        found = EgressResponse(answer.status, _retry_after(answer.headers))
-        if method == "HEAD":
-            found = replace(found, length=_length(answer.headers), modified=_modified(answer.headers))
-        return found
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:

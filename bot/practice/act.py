@@ -102,11 +102,8 @@ class Acts:
         if message is None or message.ephemeral_to not in {None, user.id}:
             raise NothingToClick(f"{user.name} sees no message {ts} in {place.name}")
         blocks = message.blocks_at(version)
-        block, element = find_element(blocks, what, block_id)
-        entry, action = self._action(block, element, value)
         state, _ = fill_in(blocks, {}, {})
-        if entry:
-            state.setdefault(str(block["block_id"]), {})[str(element["action_id"])] = entry
+        action = self._action(*find_element(blocks, what, block_id), value, state)
         payload = payloads.message_action(self._workspace, user, place, message, action, state)
         ack = await self._courier.interaction(payload)
         if ack.error is not None:
@@ -118,16 +115,15 @@ class Acts:
     ) -> ActionResult:
         """Press a button or choose in a menu of a modal or home tab; `values` is what is filled in at that moment."""
         view = self._open_view(who, view_id)
-        block, element = find_element(view.blocks, what)
+        found = find_element(view.blocks, what)
         view.state, _ = fill_in(view.blocks, values or {}, view.state)
-        entry, action = self._action(block, element, value)
-        if entry:
-            view.state.setdefault(str(block["block_id"]), {})[str(element["action_id"])] = entry
+        action = self._action(*found, value, view.state)
         user = self._workspace.user(who)
         ack = await self._courier.interaction(payloads.view_action(self._workspace, user, view, action))
         return _outcome(ack)
 
-    def _action(self, block: Json, element: Json, value: Any) -> tuple[Json, Json]:
+    def _action(self, block: Json, element: Json, value: Any, state: Json) -> Json:
+        """Return the action of one element, and note in the form's `state` what was chosen."""
         kind = element["type"]
         common: Json = {
             "type": kind,
@@ -138,11 +134,12 @@ class Acts:
         if kind == "button":
             words = {**element["text"], "emoji": element["text"].get("emoji", True)}
             given: Json = {key: element[key] for key in ("value", "style") if key in element}
-            return {}, {**common, "text": words, **given}
+            return {**common, "text": words, **given}
         if kind == "overflow":
-            return {}, {**common, "selected_option": find_option(element, value)}
+            return {**common, "selected_option": find_option(element, value)}
         entry = entry_for(element, value)
-        return entry, {**common, **entry}
+        state.setdefault(str(block["block_id"]), {})[str(element["action_id"])] = entry
+        return {**common, **entry}
 
     # ── dialogs and the home tab ─────────────────────────────────────────────────────────────────
 

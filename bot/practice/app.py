@@ -66,9 +66,9 @@ class Practice:
             Mount("/practice/api", routes=page_api.routes()),
             Mount("/", app=static_files()),
         ]
-        app = Starlette(routes=routes, middleware=[Middleware(LoopbackOnly), Middleware(_LearnBaseUrl, self.workspace)])
-        app.state.practice = self
-        return app
+        return Starlette(
+            routes=routes, middleware=[Middleware(LoopbackOnly), Middleware(_LearnBaseUrl, self.workspace)]
+        )
 
     async def _respond(self, request: Request) -> Response:
         token = request.path_params["token"]

@@ -65,10 +65,7 @@ class Courier:
 
     async def command(self, fields: Json) -> Ack:
         """Deliver a slash command."""
-        body = urlencode(fields).encode()
-        return await self._deliver(
-            "slash_commands", "slash_commands", fields, body, "application/x-www-form-urlencoded"
-        )
+        return await self._deliver("slash_commands", "slash_commands", fields, urlencode(fields).encode(), FORM)
 
     async def interaction(self, payload: Json) -> Ack:
         """Deliver block_actions, view_submission or view_closed."""
@@ -126,10 +123,14 @@ class Courier:
         ack = await send(self._workspace.ack_limit_s)
         if kind == "duplicate":
             await send()
+        self._release()
+        return ack
+
+    def _release(self) -> None:
+        """Send what was held back to arrive after something else."""
         for held in self._held:
             self._spawn(self._later(self._due(0), held))
         self._held.clear()
-        return ack
 
     def _due(self, seconds: float) -> float:
         # Computed before the task starts, so that a clock that travels in between counts.
@@ -200,9 +201,7 @@ class Courier:
 
     async def settle(self) -> None:
         """Wait until every delivery is done, retries included; releases reordered deliveries first."""
-        for held in self._held:
-            self._spawn(self._later(self._due(0), held))
-        self._held.clear()
+        self._release()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 

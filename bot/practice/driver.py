@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from bot.practice.act import Acts
-from bot.practice.model import ActionResult, ChatMessage, OpenView
-from bot.practice.reader import Reader
+from bot.practice.model import ChatMessage, Json, OpenView
+from bot.practice.page_api import PageApi
+from bot.practice.reader import WAIT_S, Person, Reader, describe
 from bot.practice.workspace import Workspace
 
 T = TypeVar("T")
-WAIT_S = 10.0
 
 
 class Driver(Reader):
@@ -23,17 +23,18 @@ class Driver(Reader):
 
     def __init__(self, workspace: Workspace, acts: Acts) -> None:
         self.workspace = workspace
-        self._acts = acts
+        self._verbs = PageApi(workspace, acts).verbs
 
     def as_(self, who: str) -> Person:
         """Return somebody to act as. LookupError for an unknown name."""
-        return Person(self, self._acts, self.workspace.user(who).name)
+        return Person(self, self.workspace.user(who).name)
+
+    async def call(self, verb: str, body: Json) -> Json:
+        """Call one verb of the page, as somebody's browser would."""
+        return await self._verbs[verb](body)
 
     async def until(self, look: Callable[[], T], timeout_s: float = WAIT_S) -> T:
-        """Wait until `look()` is true and return its result; it is called again after every change.
-
-        Raises TimeoutError, with what is on the screens, after `timeout_s` real seconds.
-        """
+        """Wait until `look()` is true and return its result."""
         signal = self.workspace.signal
         try:
             async with asyncio.timeout(timeout_s):
@@ -47,90 +48,23 @@ class Driver(Reader):
         except TimeoutError:
             raise TimeoutError(f"nothing became true within {timeout_s} s; {describe(self.all_messages())}") from None
 
-    async def travel(self, seconds: float) -> None:
-        """Move the workspace's clock forward."""
-        await self.workspace.travel(seconds)
-
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
     def all_messages(self) -> Iterable[ChatMessage]:
-        """Return every message, oldest first."""
         return list(self.workspace.messages)
 
     def channel_id(self, which: str) -> str:
-        """Return the id of a channel."""
         return self.workspace.channel(which).id
 
     def user_id(self, who: str) -> str:
-        """Return the id of a person."""
         return self.workspace.user(who).id
 
     def dm_id(self, who: str) -> str:
-        """Return the id of somebody's direct messages with the app."""
         return self.workspace.dm(self.user_id(who)).id
 
     def view_stack(self, who: str) -> list[OpenView]:
-        """Return the modals on somebody's screen, the top one last."""
         return [view.copy() for view in self.workspace.stacks.get(self.user_id(who), [])]
 
     def home(self, who: str) -> OpenView | None:
-        """Return somebody's home tab."""
         found = self.workspace.homes.get(self.user_id(who))
         return found.copy() if found else None
-
-
-class Person:
-    """Act as one person."""
-
-    def __init__(self, driver: Driver, acts: Acts, name: str) -> None:
-        self._driver = driver
-        self._acts = acts
-        self.name = name
-
-    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
-        """Type a slash command."""
-        return await self._acts.command(self.name, line, channel, thread_ts)
-
-    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
-        """Write a message."""
-        return (await self._acts.say(self.name, text, channel, thread_ts)).copy()
-
-    async def click(
-        self, thing: ChatMessage | OpenView, what: str, value: Any = None, values: Mapping[str, Any] | None = None
-    ) -> ActionResult:
-        """Press a button or choose in a menu, on the message or view as this snapshot shows it.
-
-        `what` is an action_id, the words on the button, or its value. A snapshot that is older than the message
-        clicks on a screen that is not up to date.
-        """
-        if isinstance(thing, OpenView):
-            return await self._acts.click_in_view(self.name, thing.id, what, value=value, values=values)
-        return await self._acts.click(self.name, thing.channel, thing.ts, what, value=value, version=thing.version)
-
-    async def submit(self, view: OpenView, values: Mapping[str, Any] | None = None) -> ActionResult:
-        """Fill in a modal (by block_id, action_id or label) and submit it."""
-        return await self._acts.submit(self.name, view.id, values)
-
-    async def close(self, view: OpenView, *, everything: bool = False) -> ActionResult:
-        """Close a modal."""
-        return await self._acts.close(self.name, view.id, everything=everything)
-
-    async def open_home(self) -> ActionResult:
-        """Open the app's home tab."""
-        return await self._acts.open_home(self.name)
-
-    async def view(self, timeout_s: float = WAIT_S) -> OpenView:
-        """Wait for the modal on this person's screen."""
-        found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
-        if found is None:
-            raise TimeoutError(f"{self.name} has no dialog on the screen")
-        return found
-
-
-def describe(messages: Iterable[ChatMessage], kept: int = 5) -> str:
-    """Describe the last messages in one line each, for the text of a failure."""
-    lines = [
-        f"[{m.channel}{' only to ' + m.ephemeral_to if m.ephemeral_to else ''}] {m.user}: {m.text[:160]}"
-        for m in messages
-    ]
-    return "the last messages are:\n" + "\n".join(lines[-kept:]) if lines else "there is no message"

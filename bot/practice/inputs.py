@@ -13,7 +13,10 @@ from bot.practice.model import Json
 REQUIRED: Final = "Please complete this required field."
 _ONE_OPTION: Final = ("static_select", "radio_buttons")
 _MANY_OPTIONS: Final = ("multi_static_select", "checkboxes")
+#: Kind of element → where its entry in `state.values` has its value, and where the element has its initial one.
 _NAMED: Final = {
+    **dict.fromkeys(_ONE_OPTION, ("selected_option", "initial_option")),
+    **dict.fromkeys(_MANY_OPTIONS, ("selected_options", "initial_options")),
     "plain_text_input": ("value", "initial_value"),
     "number_input": ("value", "initial_value"),
     "datepicker": ("selected_date", "initial_date"),
@@ -65,8 +68,7 @@ def field_names(blocks: Sequence[Json]) -> list[str]:
 
 
 def _has_state(element: Json) -> bool:
-    kind = element.get("type")
-    return kind in _NAMED or kind in _ONE_OPTION or kind in _MANY_OPTIONS
+    return element.get("type") in _NAMED
 
 
 def _key(block: Json, element: Json, given: Mapping[str, Any]) -> str | None:
@@ -93,12 +95,12 @@ def find_option(element: Json, wanted: object) -> Json:
 def entry_for(element: Json, value: Any) -> Json:
     """Return one element's entry in `state.values` for a value as a person would say it. None empties the field."""
     kind = str(element["type"])
+    name, _ = _NAMED[kind]
     if kind in _ONE_OPTION:
-        return {"type": kind, "selected_option": None if value in (None, "") else find_option(element, value)}
+        return {"type": kind, name: None if value in (None, "") else find_option(element, value)}
     if kind in _MANY_OPTIONS:
         wanted = [] if value is None else [value] if isinstance(value, str) else list(value)
-        return {"type": kind, "selected_options": [find_option(element, item) for item in wanted]}
-    name, _ = _NAMED[kind]
+        return {"type": kind, name: [find_option(element, item) for item in wanted]}
     if kind == "multi_users_select":
         return {"type": kind, name: list(value or ())}
     return {"type": kind, name: None if value in (None, "") else str(value)}
@@ -106,21 +108,13 @@ def entry_for(element: Json, value: Any) -> Json:
 
 def _initial(element: Json) -> Json:
     kind = str(element["type"])
-    if kind in _ONE_OPTION:
-        return {"type": kind, "selected_option": element.get("initial_option")}
-    if kind in _MANY_OPTIONS:
-        return {"type": kind, "selected_options": list(element.get("initial_options", ()))}
     name, initial = _NAMED[kind]
-    empty: Any = [] if kind == "multi_users_select" else None
+    empty: Any = [] if kind in (*_MANY_OPTIONS, "multi_users_select") else None
     return {"type": kind, name: element.get(initial, empty)}
 
 
-def _value(entry: Json) -> Any:
-    return next(value for key, value in entry.items() if key != "type")
-
-
 def _complaint(block: Json, element: Json, entry: Json) -> str | None:
-    value = _value(entry)
+    value = entry[_NAMED[str(element["type"])][0]]
     if not value:
         return None if block.get("optional") else REQUIRED
     kind = element["type"]

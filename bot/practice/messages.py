@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bot.blockkit import validate_message
-from bot.practice.model import BOT_ID, BOT_USER_ID, SLACKBOT_ID, ApiError, Channel, ChatMessage, Json
+from bot.practice.model import BOT_ID, BOT_USER_ID, SLACKBOT_ID, ApiError, Channel, ChatMessage, Json, invalid_arguments
 from bot.practice.workspace import Workspace
 
 UPDATE_TEXT_MAX: Final = 4_000
@@ -74,23 +74,15 @@ def checked_content(arguments: Mapping[str, Any]) -> Json:
     blocks = parse_json_argument(arguments.get("blocks"), "blocks")
     attachments = parse_json_argument(arguments.get("attachments"), "attachments")
     if not isinstance(text, str):
-        raise ApiError("invalid_arguments", **_messages(["[ERROR] must be a string [json-pointer:/text]"]))
+        raise invalid_arguments(["must be a string [json-pointer:/text]"])
     if not (text or blocks or attachments):
         raise ApiError("no_text")
     if len(text) > POST_TEXT_MAX:
         raise ApiError("msg_too_long")
     errors = validate_message({"text": "-", "blocks": blocks or [], "attachments": attachments or []})
     if errors:
-        raise ApiError("invalid_blocks", errors=errors, **_messages([f"[ERROR] {error}" for error in errors]))
-    return {
-        "text": text,
-        "blocks": named_blocks(blocks) if blocks else [],
-        "attachments": list(attachments or []),
-    }
-
-
-def _messages(lines: list[str]) -> Json:
-    return {"response_metadata": {"messages": lines}}
+        raise invalid_arguments(errors, "invalid_blocks", errors=errors)
+    return {"text": text, "blocks": named_blocks(blocks or []), "attachments": list(attachments or [])}
 
 
 def post(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 Json = dict[str, Any]
 
@@ -24,6 +24,30 @@ class ApiError(Exception):
         super().__init__(code)
         self.code = code
         self.extra = extra
+
+
+def invalid_arguments(lines: list[str], code: str = "invalid_arguments", **extra: Any) -> ApiError:
+    """Return the refusal of wrong arguments, with one line for each."""
+    return ApiError(code, **extra, response_metadata={"messages": [f"[ERROR] {line}" for line in lines]})
+
+
+class ScreenState:
+    """What is on a screen. A snapshot travels as JSON to the practice page and the remote driver."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def to_state(self) -> Json:
+        """Return all fields."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_state(cls, data: Json) -> Self:
+        """Read what `to_state` wrote."""
+        return cls(**data)
+
+    def copy(self) -> Self:
+        """Copy it as it is shown now; later changes do not change the copy."""
+        return copy.deepcopy(self)
 
 
 @dataclass(slots=True)
@@ -132,7 +156,7 @@ class Usergroup:
 
 
 @dataclass(slots=True)
-class ChatMessage:
+class ChatMessage(ScreenState):
     """A message as everybody sees it now, or with `ephemeral_to` as one person sees it.
 
     `version` counts the edits; `history` holds the earlier `{"text", "blocks"}` so that a stale screen can be clicked.
@@ -167,48 +191,23 @@ class ChatMessage:
             return self.blocks
         return list(self.history[version]["blocks"])
 
-    def copy(self) -> ChatMessage:
-        """Copy the message as somebody's screen shows it now; later edits do not change the copy."""
-        return copy.deepcopy(self)
-
     def to_json(self) -> Json:
         """Return the message object of the Web API and of interaction payloads."""
         body: Json = {"type": "message", "user": self.user, "ts": self.ts, "text": self.text, "team": TEAM_ID}
-        if self.blocks:
-            body["blocks"] = self.blocks
-        if self.thread_ts:
-            body["thread_ts"] = self.thread_ts
         if self.bot_id:
             body |= {"bot_id": self.bot_id, "app_id": APP_ID}
-        if self.subtype:
-            body["subtype"] = self.subtype
         if self.edited_ts:
             body["edited"] = {"user": self.user, "ts": self.edited_ts}
-        for key in ("metadata", "files", "attachments"):
+        for key in ("blocks", "thread_ts", "subtype", "metadata", "files", "attachments"):
             if value := getattr(self, key):
                 body[key] = value
         if self.reactions:
             body["reactions"] = [{"name": n, "users": u, "count": len(u)} for n, u in self.reactions.items()]
         return body
 
-    def to_state(self) -> Json:
-        """Return all fields, for the practice page and the remote driver."""
-        return {
-            name: getattr(self, name)
-            for name in (
-                "ts", "channel", "user", "text", "blocks", "thread_ts", "bot_id", "ephemeral_to", "subtype", "metadata",
-                "files", "attachments", "reactions", "edited_ts", "deleted", "version", "history",
-            )
-        }  # fmt: skip
-
-    @classmethod
-    def from_state(cls, data: Json) -> ChatMessage:
-        """Read what `to_state` wrote."""
-        return cls(**data)
-
 
 @dataclass(slots=True)
-class OpenView:
+class OpenView(ScreenState):
     """A modal on somebody's screen, or their home tab."""
 
     id: str
@@ -241,10 +240,6 @@ class OpenView:
         """Return the blocks, in order."""
         return list(self.body.get("blocks", ()))
 
-    def copy(self) -> OpenView:
-        """Copy the view; later updates do not change the copy."""
-        return copy.deepcopy(self)
-
     def to_json(self) -> Json:
         """Return the view object of the Web API and of interaction payloads."""
         keys = ("title", "submit", "close", "callback_id", "external_id", "private_metadata")
@@ -270,16 +265,6 @@ class OpenView:
             "app_installed_team_id": TEAM_ID,
             "bot_id": BOT_ID,
         }
-
-    def to_state(self) -> Json:
-        """Return all fields, for the practice page and the remote driver."""
-        names = ("id", "user", "body", "hash", "root_id", "previous_id", "errors", "state", "version")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_state(cls, data: Json) -> OpenView:
-        """Read what `to_state` wrote."""
-        return cls(**data)
 
 
 @dataclass(slots=True)
@@ -349,7 +334,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class ActionResult:
+class ActionResult(ScreenState):
     """What a person sees after acting. `error` is None, or a code such as `operation_timeout` shown to them.
 
     `errors` are a dialog's complaints by block_id; `response` is the app's own answer; `took_s` is its ack time.
@@ -361,8 +346,3 @@ class ActionResult:
     took_s: float = 0.0
     response: Json = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
-
-    def to_state(self) -> Json:
-        """Return the result for the practice page and the remote driver."""
-        names = ("ok", "error", "status", "took_s", "response", "errors")
-        return {name: getattr(self, name) for name in names}

@@ -6,7 +6,8 @@ Every POST takes a JSON object. Unknown people, channels, messages or fields get
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -16,13 +17,24 @@ from starlette.routing import BaseRoute, Route
 from bot.practice import messages
 from bot.practice.act import Acts
 from bot.practice.faults import SlackFault
-from bot.practice.model import ApiError, Json
+from bot.practice.model import ApiError, ChatMessage, Json
 from bot.practice.snapshot import raw_log, snapshot
 from bot.practice.workspace import Workspace
 
 LONG_POLL_MAX_S: Final = 25.0
 HEARTBEAT_S: Final = 15.0
 Verb = Callable[[Json], Awaitable[Json]]
+
+#: Verb → the act, the texts that it needs (some with a default), and what else may be said.
+ACTS: Final[Mapping[str, tuple[Callable[..., Awaitable[Any]], tuple[str, ...], tuple[str, ...]]]] = {
+    "command": (Acts.command, ("as", "text", "channel=#gpu"), ("thread_ts",)),
+    "say": (Acts.say, ("as", "text", "channel=#gpu"), ("thread_ts",)),
+    "click": (Acts.click, ("as", "channel", "ts", "what"), ("value", "block_id", "version")),
+    "view_click": (Acts.click_in_view, ("as", "view_id", "what"), ("value", "values")),
+    "submit": (Acts.submit, ("as", "view_id"), ("values",)),
+    "close": (Acts.close, ("as", "view_id"), ("everything",)),
+    "home": (Acts.open_home, ("as",), ()),
+}
 
 
 class PageApi:
@@ -32,25 +44,20 @@ class PageApi:
         self._workspace = workspace
         self._acts = acts
 
-    def routes(self) -> list[BaseRoute]:
-        """Return what to mount under `/practice/api`."""
-        verbs: dict[str, Verb] = {
-            "command": self._command,
-            "say": self._say,
-            "click": self._click,
-            "view_click": self._view_click,
-            "submit": self._submit,
-            "close": self._close,
-            "home": self._home,
+        self.verbs: Mapping[str, Verb] = {
+            **{verb: partial(self._act, verb) for verb in ACTS},
             "travel": self._travel,
             "fault": self._fault,
             "delete_message": self._delete_message,
         }
+
+    def routes(self) -> list[BaseRoute]:
+        """Return what to mount under `/practice/api`."""
         return [
             Route("/state", self._state),
             Route("/log", self._log),
             Route("/events", self._events),
-            *(Route(f"/{name}", _endpoint(verb), methods=["POST"]) for name, verb in verbs.items()),
+            *(Route(f"/{name}", _endpoint(verb), methods=["POST"]) for name, verb in self.verbs.items()),
         ]
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
@@ -85,49 +92,11 @@ class PageApi:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    async def _command(self, body: Json) -> Json:
-        outcome = await self._acts.command(
-            _text(body, "as"), _text(body, "text"), _text(body, "channel", "#gpu"), body.get("thread_ts")
-        )
-        return outcome.to_state()
-
-    async def _say(self, body: Json) -> Json:
-        message = await self._acts.say(
-            _text(body, "as"), _text(body, "text"), _text(body, "channel", "#gpu"), body.get("thread_ts")
-        )
-        return {"ok": True, "message": message.to_state()}
-
-    async def _click(self, body: Json) -> Json:
-        outcome = await self._acts.click(
-            _text(body, "as"),
-            _text(body, "channel"),
-            _text(body, "ts"),
-            _text(body, "what"),
-            value=body.get("value"),
-            block_id=body.get("block_id"),
-            version=body.get("version"),
-        )
-        return outcome.to_state()
-
-    async def _view_click(self, body: Json) -> Json:
-        outcome = await self._acts.click_in_view(
-            _text(body, "as"),
-            _text(body, "view_id"),
-            _text(body, "what"),
-            value=body.get("value"),
-            values=body.get("values"),
-        )
-        return outcome.to_state()
-
-    async def _submit(self, body: Json) -> Json:
-        return (await self._acts.submit(_text(body, "as"), _text(body, "view_id"), body.get("values"))).to_state()
-
-    async def _close(self, body: Json) -> Json:
-        everything = bool(body.get("everything"))
-        return (await self._acts.close(_text(body, "as"), _text(body, "view_id"), everything=everything)).to_state()
-
-    async def _home(self, body: Json) -> Json:
-        return (await self._acts.open_home(_text(body, "as"))).to_state()
+    async def _act(self, verb: str, body: Json) -> Json:
+        act, texts, others = ACTS[verb]
+        said = [_text(body, name, default or None) for name, _, default in (text.partition("=") for text in texts)]
+        done = await act(self._acts, *said, **{name: body[name] for name in others if body.get(name) is not None})
+        return {"ok": True, "message": done.to_state()} if isinstance(done, ChatMessage) else done.to_state()
 
     async def _travel(self, body: Json) -> Json:
         await self._workspace.travel(float(body.get("seconds", 0)))

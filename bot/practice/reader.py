@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from bot.practice.messages import elements_of, flat_blocks
-from bot.practice.model import BOT_USER_ID, ChatMessage, Json, OpenView
+from bot.practice.model import BOT_USER_ID, ActionResult, ChatMessage, Json, OpenView
 
-Place = str
+WAIT_S = 10.0
+
+T = TypeVar("T")
 
 
 class Reader(ABC):
     """Read what is on the screens. Answers are snapshots: later changes do not touch them."""
+
+    @abstractmethod
+    async def call(self, verb: str, body: Json) -> Json:
+        """Carry out one verb of the page."""
+
+    @abstractmethod
+    async def until(self, look: Callable[[], T], timeout_s: float = WAIT_S) -> T:
+        """Wait until `look()` is true and return its result; it is called again after every change.
+
+        Raises TimeoutError, with what is on the screens, after `timeout_s` real seconds.
+        """
+
+    async def travel(self, seconds: float) -> None:
+        """Move the workspace's clock forward."""
+        await self.call("travel", {"seconds": seconds})
 
     @abstractmethod
     def all_messages(self) -> Iterable[ChatMessage]:
@@ -42,20 +59,12 @@ class Reader(ABC):
 
     def channel_messages(self, channel: str = "#gpu", *, threads: bool = False) -> list[ChatMessage]:
         """Return what everybody reads in a channel, oldest first; thread replies only with `threads`."""
-        place = self.channel_id(channel)
-        return [
-            m.copy()
-            for m in self.all_messages()
-            if m.channel == place
-            and not m.deleted
-            and m.ephemeral_to is None
-            and (threads or m.thread_ts in {None, m.ts})
-        ]
+        found = self._public(self.channel_id(channel))
+        return [m.copy() for m in found if threads or m.thread_ts in {None, m.ts}]
 
     def dm_messages(self, who: str) -> list[ChatMessage]:
         """Return the direct messages between somebody and the app, thread replies too."""
-        place = self.dm_id(who)
-        return [m.copy() for m in self.all_messages() if m.channel == place and not m.deleted and not m.ephemeral_to]
+        return [m.copy() for m in self._public(self.dm_id(who))]
 
     def ephemerals(self, who: str) -> list[ChatMessage]:
         """Return the app's ephemeral messages to this person, in every channel."""
@@ -65,21 +74,17 @@ class Reader(ABC):
         """Return the platform's notices to this person, such as `/gpu failed with the error "operation_timeout".`"""
         return [m for m in self._only_to(who) if m.subtype == "notice"]
 
+    def _public(self, place: str) -> Iterator[ChatMessage]:
+        return (m for m in self.all_messages() if m.channel == place and not m.deleted and not m.ephemeral_to)
+
     def _only_to(self, who: str) -> Iterator[ChatMessage]:
         reader = self.user_id(who)
         return (m.copy() for m in self.all_messages() if m.ephemeral_to == reader and not m.deleted)
 
     def thread(self, message: ChatMessage) -> list[ChatMessage]:
         """Return the replies to a message, oldest first."""
-        return [
-            m.copy()
-            for m in self.all_messages()
-            if m.channel == message.channel
-            and m.thread_ts == message.ts
-            and m.ts != message.ts
-            and not m.deleted
-            and m.ephemeral_to is None
-        ]
+        found = self._public(message.channel)
+        return [m.copy() for m in found if m.thread_ts == message.ts and m.ts != message.ts]
 
     def now(self, message: ChatMessage) -> ChatMessage:
         """Return the message as it is now. LookupError when it is deleted."""
@@ -101,6 +106,68 @@ class Reader(ABC):
             if m.user == BOT_USER_ID and not m.deleted and place in {None, m.channel}:
                 groups.setdefault(_fingerprint(m), []).append(m.copy())
         return [group for group in groups.values() if len(group) > 1]
+
+
+class Person:
+    """Act as one person, through the verbs of a driver."""
+
+    def __init__(self, driver: Reader, name: str) -> None:
+        self._driver = driver
+        self.name = name
+
+    async def _do(self, verb: str, **body: Any) -> ActionResult:
+        return ActionResult.from_state(await self._driver.call(verb, {"as": self.name, **body}))
+
+    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
+        """Type a slash command."""
+        return await self._do("command", text=line, channel=channel, thread_ts=thread_ts)
+
+    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
+        """Write a message."""
+        body = {"as": self.name, "text": text, "channel": channel, "thread_ts": thread_ts}
+        return ChatMessage.from_state((await self._driver.call("say", body))["message"]).copy()
+
+    async def click(
+        self, thing: ChatMessage | OpenView, what: str, value: Any = None, values: Mapping[str, Any] | None = None
+    ) -> ActionResult:
+        """Press a button or choose in a menu, on the message or view as this snapshot shows it.
+
+        `what` is an action_id, the words on the button, or its value. A snapshot that is older than the message
+        clicks on a screen that is not up to date.
+        """
+        if isinstance(thing, OpenView):
+            return await self._do("view_click", view_id=thing.id, what=what, value=value, values=values)
+        return await self._do(
+            "click", channel=thing.channel, ts=thing.ts, what=what, value=value, version=thing.version
+        )
+
+    async def submit(self, view: OpenView, values: Mapping[str, Any] | None = None) -> ActionResult:
+        """Fill in a modal (by block_id, action_id or label) and submit it."""
+        return await self._do("submit", view_id=view.id, values=values)
+
+    async def close(self, view: OpenView, *, everything: bool = False) -> ActionResult:
+        """Close a modal."""
+        return await self._do("close", view_id=view.id, everything=everything)
+
+    async def open_home(self) -> ActionResult:
+        """Open the app's home tab."""
+        return await self._do("home")
+
+    async def view(self, timeout_s: float = WAIT_S) -> OpenView:
+        """Wait for the modal on this person's screen."""
+        found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
+        if found is None:
+            raise TimeoutError(f"{self.name} has no dialog on the screen")
+        return found
+
+
+def describe(messages: Iterable[ChatMessage], kept: int = 5) -> str:
+    """Describe the last messages in one line each, for the text of a failure."""
+    lines = [
+        f"[{m.channel}{' only to ' + m.ephemeral_to if m.ephemeral_to else ''}] {m.user}: {m.text[:160]}"
+        for m in messages
+    ]
+    return "the last messages are:\n" + "\n".join(lines[-kept:]) if lines else "there is no message"
 
 
 def _fingerprint(message: ChatMessage) -> str:

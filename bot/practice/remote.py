@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import httpx
 
-from bot.practice.driver import WAIT_S, describe
 from bot.practice.faults import SlackFault
-from bot.practice.model import ActionResult, ChatMessage, Json, OpenView
-from bot.practice.reader import Reader
+from bot.practice.model import ChatMessage, Json, OpenView
+from bot.practice.reader import WAIT_S, Person, Reader, describe
 
 T = TypeVar("T")
 POLL_S: Final = 5.0
@@ -40,10 +40,10 @@ class RemoteDriver(Reader):
     ) -> None:
         await self._client.aclose()
 
-    def as_(self, who: str) -> RemotePerson:
+    def as_(self, who: str) -> Person:
         """Return somebody to act as. LookupError for an unknown name."""
         self.user_id(who)
-        return RemotePerson(self, who)
+        return Person(self, who)
 
     async def refresh(self, *, after: int = -1, wait_s: float = 0) -> None:
         """Fetch the state; with `after` and `wait_s`, as soon as there is a newer version than `after`."""
@@ -63,10 +63,7 @@ class RemoteDriver(Reader):
         return result
 
     async def until(self, look: Callable[[], T], timeout_s: float = WAIT_S) -> T:
-        """Wait until `look()` is true and return its result; it is called again after every change.
-
-        Raises TimeoutError, with what is on the screens, after `timeout_s` real seconds.
-        """
+        """Wait until `look()` is true and return its result."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.refresh()
@@ -76,14 +73,9 @@ class RemoteDriver(Reader):
         except TimeoutError:
             raise TimeoutError(f"nothing became true within {timeout_s} s; {describe(self.all_messages())}") from None
 
-    async def travel(self, seconds: float) -> None:
-        """Move the workspace's clock forward."""
-        await self.call("travel", {"seconds": seconds})
-
     async def fault(self, fault: SlackFault) -> None:
         """Order a fault."""
-        names = ("where", "name", "kind", "times", "seconds", "error")
-        await self.call("fault", {name: getattr(fault, name) for name in names})
+        await self.call("fault", asdict(fault))
 
     async def delete_message(self, message: ChatMessage) -> None:
         """Delete a message, as an administrator can."""
@@ -98,11 +90,9 @@ class RemoteDriver(Reader):
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
     def all_messages(self) -> Iterable[ChatMessage]:
-        """Return every message, oldest first."""
         return [ChatMessage.from_state(data) for data in self.state["messages"]]
 
     def channel_id(self, which: str) -> str:
-        """Return the id of a channel."""
         bare = which.removeprefix("#")
         for channel in self.state["channels"]:
             if bare == channel["id"] or (bare == channel["name"] and not channel["dm_user"]):
@@ -110,14 +100,12 @@ class RemoteDriver(Reader):
         raise LookupError(f"no channel is called {which!r}")
 
     def user_id(self, who: str) -> str:
-        """Return the id of a person."""
         for user in self.state["users"]:
             if who.removeprefix("@") in {user["id"], user["name"]}:
                 return str(user["id"])
         raise LookupError(f"nobody is called {who!r}")
 
     def dm_id(self, who: str) -> str:
-        """Return the id of somebody's direct messages with the app."""
         person = self.user_id(who)
         for channel in self.state["channels"]:
             if channel["dm_user"] == person:
@@ -125,59 +113,8 @@ class RemoteDriver(Reader):
         raise LookupError(f"{who} has no messages with the app yet")
 
     def view_stack(self, who: str) -> list[OpenView]:
-        """Return the modals on somebody's screen, the top one last."""
         return [OpenView.from_state(data) for data in self.state["stacks"].get(self.user_id(who), [])]
 
     def home(self, who: str) -> OpenView | None:
-        """Return somebody's home tab."""
         found = self.state["homes"].get(self.user_id(who))
         return OpenView.from_state(found) if found else None
-
-
-class RemotePerson:
-    """Act as one person, in another process."""
-
-    def __init__(self, driver: RemoteDriver, name: str) -> None:
-        self._driver = driver
-        self.name = name
-
-    async def _do(self, verb: str, **body: Any) -> ActionResult:
-        return ActionResult(**await self._driver.call(verb, {"as": self.name, **body}))
-
-    async def command(self, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
-        """Type a slash command."""
-        return await self._do("command", text=line, channel=channel, thread_ts=thread_ts)
-
-    async def say(self, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
-        """Write a message."""
-        body = {"as": self.name, "text": text, "channel": channel, "thread_ts": thread_ts}
-        return ChatMessage.from_state((await self._driver.call("say", body))["message"])
-
-    async def click(
-        self, thing: ChatMessage | OpenView, what: str, value: Any = None, values: Mapping[str, Any] | None = None
-    ) -> ActionResult:
-        """Press a button or choose in a menu, on the message or view as this snapshot shows it."""
-        if isinstance(thing, OpenView):
-            return await self._do("view_click", view_id=thing.id, what=what, value=value, values=values)
-        return await self._do(
-            "click", channel=thing.channel, ts=thing.ts, what=what, value=value, version=thing.version
-        )
-
-    async def submit(self, view: OpenView, values: Mapping[str, Any] | None = None) -> ActionResult:
-        """Fill in a modal (by block_id, action_id or label) and submit it."""
-        return await self._do("submit", view_id=view.id, values=values)
-
-    async def close(self, view: OpenView, *, everything: bool = False) -> ActionResult:
-        """Close a modal."""
-        return await self._do("close", view_id=view.id, everything=everything)
-
-    async def open_home(self) -> ActionResult:
-        """Open the app's home tab."""
-        return await self._do("home")
-
-    async def view(self, timeout_s: float = WAIT_S) -> OpenView:
-        """Wait for the modal on this person's screen."""
-        found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
-        if found is None:
-            raise TimeoutError(f"{self.name} has no dialog on the screen")
-        return found

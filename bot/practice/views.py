@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bot.blockkit import validate_view
 from bot.practice.messages import named_blocks, parse_json_argument
-from bot.practice.model import ApiError, Json, OpenView
+from bot.practice.model import ApiError, Json, OpenView, invalid_arguments
 from bot.practice.workspace import Workspace
 
 STACK_MAX: Final = 3
@@ -17,16 +17,14 @@ def checked_view(value: Any, kind: str | None = None) -> Json:
     """Return a view's body after every check. Raises `ApiError` as views.open does."""
     body = parse_json_argument(value, "view")
     if not isinstance(body, dict):
-        raise ApiError("invalid_arguments", response_metadata={"messages": ["[ERROR] missing required field: view"]})
+        raise invalid_arguments(["missing required field: view"])
     errors = validate_view(body)
     if kind is not None and body.get("type") != kind:
         errors.append(f"must be a {kind} view [json-pointer:/view/type]")
     if any(error.startswith("view_too_large") for error in errors):
         raise ApiError("view_too_large")
     if errors:
-        raise ApiError(
-            "invalid_arguments", errors=errors, response_metadata={"messages": [f"[ERROR] {e}" for e in errors]}
-        )
+        raise invalid_arguments(errors, errors=errors)
     return {**body, "blocks": named_blocks(body["blocks"])}
 
 
@@ -42,19 +40,19 @@ def _new_view(workspace: Workspace, user_id: str, body: Json, previous: OpenView
     return view
 
 
-def open_view(workspace: Workspace, trigger_id: object, value: Any) -> OpenView:
-    """Show a modal to the person whose trigger this is; it replaces a modal that is open already."""
-    user_id = workspace.use_trigger(trigger_id)
-    body = checked_view(value, "modal")
-    view = _new_view(workspace, user_id, body, None)
+def open_view(workspace: Workspace, arguments: Json) -> Json:
+    """Answer views.open: show a modal to the person whose trigger this is, in place of one that is open already."""
+    user_id = workspace.use_trigger(arguments.get("trigger_id"))
+    view = _new_view(workspace, user_id, checked_view(arguments.get("view"), "modal"), None)
     workspace.stacks[user_id] = [view]
     workspace.changed()
-    return view
+    return {"view": view.to_json()}
 
 
-def push_view(workspace: Workspace, trigger_id: object, value: Any) -> OpenView:
-    """Put a modal on top of the open ones, at most three."""
-    return push_for(workspace, workspace.use_trigger(trigger_id), checked_view(value, "modal"))
+def push_view(workspace: Workspace, arguments: Json) -> Json:
+    """Answer views.push: put a modal on top of the open ones, at most three."""
+    user_id = workspace.use_trigger(arguments.get("trigger_id"))
+    return {"view": push_for(workspace, user_id, checked_view(arguments.get("view"), "modal")).to_json()}
 
 
 def push_for(workspace: Workspace, user_id: str, body: Json) -> OpenView:
@@ -70,16 +68,21 @@ def push_for(workspace: Workspace, user_id: str, body: Json) -> OpenView:
     return view
 
 
-def update_view(workspace: Workspace, view_id: object, external_id: object, value: Any, given_hash: object) -> OpenView:
-    """Replace an open view. Raises `ApiError`: `not_found` once it is closed, `hash_conflict` when it has changed."""
+def update_view(workspace: Workspace, arguments: Json) -> Json:
+    """Answer views.update, by view_id or external_id: `not_found` once it is closed, `hash_conflict` after a change."""
+    view_id, external_id = arguments.get("view_id"), arguments.get("external_id")
     view = open_views(workspace).get(view_id) if isinstance(view_id, str) else None
     if view is None and isinstance(external_id, str) and external_id:
         view = next((v for v in open_views(workspace).values() if v.body.get("external_id") == external_id), None)
     if view is None:
         raise ApiError("not_found")
-    if given_hash and given_hash != view.hash:
+    _same_hash(view, arguments)
+    return {"view": replace_body(workspace, view, checked_view(arguments.get("view"), view.type)).to_json()}
+
+
+def _same_hash(view: OpenView, arguments: Json) -> None:
+    if arguments.get("hash") not in (None, "", view.hash):
         raise ApiError("hash_conflict")
-    return replace_body(workspace, view, checked_view(value, view.type))
 
 
 def replace_body(workspace: Workspace, view: OpenView, body: Json) -> OpenView:
@@ -94,22 +97,22 @@ def replace_body(workspace: Workspace, view: OpenView, body: Json) -> OpenView:
     return view
 
 
-def publish_view(workspace: Workspace, user_id: object, value: Any, given_hash: object) -> OpenView:
-    """Set somebody's home tab. Raises `ApiError`."""
+def publish_view(workspace: Workspace, arguments: Json) -> Json:
+    """Answer views.publish: set somebody's home tab. Raises `ApiError`."""
+    user_id = arguments.get("user_id")
     if not workspace.manifest.home_tab:
         raise ApiError("not_enabled")
     if not isinstance(user_id, str) or user_id not in workspace.users:
         raise ApiError("user_not_found")
-    body = checked_view(value, "home")
-    known = workspace.homes.get(user_id)
-    if known is None:
-        view = _new_view(workspace, user_id, body, None)
-        workspace.homes[user_id] = view
+    body = checked_view(arguments.get("view"), "home")
+    view = workspace.homes.get(user_id)
+    if view is None:
+        view = workspace.homes[user_id] = _new_view(workspace, user_id, body, None)
         workspace.changed()
-        return view
-    if given_hash and given_hash != known.hash:
-        raise ApiError("hash_conflict")
-    return replace_body(workspace, known, body)
+    else:
+        _same_hash(view, arguments)
+        replace_body(workspace, view, body)
+    return {"view": view.to_json()}
 
 
 def open_views(workspace: Workspace) -> dict[str, OpenView]:

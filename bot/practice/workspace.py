@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from bot.clock import SystemClock
 from bot.practice.faults import FaultPlan
-from bot.practice.journey import step_s
 from bot.practice.limits import RateLimits
 from bot.practice.manifest import load_manifest
 from bot.practice.model import (
@@ -43,6 +42,13 @@ PEOPLE: Final = (
     ("U0CAROL", "carol", "Carol Lindqvist", "second approver"),
     ("U0DAVE", "dave", "Dave Petrov", "outsider"),
 )
+#: The longest step: bills, check-ins and listings with intervals of their own must run in between.
+STRIDE_S: Final = 600.0
+#: At first the steps follow rows that are due again within seconds, such as a machine that boots or ends. A row that is
+#: due again without end must not turn half a day into thousands of steps.
+CLOSELY: Final = 120
+NEAREST_S, LATER_S = 1.0, 60.0
+
 TravelHook = Callable[[float], Awaitable[None]]
 #: Returns the seconds until the app's next due row; None without one.
 DueHook = Callable[[], Awaitable[float | None]]
@@ -140,7 +146,7 @@ class Workspace:
             left_s, steps = seconds, 0
             while steps == 0 or (left_s > 0 and not self.signal.closed):
                 due_in_s = await self.due_in() if self.due_in is not None else None
-                going_s = step_s(left_s, due_in_s, steps)
+                going_s = _step_s(left_s, due_in_s, steps)
                 move(going_s)
                 for hook in self.on_travel:
                     await hook(going_s)
@@ -275,3 +281,13 @@ class Workspace:
     def close(self) -> None:
         """End the streams and waits of the workspace."""
         self.signal.close()
+
+
+def _step_s(left_s: float, due_in_s: float | None, steps: int) -> float:
+    """Return the seconds of the next step of a journey with `left_s` to go: to what is due next, or one stride.
+
+    `due_in_s` is how far away the next due row is, None when there is none; `steps` were made already.
+    """
+    nearest_s = NEAREST_S if steps < CLOSELY else LATER_S
+    wanted_s = STRIDE_S if due_in_s is None else min(STRIDE_S, max(due_in_s, nearest_s))
+    return min(left_s, wanted_s)

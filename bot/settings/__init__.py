@@ -1,10 +1,9 @@
 """Load the settings: environment, `.env`, an optional policy file, and two secrets stored beside the ledger."""
 
 from bot.settings.environment import SettingsError, load
-from bot.settings.fields import Settings, SlackMode
+from bot.settings.fields import Settings, SlackMode, known_variables
 from bot.settings.identity import identity, private_directory, refuse_loose
 from bot.settings.policy_file import PolicyFile, PolicyFileError, read_policy_file
-from bot.settings.variables import known_variables
 
 __all__ = [
     "PolicyFile",

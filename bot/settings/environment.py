@@ -19,8 +19,7 @@ from pydantic import ValidationError
 from pydantic_settings import DotEnvSettingsSource
 
 from bot import vault
-from bot.settings.fields import PREFIX, Settings
-from bot.settings.variables import Clouds, Variable, known_variables, variable_of
+from bot.settings.fields import PREFIX, Clouds, Settings, Variable, known_variables, variable_of
 from providers.registry import REGISTRY
 
 

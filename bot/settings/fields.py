@@ -1,19 +1,22 @@
-"""Define every setting of the environment with its default, its sentence and an example."""
+"""Define every setting of the environment with its default, its sentence and an example, and list the variables."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError, PydanticUndefined
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from bot.rules.checkpoints.stores import STORES
+from providers.registry import REGISTRY, ProviderEntry
 
 PREFIX = "GPU_SHOPPER_"
 DATABASE_FILE = "gpu-shopper.db"
@@ -75,10 +78,7 @@ class Settings(BaseSettings):
     )
     policy: Path | None = _setting(None, "The policy file (docs/policy.md). Empty: every default.", "policy.yml")
     slack_bot_token: SecretStr | None = _setting(
-        None,
-        "Bot token of the Slack app (OAuth & Permissions).",
-        "xoxb-…",
-        validation_alias="SLACK_BOT_TOKEN",
+        None, "Bot token of the Slack app (OAuth & Permissions).", "xoxb-…", validation_alias="SLACK_BOT_TOKEN"
     )
     slack_signing_secret: SecretStr | None = _setting(
         None,
@@ -230,12 +230,65 @@ class Settings(BaseSettings):
 
     def secrets(self) -> Iterator[str]:
         """Yield every secret value of the settings, for the redaction of the logs."""
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, SecretStr):
-                yield value.get_secret_value()
-        for config in self.clouds.values():
-            for name in type(config).model_fields:
-                value = getattr(config, name)
+        for model in (self, *self.clouds.values()):
+            for name in type(model).model_fields:
+                value = getattr(model, name)
                 if isinstance(value, SecretStr):
                     yield value.get_secret_value()
+
+
+Clouds = Mapping[str, ProviderEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable, for the check of unknown names, `doctor` and the generated docs."""
+
+    name: str
+    doc: str
+    default: str
+    example: str
+    secret: bool
+    cloud: str = ""
+
+
+def variable_of(field: str) -> str:
+    """Return the environment variable of one field of `Settings`."""
+    return str(Settings.model_fields[field].validation_alias or f"{PREFIX}{field}".upper())
+
+
+def cloud_variables(entry: ProviderEntry) -> tuple[Variable, ...]:
+    """Return the variables of one cloud, the required ones first."""
+    found = []
+    for name, field in entry.fields.items():
+        item = entry.config_class.model_fields[field]
+        secret = item.annotation is SecretStr
+        default = "" if secret or item.default in (None, PydanticUndefined) else str(item.default)
+        doc = f"Credential of {entry.name}; made at {entry.where}." if secret else f"{field} of {entry.name}."
+        found.append(Variable(name, item.description or doc, default, default or "…", secret, entry.name))
+    return tuple(found)
+
+
+def known_variables(clouds: Clouds = REGISTRY) -> tuple[Variable, ...]:
+    """Return every variable that is read, in the order of the docs."""
+    own = [
+        Variable(
+            name=variable_of(name),
+            doc=item.description or "",
+            default=_default_text(name, item),
+            example=str((item.examples or [""])[0]),
+            secret=item.annotation == SecretStr | None,
+        )
+        for name, item in Settings.model_fields.items()
+        if not item.exclude
+    ]
+    theirs = [variable for entry in clouds.values() for variable in cloud_variables(entry)]
+    return (*own, *theirs)
+
+
+def _default_text(name: str, item: FieldInfo) -> str:
+    if name == "data_dir":
+        return "~/.local/share/gpu-shopper"
+    if isinstance(item.default, bool):
+        return str(item.default).lower()
+    return "" if item.default is None else str(item.default)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ from bot.rules.values.phrases import plural
 from bot.slack import forms, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.elements import Message
-from bot.slack.blocks.private_answer import said
 from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 
 #: The first part of an action id, up to its colon, says what the button does.
@@ -50,7 +49,7 @@ def plan(
         return AckPlan()
     foreign = bool(home_team and received.team and received.team != home_team)
     if received.kind is InboundKind.COMMAND:
-        return _ephemeral(said(OTHER_TEAM)) if foreign else _command(received, policy, clouds, command)
+        return _ephemeral(Message.of(OTHER_TEAM)) if foreign else _command(received, policy, clouds, command)
     if foreign:
         return AckPlan()
     if received.kind is InboundKind.ACTION:
@@ -62,7 +61,7 @@ def plan(
 
 def _command(received: InboundMessage, policy: Policy, clouds: Sequence[str], command: str) -> AckPlan:
     if received.text == WITHHELD:
-        return _ephemeral(said(PRIVATE_KEY))
+        return _ephemeral(Message.of(PRIVATE_KEY))
     parsed = parse(received.text, policy)
     if isinstance(parsed, GrammarError):
         return _ephemeral(help_message.grammar_error(parsed, command))
@@ -76,23 +75,24 @@ def _command(received: InboundMessage, policy: Policy, clouds: Sequence[str], co
 def _asking(parsed: ParsedCommand, clouds: Sequence[str]) -> dict[str, Any]:
     wanted = parsed.job.candidates if parsed.job else ()
     asked = [cloud for cloud in clouds if not wanted or cloud in wanted]
-    return _ephemeral(said(f"Asking {plural(len(asked), 'cloud')}…")).answer
+    return _ephemeral(Message.of(f"Asking {plural(len(asked), 'cloud')}…")).answer
+
+
+#: Dialog → the reader of its fields, which returns the errors by block.
+READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Policy], Any]]] = {
+    modals.PROVISION: forms.read_job,
+    modals.REJECT: forms.read_reason,
+    modals.AMOUNT: lambda values, _: forms.read_confirmation(values),
+    modals.CHANGE: forms.read_change,
+    modals.EXTEND: forms.read_extension,
+}
 
 
 def _view(received: InboundMessage, policy: Policy) -> AckPlan:
-    found: Any = {}
-    if received.view == modals.PROVISION:
-        found = forms.read_job(received.values, policy)
-    elif received.view == modals.REJECT:
-        found = forms.read_reason(received.values, policy)
-    elif received.view == modals.AMOUNT:
-        found = forms.read_confirmation(received.values)
-    elif received.view == modals.CHANGE:
-        found = forms.read_change(received.values, policy)
-    elif received.view == modals.EXTEND:
-        found = forms.read_extension(received.values, policy)
-    else:
+    read = READERS.get(received.view)
+    if read is None:
         return AckPlan()
+    found = read(received.values, policy)
     if isinstance(found, Mapping):
         return AckPlan({"response_action": "errors", "errors": dict(found)})
     return AckPlan(work=received)

@@ -25,7 +25,7 @@ from bot.services.runtime.commands import (
 )
 from bot.services.sessions import extension, idle_termination, service
 from bot.slack import charts, commands, forms, modals
-from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
+from bot.slack.blocks.checkpoint_hold import SAVED
 from bot.slack.blocks.elements import code, safe, section
 from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.private_answer import answer
@@ -48,47 +48,42 @@ _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
 
 async def click(handler: HandlerContext, job: HandlerJob) -> None:
     """Process a button: approve, reject, the plan of a form, or one about a session and the end it named."""
-    verb = job.message.action.partition(":")[0]
+    verb, value = job.message.action.partition(":")[0], job.message.value
     if verb == "plan":
         await _plan(handler, job)
-        return
-    facts = await handler.directory.facts(job.message.user, job.message.team)
-    session, seen_s = read_mark(job.message.value)
-    if verb == "terminate":
-        await handler.say(
-            job, answer(await service.terminate(handler.ctx, Terminate(session, facts, seen_end_s=seen_s)))
-        )
-    elif verb == "done":
-        await handler.say(
-            job, answer(await service.done(handler.ctx, FinishSession(session, facts, seen_end_s=seen_s)))
-        )
-    elif verb == "keep":
-        keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
-        await handler.say(job, answer(await extension.extend(handler.ctx, keep)))
-    elif verb == "spare":
-        await handler.say(
-            job,
-            answer(await idle_termination.keep_running(handler.ctx, KeepRunning(session, facts, seen_end_s=seen_s))),
-        )
-    elif verb in (SAVED, LET_GO):
-        said = AnswerCheckpointHold(session, facts, seen_s, saved=verb == SAVED)
-        await handler.say(job, answer(await hold.answer(handler.ctx, said)))
     elif verb == "extend":
-        example = f"{handler.settings.command} extend {short_id(session)} 1h"
-        view = modals.extend(job.message.value, handler.ctx.policy)
+        example = f"{handler.settings.command} extend {short_id(read_mark(value)[0])} 1h"
+        view = modals.extend(value, handler.ctx.policy)
         await handler.open(job, view, f"The dialog could not be opened in time; type {code(example)} instead.")
     elif verb == "reject":
-        facts = await handler.decider(job)
-        reply = await decisions.preview(handler.ctx, Decide(job.message.value, facts))
+        reply = await decisions.preview(handler.ctx, Decide(value, await handler.decider(job)))
         if reply.code == ReplyCode.REASON_NEEDED:
-            view = modals.reject(job.message.value, handler.ctx.policy)
+            view = modals.reject(value, handler.ctx.policy)
             await handler.open(job, view, "The dialog could not be opened in time; click *Reject* again.")
         else:
             await handler.say(job, answer(reply))
     elif verb == "change":
-        await _change(handler, job, read_decision(job.message.value, await handler.decider(job)))
+        await _change(handler, job, read_decision(value, await handler.decider(job)))
+    elif verb == "approve":
+        await _approve(handler, job, read_decision(value, await handler.decider(job)))
     else:
-        await _approve(handler, job, read_decision(job.message.value, await handler.decider(job)))
+        await handler.say(job, answer(await _about_session(handler, job, verb)))
+
+
+async def _about_session(handler: HandlerContext, job: HandlerJob, verb: str) -> Reply:
+    """Carry out a button about a session and the end that its message named."""
+    ctx, facts = handler.ctx, await handler.facts(job)
+    session, seen_s = read_mark(job.message.value)
+    if verb == "terminate":
+        return await service.terminate(ctx, Terminate(session, facts, seen_end_s=seen_s))
+    if verb == "done":
+        return await service.done(ctx, FinishSession(session, facts, seen_end_s=seen_s))
+    if verb == "keep":
+        keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
+        return await extension.extend(ctx, keep)
+    if verb == "spare":
+        return await idle_termination.keep_running(ctx, KeepRunning(session, facts, seen_end_s=seen_s))
+    return await hold.answer(ctx, AnswerCheckpointHold(session, facts, seen_s, saved=verb == SAVED))
 
 
 def read_decision(value: str, facts: DeciderFacts) -> Decide:

@@ -11,12 +11,14 @@ from typing import Any
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.services.runtime.context import Context
 from bot.slack import actions, commands, home
 from bot.slack.ack import plan
 from bot.slack.blocks.home import CALLBACK
-from bot.slack.guard import PAYLOAD, SIGNATURE_HEADER, Asgi, Guard, Receive, Scope, Send
+from bot.slack.guard import PAYLOAD, SIGNATURE_HEADER, Guard
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.identity import Directory
 from bot.slack.inbound import InboundKind, key_of, read_payload, trigger_of
@@ -65,7 +67,7 @@ class SlackApp:
         self.messenger = Notifier(ctx, settings, self._web)
 
     @property
-    def asgi(self) -> Asgi:
+    def asgi(self) -> ASGIApp:
         """Return the application to mount at /slack/events; it needs the signing secret."""
         return Guard(self._serve, self._settings.signing_secret, self._ctx.clock)
 
@@ -167,7 +169,7 @@ class SlackApp:
             self._worker.submit(job, urgent=received.kind is not InboundKind.COMMAND or not planned.answer)
         return receipt.answer
 
-    async def _serve(self, scope: Scope, _receive: Receive, send: Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve Bolt behind the guard: a verified payload in, Bolt's answer out."""
         if scope["type"] != "http":
             raise ValueError(f"the Slack endpoint serves HTTP only, not {scope['type']}")
@@ -177,8 +179,5 @@ class SlackApp:
         headers = {SIGNATURE_HEADER: signature.decode("latin-1")}
         request = AsyncBoltRequest(body=scope[PAYLOAD], headers=dict(headers), mode="socket_mode")
         response = await self._bolt.async_dispatch(request)
-        raw = response.body.encode("utf-8")
         kind = response.first_headers_without_set_cookie().get("content-type", "text/plain; charset=utf-8")
-        head = [(b"content-type", kind.encode("latin-1")), (b"content-length", b"%d" % len(raw))]
-        await send({"type": "http.response.start", "status": response.status, "headers": head})
-        await send({"type": "http.response.body", "body": raw})
+        await Response(response.body, response.status, {"content-type": kind})(scope, receive, send)

@@ -9,8 +9,7 @@ from typing import Final
 from bot.services.plans.chart import chart
 from bot.services.plans.planner import Planned
 from bot.services.plans.text import title
-from bot.slack.blocks.elements import safe
-from bot.slack.blocks.private_answer import said
+from bot.slack.blocks.elements import Message, safe
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.web import WebError
 
@@ -34,4 +33,4 @@ async def share(handler: HandlerContext, job: HandlerJob, planned: Planned) -> N
         await handler.web.share_picture(direct, NAME, picture, title=TITLE, said=comment)
     except WebError as error:
         log.warning("the chart of a plan was not shown: %s", error)
-        await handler.say(job, said(f"The plan's chart could not be shown ({safe(error.code)})."), about="chart")
+        await handler.say(job, Message.of(f"The plan's chart could not be shown ({safe(error.code)})."), about="chart")

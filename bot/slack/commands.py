@@ -28,12 +28,11 @@ from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
-from bot.slack.blocks.comparison import comparison
-from bot.slack.blocks.elements import channel, code
+from bot.slack.blocks.elements import Message, channel, code
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
-from bot.slack.blocks.plan import plan
-from bot.slack.blocks.private_answer import answer, said
+from bot.slack.blocks.plan import comparison, plan
+from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.profile import profile
 from bot.slack.blocks.session_ending import end_question
 from bot.slack.blocks.status import status
@@ -55,8 +54,14 @@ async def run(handler: HandlerContext, job: HandlerJob) -> None:
         await handler.say(job, help_message.grammar_error(parsed, handler.settings.command))
         return
     run_command = HANDLERS.get(parsed.name)
-    if run_command is not None:
-        await run_command(handler, job, parsed)
+    message = await run_command(handler, job, parsed) if run_command is not None else None
+    if message is not None:
+        await handler.say(job, message)
+
+
+def _unknown(error: LookupError) -> Message:
+    """Say that no request or session has the id that was typed."""
+    return answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}."))
 
 
 async def submit(handler: HandlerContext, job: HandlerJob, wanted: JobRequest, asked_in: str, key: str) -> None:
@@ -70,7 +75,7 @@ async def submit(handler: HandlerContext, job: HandlerJob, wanted: JobRequest, a
         await handler.say(job, answer(reply), asked_in)
     elif shown_in != asked_in:
         await handler.say(
-            job, said(f"Your request is shown in {channel(shown_in)} when the offers are there."), asked_in
+            job, Message.of(f"Your request is shown in {channel(shown_in)} when the offers are there."), asked_in
         )
 
 
@@ -83,54 +88,54 @@ def _nobody_decides_here(handler: HandlerContext) -> Reply:
     )
 
 
-async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     if parsed.job is not None:
         await submit(handler, job, parsed.job, job.message.channel, job.key)
-        return
+        return None
     if (handler.settings.approvals_channel or job.message.channel).startswith(_PRIVATE):
-        await handler.say(job, answer(_nobody_decides_here(handler)))
-        return
+        return answer(_nobody_decides_here(handler))
     example = code(f"{handler.settings.command} provision 4xA100-80GB 6h for=fine-tune")
     instead = f"The form could not be opened in time. Try again, or ask in words: {example}"
     view = modals.provision(job.message.channel, handler.ctx.providers, handler.ctx.policy)
     await handler.open(job, view, instead)
+    return None
 
 
-async def _inventory(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _inventory(handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     wanted = parsed.job or everything(handler.ctx.policy)
     found = await handler.ctx.catalog.inventory(wanted, handler.ctx.policy)
-    await handler.say(job, inventory(found, wanted, handler.settings.command))
+    return inventory(found, wanted, handler.settings.command)
 
 
-async def _plan(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _plan(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     ctx = handler.ctx
     wanted = parsed.job or everything(ctx.policy)
     found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     await handler.say(job, plan(found, handler.settings.command))
     await charts.share(handler, job, found)
+    return None
 
 
-async def _compare(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _compare(handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     if parsed.question is None:
         raise ValueError("a comparison without a question")
     found = await planner.compare_market(handler.ctx.catalog, handler.ctx.clock, parsed.question, handler.ctx.policy)
-    await handler.say(job, comparison(found))
+    return comparison(found)
 
 
-async def _list(handler: HandlerContext, job: HandlerJob, _parsed: ParsedCommand) -> None:
+async def _list(handler: HandlerContext, job: HandlerJob, _parsed: ParsedCommand) -> Message | None:
     overview = await service.listing(handler.ctx, job.message.actor)
-    waiting = await decidable(handler, await handler.directory.facts(job.message.user, job.message.team))
+    waiting = await decidable(handler, await handler.facts(job))
     now = handler.ctx.clock.now()
     costs = {view.session.id: cost_now(handler.ctx, view, now) for view in overview.sessions}
-    await handler.say(job, listing(overview, costs, handler.settings.command, now, waiting))
+    return listing(overview, costs, handler.settings.command, now, waiting)
 
 
-async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     try:
         found = await service.status(handler.ctx, parsed.target)
     except LookupError as error:
-        await handler.say(job, answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")))
-        return
+        return _unknown(error)
     now, view = handler.ctx.clock.now(), found.session
     cost = cost_now(handler.ctx, view, now) if view else None
     mine = found.request.request.requester == job.message.actor.ref
@@ -139,116 +144,107 @@ async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
     async with handler.ctx.db.read() as tx:
         asked = await approvers.approver_group(tx, handler.ctx.policy, found.request.request, now)
     between = await true_up.range_of(handler.ctx, view.session.id) if view else None
-    shown = status(found, handler.ctx.policy, cost, now, mine=mine, can_end=can_end, mandate=asked, between=between)
-    await handler.say(job, shown)
+    return status(found, handler.ctx.policy, cost, now, mine=mine, can_end=can_end, mandate=asked, between=between)
 
 
-async def _terminate(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _terminate(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     order = Terminate(parsed.target, facts)
     if parsed.action == "now":
-        await handler.say(job, answer(await service.terminate(handler.ctx, order)))
-        return
+        return answer(await service.terminate(handler.ctx, order))
     found = await service.before_end(handler.ctx, order)
     now = handler.ctx.clock.now()
-    await handler.say(job, answer(found) if isinstance(found, Reply) else end_question(found, now))
+    return answer(found) if isinstance(found, Reply) else end_question(found, now)
 
 
-async def _extend(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _extend(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     if parsed.hours is None:
         raise ValueError("an extension without a time")
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+    facts = await handler.facts(job)
     wanted = Extend(job.key, parsed.target, parsed.hours, facts, parsed.text)
-    await handler.say(job, answer(await extension.extend(handler.ctx, wanted)))
+    return answer(await extension.extend(handler.ctx, wanted))
 
 
-async def _done(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _done(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     succeeded, preserve = parsed.action == "success", parsed.text == "preserve"
     done = FinishSession(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
-    await handler.say(job, answer(await service.done(handler.ctx, done)))
+    return answer(await service.done(handler.ctx, done))
 
 
-async def _switch(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _switch(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     order = Switch(parsed.target, facts, PowerAction(parsed.name), key=job.key)
-    await handler.say(job, answer(await power.switch(handler.ctx, order)))
+    return answer(await power.switch(handler.ctx, order))
 
 
-async def _budget(handler: HandlerContext, job: HandlerJob, _parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _budget(handler: HandlerContext, job: HandlerJob, _parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     everybody = facts.known and is_approver(handler.ctx.policy, facts)
     lines = await enforcement.overview(handler.ctx, job.message.actor)
     if everybody:  # Approvers see every budget that an approval may exceed.
         known = {(line.key, line.period) for line in lines}
         lines += [line for line in await enforcement.overview(handler.ctx) if (line.key, line.period) not in known]
-    await handler.say(job, money.budget(lines))
+    return money.budget(lines)
 
 
-async def _audit(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _audit(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     try:
         found = await audit_journal.audit(handler.ctx.db, parsed.target)
     except LookupError as error:
-        await handler.say(job, answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")))
-        return
+        return _unknown(error)
     async with handler.ctx.db.read() as tx:
         own = found.owner in await authorization.mine(tx, handler.ctx.policy, facts.actor)
     if own or (facts.known and is_approver(handler.ctx.policy, facts)):
-        await handler.say(job, journal(found))
-    else:
-        await handler.say(
-            job, answer(Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver reads this journal."))
-        )
+        return journal(found)
+    return answer(Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver reads this journal."))
 
 
-async def _why(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _why(handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     try:
         async with handler.ctx.db.read() as tx:
             request, _ = await resolve(tx, parsed.target)
     except LookupError as error:
-        await handler.say(job, answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")))
-        return
+        return _unknown(error)
     found = await explanation.why(handler.ctx, request.id)
-    await handler.say(job, answer(Reply(True, ReplyCode.WHY, " ".join(found.sentences))))
+    return answer(Reply(True, ReplyCode.WHY, " ".join(found.sentences)))
 
 
-async def _delegate(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _delegate(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     if parsed.action == "list":
         everything = facts.known and is_approver(handler.ctx.policy, facts)
         rows = await delegation.listing(handler.ctx, facts.actor, everything=everything)
-        await handler.say(job, answer(Reply(True, ReplyCode.DELEGATIONS, delegation.said(rows))))
-        return
+        return answer(Reply(True, ReplyCode.DELEGATIONS, delegation.said(rows)))
     to = Actor.from_ref(parsed.target) if parsed.action == "set" else None
     change = delegation.Delegate(facts, to, parsed.day, job.key)
     done = await (delegation.delegate if to else delegation.revoke)(handler.ctx, change)
-    await handler.say(job, answer(done))
+    return answer(done)
 
 
-async def _break_glass(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _break_glass(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     wanted = BreakGlass(parsed.target, facts, parsed.text, key=job.key)
-    await handler.say(job, answer(await break_glass.break_glass(handler.ctx, wanted)))
+    return answer(await break_glass.break_glass(handler.ctx, wanted))
 
 
-async def _costs(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
+async def _costs(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
     everybody = facts.known and is_approver(handler.ctx.policy, facts)
     actor = None if everybody else job.message.actor
     if parsed.action == "summary":
-        await handler.say(job, money.summary(await shared_ledger.summary(handler.ctx, actor), everybody=everybody))
-        return
+        return money.summary(await shared_ledger.summary(handler.ctx, actor), everybody=everybody)
     found = await costs.overview(handler.ctx, actor, Period(parsed.action))
-    await handler.say(job, money.costs(found, everybody=everybody))
+    return money.costs(found, everybody=everybody)
 
 
-async def _cancel(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    facts = await handler.directory.facts(job.message.user, job.message.team)
-    await handler.say(job, answer(await decisions.cancel(handler.ctx, Cancel(parsed.target, facts))))
+async def _cancel(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    facts = await handler.facts(job)
+    return answer(await decisions.cancel(handler.ctx, Cancel(parsed.target, facts)))
 
 
-async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
+async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     actor = job.message.actor
     if parsed.action == "add":
         reply = await ssh_keys.add(handler.ctx, AddKey(actor, parsed.text, job.key))
@@ -256,14 +252,14 @@ async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) 
         reply = await ssh_keys.remove(handler.ctx, actor, job.key)
     else:
         reply = await ssh_keys.show(handler.ctx, actor)
-    await handler.say(job, answer(reply))
+    return answer(reply)
 
 
-async def _profile(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
-    await handler.say(job, profile(parsed.target))
+async def _profile(_handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    return profile(parsed.target)
 
 
-HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand], Awaitable[None]]]] = {
+HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand], Awaitable[Message | None]]]] = {
     "provision": _provision,
     "inventory": _inventory,
     "plan": _plan,

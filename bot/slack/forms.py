@@ -81,14 +81,20 @@ def read_extension(values: Mapping[str, Any], policy: Policy) -> tuple[Decimal, 
 
 def read_confirmation(values: Mapping[str, Any]) -> tuple[str, Decimal | None] | Errors:
     """Read `(the amount as typed, the lower cap in dollars)`, or the errors. Whether it matches is checked later."""
+    typed, errors = field_text(values, "amount"), Errors()
+    cap_usd = _read_money(values, errors, needed=True)
+    return errors or (typed, cap_usd)
+
+
+def _read_money(values: Mapping[str, Any], errors: Errors, *, needed: bool = False) -> Decimal | None:
+    """Return the limit, or None without one; note what is wrong with it and with the typed amount."""
     typed, limit = field_text(values, "amount"), field_text(values, "cap")
-    errors: Errors = {}
-    if read_amount(typed) is None:
+    if (typed or needed) and read_amount(typed) is None:
         errors["amount"] = "That is not an amount of money; write it as 123.45 or $123.45."
     cap_usd = read_amount(limit) if limit else None
     if limit and not cap_usd:
         errors["cap"] = "A limit is an amount above zero, such as $80."
-    return errors or (typed, cap_usd)
+    return cap_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +109,13 @@ class Change:
 
 def read_change(values: Mapping[str, Any], policy: Policy) -> Change | Errors:
     """Read the fields of an approval with changes, or their errors. Whether they are allowed is checked later."""
-    time, limit, typed = (field_text(values, name) for name in ("hours", "cap", "amount"))
-    errors: Errors = {}
-    hours = None
+    time, errors, hours = field_text(values, "hours"), Errors(), None
     try:
         hours = hours_of(time, policy) if time else None
     except BadWord as error:
         errors["hours"] = str(error)[:300]
-    cap_usd = read_amount(limit) if limit else None
-    if limit and not cap_usd:
-        errors["cap"] = "A limit is an amount above zero, such as $80."
-    if typed and read_amount(typed) is None:
-        errors["amount"] = "That is not an amount of money; write it as 123.45 or $123.45."
-    return errors or Change(field_text(values, "offer"), hours, cap_usd, typed or None)
+    cap_usd = _read_money(values, errors)
+    return errors or Change(field_text(values, "offer"), hours, cap_usd, field_text(values, "amount") or None)
 
 
 def field_text(values: Mapping[str, Any], block: str) -> str:

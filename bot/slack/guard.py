@@ -2,6 +2,9 @@
 
 Bolt parses before it verifies, so a non-numeric timestamp, a wrong encoding or a broken payload would be a 500 to
 any caller. Here each of them is 401, a body above 1 MiB is 413, and only signed, well-formed bytes pass.
+
+Every type that this app listens to is checked as deep as Bolt reads it. Every other type is refused, because Bolt knows
+old types whose fields it takes for granted.
 """
 
 from __future__ import annotations
@@ -11,14 +14,17 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from bot.slack.payload_shape import problem
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from ledger.kernel.clock import Clock
 
 BODY_MAX: Final = 1024 * 1024
+TOO_BIG: Final = "the body is above 1 MiB"
 #: Slack's own window, docs.slack.dev "Verifying requests from Slack".
 WINDOW_S: Final = 300
 FIELDS_MAX: Final = 64
@@ -31,13 +37,24 @@ SIGNATURE_HEADER: Final = "x-slack-signature"
 _TIMESTAMP: Final = re.compile(rb"[0-9]{1,11}")
 _SIGNATURE: Final = re.compile(rb"v0=[0-9a-f]{64}")
 
-log = logging.getLogger(__name__)
+#: The types that pass. A slash command has none.
+_TAKEN: Final = frozenset({"block_actions", "view_submission", "view_closed", "event_callback", "url_verification"})
+#: Fields in which Bolt reads an id: an object that has one, or the id itself.
+_NAMED: Final = ("user", "team", "enterprise", "channel")
+#: Fields in which Bolt reads the same again, one level deeper.
+_NESTED: Final = ("event", "message", "previous_message", "item", "assistant_thread", "container", "function_data")
+#: Lists of objects.
+_LISTS: Final = ("authorizations", "response_urls")
+#: What Slack sends is three levels deep; Bolt follows any depth until the interpreter gives up.
+_DEEPEST: Final = 6
+#: Type → the object that must be there, and the texts that it must have.
+_NEEDED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "view_submission": ("view", ("type", "callback_id")),
+    "view_closed": ("view", ("type", "callback_id")),
+    "event_callback": ("event", ("type",)),
+}
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+log = logging.getLogger(__name__)
 
 
 class RequestRefused(Exception):
@@ -48,17 +65,10 @@ class RequestRefused(Exception):
         self.status = status
 
 
-class TooBig(RequestRefused):
-    """The body is above the limit."""
-
-    def __init__(self) -> None:
-        super().__init__(413, "the body is above 1 MiB")
-
-
 class Guard:
     """Verify and parse requests before the application. Raises ValueError for an empty secret: everybody could sign."""
 
-    def __init__(self, app: Asgi, signing_secret: str, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, signing_secret: str, clock: Clock) -> None:
         if not signing_secret:
             raise ValueError("the signing secret is empty; it is on the app's Basic Information page in Slack")
         self._app = app
@@ -80,7 +90,7 @@ class Guard:
         except RequestRefused as refused:
             # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
             log.info("a request to the Slack endpoint was refused: %s", refused)
-            await _answer(send, refused)
+            await _answer(refused)(scope, receive, send)
             return
         await self._app(scope, _again(body, receive), send)
 
@@ -129,7 +139,7 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, bytes]:
 async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
     declared = headers.get("content-length", b"0")
     if declared.isdigit() and (len(declared) > 9 or int(declared) > BODY_MAX):
-        raise TooBig
+        raise RequestRefused(413, TOO_BIG)
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -139,7 +149,7 @@ async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > BODY_MAX:
-            raise TooBig
+            raise RequestRefused(413, TOO_BIG)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
@@ -155,14 +165,55 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _answer(send: Send, refused: RequestRefused) -> None:
+def _answer(refused: RequestRefused) -> PlainTextResponse:
     # Only the log has the reason: a caller who cannot sign must not learn what was wrong.
-    body = b"the request is too large" if refused.status == 413 else b"the request is not signed by Slack"
-    await send(
-        {
-            "type": "http.response.start",
-            "status": refused.status,
-            "headers": [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
+    said = "the request is too large" if refused.status == 413 else "the request is not signed by Slack"
+    return PlainTextResponse(said, refused.status)
+
+
+def problem(body: Mapping[str, Any]) -> str:
+    """Describe what is malformed in an interaction or event; empty when nothing is. Slash commands always pass."""
+    if not isinstance(body.get("view", {}), Mapping):
+        return "view is no object"  # Bolt looks into it wherever it stands, whatever the type.
+    kind = body.get("type")
+    if kind is None:
+        return "" if all(isinstance(value, str) for value in body.values()) else "an object without a type"
+    if not isinstance(kind, str) or kind not in _TAKEN:
+        return "the type is none that this app listens to"
+    if odd := _odd(body, _DEEPEST):
+        return odd
+    if "actions" in body or kind == "block_actions":
+        actions = body.get("actions")
+        if not actions or not _objects(actions) or not all(_texts(one, ("type", "action_id")) for one in actions):
+            return "actions are no actions"
+    name, texts = _NEEDED.get(kind, ("", ()))
+    return f"{name} is incomplete" if name and not _texts(body.get(name), texts) else ""
+
+
+def _odd(body: Mapping[str, Any], deeper: int) -> str:
+    """Describe what is malformed in the parts that Bolt reads, here and below; at most `deeper` levels."""
+    if deeper == 0:
+        return "it is nested too deep"
+    for name in _NAMED:
+        if not isinstance(body.get(name), Mapping | str | None):
+            return f"{name} is no object"
+    below: list[Mapping[str, Any]] = []
+    for name in _NESTED:
+        part = body.get(name)
+        if not isinstance(part, Mapping | None):
+            return f"{name} is no object"
+        below += [part] if part is not None else []
+    for name in _LISTS:
+        parts = body.get(name, ())
+        if not _objects(parts):
+            return f"{name} are no objects"
+        below += parts
+    return next((odd for part in below if (odd := _odd(part, deeper - 1))), "")
+
+
+def _objects(value: Any) -> bool:
+    return isinstance(value, Sequence) and all(isinstance(one, Mapping) for one in value)
+
+
+def _texts(value: Any, names: tuple[str, ...]) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(name), str) for name in names)

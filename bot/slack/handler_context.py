@@ -11,7 +11,6 @@ from bot.rules.grammar.parser import ParsedCommand
 from bot.services.access import delegation
 from bot.services.runtime.context import Context
 from bot.slack.blocks.elements import Message
-from bot.slack.blocks.private_answer import said
 from bot.slack.identity import Directory
 from bot.slack.inbound import InboundMessage
 from bot.slack.modals import View
@@ -52,10 +51,13 @@ class HandlerContext:
     web: Web
     directory: Directory
 
+    async def facts(self, job: HandlerJob) -> DeciderFacts:
+        """Return what Slack knows now of the person who sent the message."""
+        return await self.directory.facts(job.message.user, job.message.team)
+
     async def decider(self, job: HandlerJob) -> DeciderFacts:
         """Return the facts about the approver, with what Slack knows now of those who delegated to them."""
-        facts = await self.directory.facts(job.message.user, job.message.team)
-        return await delegation.looked_up(replace(self.ctx, people=self.directory), facts)
+        return await delegation.looked_up(replace(self.ctx, people=self.directory), await self.facts(job))
 
     async def say(self, job: HandlerJob, message: Message, channel: str = "", *, about: str = "") -> None:
         """Answer privately, through the outbox, so that the answer survives a crash; the same answer is sent once.
@@ -77,13 +79,11 @@ class HandlerContext:
     async def open(self, job: HandlerJob, view: View, instead: str, channel: str = "") -> None:
         """Open a dialog while its trigger is valid; afterwards say `instead`, the sentence about what to do."""
         if not await self.show(job, view, "views.open"):
-            await self.say(job, said(instead), channel)
+            await self.say(job, Message.of(instead), channel)
 
     async def change(self, view_id: str, view: View) -> bool:
         """Replace the content of an open dialog; False when it was closed meanwhile or cannot be shown."""
-        problems = validate_view(view)
-        if problems:
-            log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
+        note_problems(view)
         try:
             await self.web.call("views.update", view_id=view_id, view=view)
         except WebError as error:
@@ -95,12 +95,16 @@ class HandlerContext:
         """Open a dialog, or push one, while the trigger is valid. Returns its id, empty when it is not shown."""
         age_s = self.ctx.clock.monotonic() - job.since
         if job.trigger and age_s < TRIGGER_S:
-            problems = validate_view(view)
-            if problems:
-                log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
+            note_problems(view)
             try:
                 answer = await self.web.call(method, trigger_id=job.trigger, view=view)
                 return str((answer.get("view") or {}).get("id") or "")
             except WebError as error:
                 log.warning("the dialog %s did not open: %s", view["callback_id"], error)
         return ""
+
+
+def note_problems(view: View) -> None:
+    """Log what is wrong with a dialog or Home tab; Slack then refuses it."""
+    if problems := validate_view(view):
+        log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from bot.blockkit import validate_view
 from bot.rules.approvals.approvers import may_decide
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
 from bot.services.billing import costs
@@ -13,7 +12,7 @@ from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.sessions import service
 from bot.slack.blocks.home import DECISIONS, Mine, home
-from bot.slack.handler_context import HandlerContext, HandlerJob
+from bot.slack.handler_context import HandlerContext, HandlerJob, note_problems
 from bot.slack.web import WebError
 from ledger.kernel.states import RequestState
 from ledger.models import Request
@@ -25,12 +24,10 @@ log = logging.getLogger(__name__)
 async def publish(handler: HandlerContext, job: HandlerJob) -> None:
     """Render and publish the tab."""
     received = job.message
-    facts = await handler.directory.facts(received.user, received.team)
+    facts = await handler.facts(job)
     now = handler.ctx.clock.now()
     view = home(await _mine(handler, facts), handler.settings.command, now)
-    problems = validate_view(view)
-    if problems:
-        log.error("the home tab is not valid: %s", "; ".join(problems[:3]))
+    note_problems(view)
     try:
         await handler.web.call("views.publish", user_id=received.user, view=view)
     except WebError as error:

@@ -107,8 +107,7 @@ class Directory:
 
     def _recent(self, name: str) -> Any:
         answer = self._known.get(name)
-        fresh = answer is not None and self._clock.now() - answer.at < FRESH_FOR
-        return answer.value if answer is not None and fresh else None
+        return answer.value if answer is not None and self._clock.now() - answer.at < FRESH_FOR else None
 
     def _remember(self, name: str, value: Any) -> Any:
         if len(self._known) >= REMEMBERED:

@@ -61,25 +61,19 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
     blocks.append(_input("for", "What for", why, optional=True, hint="Whoever approves reads this."))
     button = {"type": "button", "action_id": "plan:form", "text": plain("Show what it would cost", 75)}
     blocks.append({"type": "actions", "block_id": "plan", "elements": [button]})
-    return _modal(PROVISION, RequestKind.PROVISION.label, "Ask", blocks, channel)
+    return _modal(PROVISION, RequestKind.PROVISION.label, blocks, "Ask", channel)
 
 
 def planned(blocks: Sequence[Block]) -> View:
     """Show a plan on top of the form that it was made from."""
-    return {
-        "type": "modal",
-        "callback_id": PLAN,
-        "title": plain("Plan", 24),
-        "close": plain("Back", 24),
-        "blocks": list(blocks)[:100],
-    }
+    return _modal(PLAN, "Plan", list(blocks)[:100])
 
 
 def reject(token: str, policy: Policy) -> View:
     """Ask for the reason; Slack itself requires one."""
     why = _text("What should be changed?", multiline=True, longest=policy.max_reason_chars)
     blocks = [_input("reason", "Reason", why, hint="The requester reads this.")]
-    return _modal(REJECT, "Reject the request", "Reject", blocks, token)
+    return _modal(REJECT, "Reject the request", blocks, "Reject", token)
 
 
 def extend(meta: str, policy: Policy) -> View:
@@ -91,7 +85,7 @@ def extend(meta: str, policy: Policy) -> View:
         _input("for", "What for", why, optional=True, hint=beyond),
         context("What is inside the time and the amount approved already is taken at once; the rest is asked for."),
     ]
-    return _modal(EXTEND, RequestKind.EXTEND.label, "Ask", blocks, meta)
+    return _modal(EXTEND, RequestKind.EXTEND.label, blocks, "Ask", meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +127,7 @@ def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
         _input("cap", "Limit for the total", _text("$80"), optional=True, hint=hint),
         context("The approval is recorded under your name."),
     ]
-    return _modal(AMOUNT, "Confirm the amount", "Approve", blocks, token)
+    return _modal(AMOUNT, "Confirm the amount", blocks, "Approve", token)
 
 
 def offers_of(view: RequestView) -> list[tuple[str, str]]:
@@ -168,19 +162,14 @@ def change(
         _input("cap", "Limit for the total", limit, optional=True, hint="Lower, never above the worst case."),
         context("The requester is told what you changed. The approval is recorded under your name."),
     ]
-    return _modal(CHANGE, "Approve with changes", "Approve", blocks, meta)
+    return _modal(CHANGE, "Approve with changes", blocks, "Approve", meta)
 
 
-def _modal(callback: str, title: str, submit: str, blocks: list[Block], metadata: str) -> View:
-    return {
-        "type": "modal",
-        "callback_id": callback,
-        "title": plain(title, 24),
-        "submit": plain(submit, 24),
-        "close": plain("Back", 24),
-        "private_metadata": metadata,
-        "blocks": blocks,
-    }
+def _modal(callback: str, title: str, blocks: list[Block], submit: str = "", metadata: str = "") -> View:
+    """Build a dialog; without `submit` it only shows something."""
+    form = {"submit": plain(submit, 24), "private_metadata": metadata} if submit else {}
+    head = {"type": "modal", "callback_id": callback, "title": plain(title, 24), "close": plain("Back", 24)}
+    return {**head, **form, "blocks": blocks}
 
 
 def _input(block_id: str, label: str, element: Block, *, optional: bool = False, hint: str = "") -> Block:

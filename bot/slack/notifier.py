@@ -24,22 +24,12 @@ LOST: Final = frozenset({"message_not_found", "cant_update_message", "edit_windo
 #: Errors of a channel that accepts none of our messages.
 CLOSED: Final = frozenset(
     {
-        "channel_not_found",
-        "not_in_channel",
-        "user_not_in_channel",
-        "is_archived",
-        "restricted_action",
-        "messages_tab_disabled",
-        "cannot_dm_bot",
-        "user_not_found",
-        "not_in_conversation",
-        "is_inactive",
-        "user_disabled",
-        "restricted_action_read_only_channel",
-        "restricted_action_thread_only_channel",
+        "channel_not_found", "not_in_channel", "user_not_in_channel", "is_archived", "restricted_action",
+        "messages_tab_disabled", "cannot_dm_bot", "user_not_found", "not_in_conversation", "is_inactive",
+        "user_disabled", "restricted_action_read_only_channel", "restricted_action_thread_only_channel",
         "restricted_action_non_threadable_channel",
     }
-)
+)  # fmt: skip
 #: Errors of a reply whose message is deleted or accepts no replies.
 UNTHREADED: Final = frozenset({"thread_not_found", "cannot_reply_to_message"})
 #: Errors of blocks that our own checks accept; the text says the same as the blocks.
@@ -82,7 +72,8 @@ class Notifier:
             raise DeliveryFailed(str(error), retry_after_s=error.retry_after_s) from error
 
     async def _show(self, row: Notification, shown: Shown) -> Delivered:
-        payload = self._payload(row, shown)
+        # The metadata name our notification, in case the reply to this call is lost.
+        payload = {**shown.message.payload(row.version), "metadata": metadata_of(row)}
         if not shown.channel:
             raise DeliveryFailed(f"no Slack channel is set up for {row.destination or 'requests'}", permanent=True)
         if shown.edits and row.ts and row.channel:
@@ -191,7 +182,3 @@ class Notifier:
                 await self._web.share_picture(channel, "chart.png", picture, title=chart["title"], said=chart["title"])
             except WebError as error:
                 log.warning("the chart of a message was not shown: %s", error)
-
-    def _payload(self, row: Notification, shown: Shown) -> dict[str, Any]:
-        # The metadata name our notification, in case the reply to this call is lost.
-        return {**shown.message.payload(row.version), "metadata": metadata_of(row)}

@@ -17,12 +17,12 @@ from bot.services.reports.digest_types import DigestDocument
 from bot.services.requests.expiry import ONWARDS
 from bot.services.runtime.context import Context
 from bot.services.sessions import expiration, extension
-from bot.slack.blocks import checkpoint_hold, digest, idle_warning, instance_failed, operators, session_ready_and_ended
+from bot.slack.blocks import checkpoint_hold, digest, instance_failed, operators, session_ready_and_ended
 from bot.slack.blocks import session_ending as ending_message
-from bot.slack.blocks.elements import TEXT_MAX, Message, safe, section
+from bot.slack.blocks.elements import TEXT_MAX, Message, safe
 from bot.slack.blocks.private_answer import mentioned
+from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import no_key, reminder, reopened_reply, request_message
-from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
@@ -160,9 +160,8 @@ def _able(ctx: Context, view: SessionView) -> Capabilities | None:
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
     keyless = await _is_keyless(ctx, view.session.owner)
-    return Shown(
-        session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless), row.destination
-    )
+    message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)
+    return Shown(message, row.destination)
 
 
 async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
@@ -194,12 +193,10 @@ async def _session_final_warning(ctx: Context, settings: SlackSettings, row: Not
 
 
 async def _session_idle(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    session_id, _, end_s = row.subject.partition("/")
-    async with ctx.db.read() as tx:
-        view = await session_view(tx, session_id)
-    now = ctx.clock.now()
-    shown = idle_warning.IdleWarningFacts(view, int(end_s), cost_now(ctx, view, now), view.cap_usd)
-    return Shown(idle_warning.idle_warning(shown, now), channel_of(settings, row.destination), edits=True)
+    view, now = await _session(ctx, row), ctx.clock.now()
+    end_s = int(row.subject.partition("/")[2])
+    shown = ending_message.IdleWarningFacts(view, end_s, cost_now(ctx, view, now), view.cap_usd)
+    return Shown(ending_message.idle_warning(shown, now), channel_of(settings, row.destination), edits=True)
 
 
 async def _session_checkpoint_hold(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -210,20 +207,14 @@ async def _session_checkpoint_hold(ctx: Context, settings: SlackSettings, row: N
         instance = await tx.get_one(Instance, instance_id)
         waiting = bool(await waiting_extensions(tx, view.request.id))
     shown = checkpoint_hold.CheckpointHoldFacts(view, instance, step, cost_now(ctx, view, now), view.cap_usd, waiting)
-    return Shown(
-        checkpoint_hold.checkpoint_hold_message(shown, settings.command, now),
-        channel_of(settings, row.destination),
-        edits=True,
-    )
+    message = checkpoint_hold.checkpoint_hold_message(shown, settings.command, now)
+    return Shown(message, channel_of(settings, row.destination), edits=True)
 
 
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
-    between = await true_up.range_of(ctx, view.session.id)
-    return Shown(
-        session_ready_and_ended.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view), between),
-        row.destination,
-    )
+    between, cost_usd = await true_up.range_of(ctx, view.session.id), cost_now(ctx, view, ctx.clock.now())
+    return Shown(session_ready_and_ended.ended(view, cost_usd, _able(ctx, view), between), row.destination)
 
 
 async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -255,7 +246,7 @@ async def _orphan_found(ctx: Context, settings: SlackSettings, row: Notification
 
 async def _budget_threshold(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     text = f":bank: {safe(str(row.body.get('text') or row.subject), 1_000)}"
-    return Shown(Message(text, (section(text),)), channel_of(settings, row.destination))
+    return Shown(Message.of(text), channel_of(settings, row.destination))
 
 
 async def _digest(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

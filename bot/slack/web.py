@@ -36,15 +36,10 @@ IN_ADDRESS: Final = frozenset({"files.getUploadURLExternal", "files.completeUplo
 #: Slack's answers after which the same call can never succeed, wherever the message goes.
 HOPELESS: Final = frozenset(
     {
-        "account_inactive",
-        "invalid_auth",
-        "not_authed",
-        "token_revoked",
-        "token_expired",
-        "missing_scope",
+        "account_inactive", "invalid_auth", "not_authed", "token_revoked", "token_expired", "missing_scope",
         "no_permission",
     }
-)
+)  # fmt: skip
 
 
 class WebError(Exception):

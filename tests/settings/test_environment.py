@@ -8,7 +8,7 @@ import pytest
 
 from bot.settings import Settings, SettingsError, load
 from bot.settings.environment import loopback
-from bot.settings.variables import known_variables
+from bot.settings.fields import known_variables
 from providers.registry import REGISTRY
 
 GOOD = {

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from bot.practice.app import Practice
-from bot.practice.driver import Driver, Person
+from bot.practice.driver import Driver
 from bot.practice.faults import SlackFault
 from bot.practice.model import ChatMessage
-from bot.practice.reader import buttons
+from bot.practice.reader import Person, buttons
 from bot.practice.workspace import Workspace
 from bot.rules.policy.policy import Policy
 from bot.services.runtime.context import Context

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bot.slack.payload_shape import problem
+from bot.slack.guard import problem
 from tests.slack import signing
 from tests.slack.conftest import Stage
 from tests.support.matrix import examples

@@ -9,10 +9,10 @@ from fastapi.security import HTTPBearer
 
 from bot.api.dependencies import NODE, refusals
 from bot.api.problems import ProblemRaised
-from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, NodeApiIn, SignedDeadline
+from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDeadline
 from bot.rules.nodes.checkins import Report
 from bot.rules.nodes.node_api import NodeApiReport
-from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.nodes.checkins import Checkins
 from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
@@ -30,14 +30,11 @@ async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Secu
     ends.
     """
     checkins: Checkins = request.app.state.checkins
-    taken = await checkins.take(request.scope["state"][NODE], _report(body), _claim(body.api))
+    claim = NodeApiReport(body.api.certificate_sha256, body.api.url, body.api.port) if body.api else None
+    taken = await checkins.take(request.scope["state"][NODE], _report(body), claim)
     if isinstance(taken, Reply):
         raise ProblemRaised(taken)
-    return _out(taken)
-
-
-def _claim(said: NodeApiIn | None) -> NodeApiReport | None:
-    return NodeApiReport(said.certificate_sha256, said.url, said.port) if said else None
+    return CheckinOut.of(taken, deadline=SignedDeadline.of(taken))
 
 
 def _report(body: CheckinIn) -> Report:
@@ -52,15 +49,4 @@ def _report(body: CheckinIn) -> Report:
         idle_since=body.idle_since,
         checkpoint_step=seen.step,
         checkpoint_at=seen.at,
-    )
-
-
-def _out(taken: CheckinReply) -> CheckinOut:
-    return CheckinOut(
-        seq=taken.seq,
-        ends_at=taken.ends_at,
-        deadline=SignedDeadline(message=taken.message, signature=taken.signature),
-        asks=list(taken.asks),
-        next_in_s=taken.next_in_s,
-        api_problem=taken.api_problem,
     )

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
 
-from bot.api.dependencies import Deps, caller, refusals
+from bot.api.dependencies import Decider, Deps, RequestReader, refusals
 from bot.api.idempotency import Repeat, once
 from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import RequestParam, done, found
 from bot.api.schemas.approvals import BreakGlassIn, DelegationIn, DelegationOut, WhyOut
 from bot.api.schemas.base import Done
-from bot.rules.access.scopes import BadHolder, Scope, person
+from bot.rules.access.scopes import BadHolder, person
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, delegation
-from bot.services.access.api_keys import Principal
 from bot.services.approvals import explanation
 from bot.services.approvals.break_glass import BreakGlass, break_glass
 from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/api/v1", tags=["approvals"])
-Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
-Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 
 
 @router.get("/requests/{request}/why", responses=refusals(404))
-async def why(deps: Deps, who: Reader, request: RequestParam) -> WhyOut:
+async def why(deps: Deps, who: RequestReader, request: RequestParam) -> WhyOut:
     """Explain which policy rule requires the approval of a request, who may approve it, and what was waived."""
     row, _ = await found(deps, who, request)
     return WhyOut.model_validate(await explanation.why(deps.ctx, row.id))
 
 
 @router.get("/delegations", responses=refusals())
-async def delegations(deps: Deps, who: Reader) -> list[DelegationOut]:
+async def delegations(deps: Deps, who: RequestReader) -> list[DelegationOut]:
     """List the delegations in force: yours in both directions, and everybody's for approvers."""
     everything = authorization.sees_all(deps.ctx.policy, who)
     rows = await delegation.listing(deps.ctx, who.actor, everything=everything)

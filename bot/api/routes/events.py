@@ -9,19 +9,15 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from bot.api.dependencies import Deps, caller, refusals
+from bot.api.dependencies import Deps, Monitor, RequestReader, refusals
 from bot.api.problems import ProblemRaised
-from bot.rules.access.scopes import Scope
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.access.api_keys import Principal
 from bot.services.audit import event_stream
 from bot.services.audit.metrics import exposition
 from bot.services.runtime.commands import Reply
 from ledger.models import Event
 
 router = APIRouter(tags=["events"])
-Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
-Monitor = Annotated[Principal, caller(Scope.METRICS_READ)]
 MOST_STREAMS = 4
 #: Polls without news between two comments that keep proxies from closing the connection.
 QUIET = 15
@@ -34,7 +30,7 @@ QUIET = 15
 )
 async def events(
     deps: Deps,
-    who: Reader,
+    who: RequestReader,
     last_event_id: Annotated[
         str | None,
         Header(
@@ -74,16 +70,8 @@ async def events(
 
 
 def _line(one: Event) -> str:
-    shown = {
-        "id": one.id,
-        "at": one.at.isoformat(),
-        "kind": one.kind,
-        "actor": one.actor,
-        "subject": one.subject,
-        "before": one.before,
-        "after": one.after,
-        "reason": one.reason,
-    }
+    names = ("kind", "actor", "subject", "before", "after", "reason")
+    shown = {"id": one.id, "at": one.at.isoformat(), **{name: getattr(one, name) for name in names}}
     return f"id: {one.id}\nevent: {one.kind}\ndata: {json.dumps(shown, ensure_ascii=True)}\n\n"
 
 

@@ -6,53 +6,43 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from bot.api.dependencies import Deps, caller, refusals
-from bot.api.problems import ProblemRaised
+from bot.api.dependencies import Admin, Deps, Requester, RequestReader, refusals
+from bot.api.problems import ProblemRaised, answered
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
 from bot.api.schemas.keys import ApiKeyIn, ApiKeyMade, ApiKeyOut, SshKeyIn, SshKeyOut
-from bot.rules.access.scopes import Scope
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys as access_api_keys
 from bot.services.access import ssh_keys
-from bot.services.access.api_keys import NewKey, Principal
+from bot.services.access.api_keys import NewKey
 from bot.services.runtime.commands import AddKey, Reply
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
-Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
-Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
-Admin = Annotated[Principal, caller(Scope.ADMIN)]
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-z]{12}$", description="The id of the key.")]
 
 
-def _ssh(reply: Reply) -> SshKeyOut:
-    if not reply.ok:
-        raise ProblemRaised(reply)
-    return SshKeyOut(code=reply.code, sentence=reply.sentence, fingerprint=reply.data.get("fingerprint"))
-
-
 @router.get("/ssh-keys", responses=refusals(404))
-async def ssh_key(deps: Deps, who: Reader) -> SshKeyOut:
+async def ssh_key(deps: Deps, who: RequestReader) -> SshKeyOut:
     """Show the public SSH key that your machines get."""
-    return _ssh(await ssh_keys.show(deps.ctx, who.actor))
+    return answered(SshKeyOut, await ssh_keys.show(deps.ctx, who.actor))
 
 
 @router.put("/ssh-keys", responses=refusals())
-async def put_ssh_key(deps: Deps, who: Asker, body: SshKeyIn) -> SshKeyOut:
+async def put_ssh_key(deps: Deps, who: Requester, body: SshKeyIn) -> SshKeyOut:
     """Register or replace your public SSH key.
 
     Machines that are created from now on accept it.
     """
-    return _ssh(await ssh_keys.add(deps.ctx, AddKey(who.actor, body.public_key)))
+    return answered(SshKeyOut, await ssh_keys.add(deps.ctx, AddKey(who.actor, body.public_key)))
 
 
 @router.delete("/ssh-keys", responses=refusals(404))
-async def delete_ssh_key(deps: Deps, who: Asker) -> SshKeyOut:
+async def delete_ssh_key(deps: Deps, who: Requester) -> SshKeyOut:
     """Delete your public SSH key.
 
     Machines that already have it keep it.
     """
-    return _ssh(await ssh_keys.remove(deps.ctx, who.actor))
+    return answered(SshKeyOut, await ssh_keys.remove(deps.ctx, who.actor))
 
 
 @router.get("/keys", responses=refusals())
@@ -73,17 +63,8 @@ async def create_api_key(deps: Deps, who: Admin, body: ApiKeyIn) -> ApiKeyMade:
         raise ProblemRaised(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
     ctx = deps.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
-    reply = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
-    if not reply.ok:
-        raise ProblemRaised(reply)
-    return ApiKeyMade(
-        code=reply.code,
-        sentence=reply.sentence,
-        key_id=reply.data["key_id"],
-        actor=reply.data["actor"],
-        token=reply.data["token"],
-        expires_at=reply.data["expires_at"],
-    )
+    made = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
+    return answered(ApiKeyMade, made)
 
 
 @router.delete("/keys/{key_id}", responses=refusals(404))

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BeforeValidator
 
-from bot.api.dependencies import Deps, caller, refusals
-from bot.api.problems import ProblemRaised
+from bot.api.dependencies import Admin, Deps, LedgerWriter, SessionReader, refusals
+from bot.api.problems import answered
 from bot.api.schemas.ledger import CheckedOut, ExternalIn, ExternalOut, LiveManifest, SharedEntry, SummaryOut
 from bot.rules.access.scopes import Scope
 from bot.services.access import authorization
@@ -25,20 +25,14 @@ def _as_written(said: object) -> object:
 
 
 router = APIRouter(prefix="/api/v1", tags=["ledger"])
-Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
-Writer = Annotated[Principal, caller(Scope.LEDGER_WRITE)]
-Admin = Annotated[Principal, caller(Scope.ADMIN)]
 #: Only a written time: pydantic would read a number as seconds since 1970, which the description does not mention.
 Since = Annotated[datetime | None, BeforeValidator(_as_written), Query(description="The start of the time.")]
 
 
 @router.post("/ledger/entries", status_code=201, responses=refusals())
-async def append(deps: Deps, who: Writer, entry: ExternalIn) -> ExternalOut:
+async def append(deps: Deps, who: LedgerWriter, entry: ExternalIn) -> ExternalOut:
     """Append a cost of another tool."""
-    reply = await shared_ledger.append(deps.ctx, who.actor, entry.model_dump())
-    if not reply.ok:
-        raise ProblemRaised(reply)
-    return ExternalOut(code=reply.code, sentence=reply.sentence, entry_id=str(reply.data["entry_id"]))
+    return answered(ExternalOut, await shared_ledger.append(deps.ctx, who.actor, entry.model_dump()))
 
 
 @router.get("/ledger/entries", responses=refusals())
@@ -51,37 +45,27 @@ async def entries(deps: Deps, _who: Admin, since: Since = None) -> list[SharedEn
 async def verify(deps: Deps, _who: Admin) -> CheckedOut:
     """Verify the hash chain of all entries, and every sum against them."""
     found = await shared_ledger.verify(deps.ctx)
-    return CheckedOut(
-        ok=not found.problems,
-        entries=found.entries,
-        sealed=found.sealed,
-        waiting=found.waiting,
-        spent_usd=found.spent_usd,
-        head=found.head,
-        problems=list(found.problems),
-    )
+    return CheckedOut.of(found, ok=not found.problems)
 
 
 @router.get("/ledger/summary", responses=refusals())
-async def summary(deps: Deps, who: Reader) -> SummaryOut:
+async def summary(deps: Deps, who: SessionReader) -> SummaryOut:
     """Sum up spend per tool, provider and owner, with the budgets.
 
     You see your own; a key that may see everything sees everybody's.
     """
     found = await shared_ledger.summary(deps.ctx, _of(deps, who))
-    return SummaryOut(
-        at=found.at,
-        total_usd=found.total_usd,
+    return SummaryOut.of(
+        found,
         tools=dict(found.tools),
         providers=dict(found.providers),
         owners=dict(found.owners),
-        budgets=list(found.budgets),
         markdown=shared_ledger.as_markdown(found),
     )
 
 
 @router.get("/ledger/manifest", responses=refusals())
-async def live(deps: Deps, who: Reader) -> LiveManifest:
+async def live(deps: Deps, who: SessionReader) -> LiveManifest:
     """List every live instance with its endpoint.
 
     You see your own; a key that may see everything sees everybody's.

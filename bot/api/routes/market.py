@@ -6,17 +6,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from bot.api.dependencies import Deps, caller, refusals
+from bot.api.dependencies import Deps, MarketReader, refusals
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.schemas.market import CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
-from bot.rules.access.scopes import Scope
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.access.api_keys import Principal
 from bot.services.market.document import MarketDocument
 from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
 from bot.services.plans.job_file import BadJob, read_job
@@ -27,7 +25,6 @@ from bot.services.runtime.commands import Reply
 from providers.profiles import model
 
 router = APIRouter(prefix="/api/v1", tags=["market"])
-Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
 
 
 def read_words(command: str, words: dict[str, tuple[str, str]], deps: Deps) -> ParsedCommand:
@@ -47,7 +44,7 @@ def read_words(command: str, words: dict[str, tuple[str, str]], deps: Deps) -> P
 )
 async def inventory(
     deps: Deps,
-    _who: Reader,
+    _who: MarketReader,
     query: Annotated[InventoryQuery, Query()],
     if_none_match: Annotated[
         str | None,
@@ -70,7 +67,7 @@ async def inventory(
 
 
 @router.post("/plans", responses=refusals())
-async def plan(deps: Deps, _who: Reader, document: JobDocument) -> PlanOut:
+async def plan(deps: Deps, _who: MarketReader, document: JobDocument) -> PlanOut:
     """Plan a training run: memory, time and cost on every offer. Rents nothing."""
     ctx = deps.ctx
     try:
@@ -98,7 +95,7 @@ def refused(error: BadJob) -> ProblemRaised:
 
 
 @router.post("/compare", responses=refusals())
-async def compare(deps: Deps, _who: Reader, body: CompareIn) -> CompareOut:
+async def compare(deps: Deps, _who: MarketReader, body: CompareIn) -> CompareOut:
     """Compare dollars per run and runs per budget on every GPU for sale and in other environments. Rents nothing."""
     parsed = read_words("compare", {f"words.{k}": (k, v) for k, v in body.words.items() if v}, deps)
     if parsed.question is None:
@@ -118,14 +115,14 @@ def compared_out(compared: Compared) -> CompareOut:
 
 
 @router.get("/profiles", responses=refusals())
-async def profiles(_deps: Deps, _who: Reader) -> list[ProfileOut]:
+async def profiles(_deps: Deps, _who: MarketReader) -> list[ProfileOut]:
     """List the profile of each cloud: how it bills, and how billing stops there."""
     return [_profile(name) for name in model.names()]
 
 
 @router.get("/profiles/{cloud}", responses=refusals(404))
 async def one_profile(
-    _deps: Deps, _who: Reader, cloud: Annotated[str, Path(description="The cloud's name.")]
+    _deps: Deps, _who: MarketReader, cloud: Annotated[str, Path(description="The cloud's name.")]
 ) -> ProfileOut:
     """Show the profile of one cloud with its whole text."""
     if cloud not in model.names():

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from bot.api.dependencies import Dependencies, Deps, caller, refusals
+from bot.api.dependencies import Admin, Dependencies, Deps, SessionReader, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
 from bot.api.schemas.money import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut
-from bot.rules.access.scopes import Scope
 from bot.rules.budgets.budget import CostView, said
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -24,30 +22,17 @@ from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor, ActorKind
 
 router = APIRouter(prefix="/api/v1", tags=["money"])
-Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
-Admin = Annotated[Principal, caller(Scope.ADMIN)]
 
 
 @router.get("/budgets", responses=refusals())
-async def get_budgets(deps: Deps, who: Reader) -> list[BudgetOut]:
+async def get_budgets(deps: Deps, who: SessionReader) -> list[BudgetOut]:
     """List the budgets that this key's spending counts against.
 
     A key that may see everything gets every budget.
     """
     everybody = authorization.sees_all(deps.ctx.policy, who)
     lines = await enforcement.overview(deps.ctx, None if everybody else who.actor)
-    return [
-        BudgetOut(
-            key=line.key,
-            period=line.period,
-            limit_usd=line.limit_usd,
-            spent_usd=line.spent_usd,
-            open_usd=line.open_usd,
-            since=line.since,
-            sentence=said(line),
-        )
-        for line in lines
-    ]
+    return [BudgetOut.of(line, sentence=said(line)) for line in lines]
 
 
 @router.post("/budgets", responses=refusals(404))
@@ -63,7 +48,7 @@ async def put_budget(deps: Deps, who: Admin, body: BudgetIn) -> Done:
 @router.get("/costs", responses=refusals())
 async def get_costs(
     deps: Deps,
-    who: Reader,
+    who: SessionReader,
     mine: Annotated[bool, Query(description="true: only your own, even where you may see more.")] = False,
     period: Annotated[CostView, Query(description="hourly, daily, monthly or total.")] = CostView.DAILY,
     consumer: Annotated[str, Query(max_length=40, description="Only this program's.", examples=["atlas"])] = "",
@@ -78,21 +63,15 @@ async def get_costs(
     if consumer:
         whose = await _program(deps, who, consumer)
     found = await costs.overview(deps.ctx, whose, period.period)
-    groups = {by: [_share(name, usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()}
-    return CostsOut(
-        period=found.period,
-        since=found.since,
-        today_usd=found.today_usd,
-        month_usd=found.month_usd,
-        total_usd=found.total_usd,
+    groups = {
+        by: [CostShare(name=name, usd=usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()
+    }
+    return CostsOut.of(
+        found,
         buckets=[CostBucket(since=began, usd=usd) for began, usd in found.buckets],
         groups=groups,
-        finished=FinishedOut(**asdict(found.finished)),
+        finished=FinishedOut.of(found.finished),
     )
-
-
-def _share(name: str, amount_usd: Decimal) -> CostShare:
-    return CostShare(name=name, usd=amount_usd)
 
 
 async def _program(deps: Dependencies, who: Principal, name: str) -> Actor:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.dependencies import Deps, caller, refusals
+from bot.api.dependencies import Admin, Decider, Deps, RequestReader, SessionReader, refusals
 from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import Limit, RequestParam, done, found
@@ -26,14 +26,13 @@ from bot.api.schemas.operators import (
     UnreachableOut,
 )
 from bot.api.schemas.sessions import RunOut
-from bot.rules.access.scopes import BadHolder, Scope, person
+from bot.rules.access.scopes import BadHolder, person
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_document import JobDocument, plain
 from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.instances import recovery_mode
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
-from bot.services.access.api_keys import Principal
 from bot.services.audit import journal
 from bot.services.instances import reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt, adopt_orphan
@@ -46,38 +45,26 @@ from ledger.queries.orphans import every_orphan, unknown_instances
 from ledger.queries.views import instances_page
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
-Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
-Holder = Annotated[Principal, caller(Scope.SESSIONS_READ)]
-Admin = Annotated[Principal, caller(Scope.ADMIN)]
-Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 OrphanId = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"], description="The id of the orphan.")
 ]
 
 
 @router.get("/audit/{request}", responses=refusals(404))
-async def audit(deps: Deps, who: Reader, request: RequestParam) -> AuditOut:
+async def audit(deps: Deps, who: RequestReader, request: RequestParam) -> AuditOut:
     """Show what happened to a request or session, in order, and verify its hash chain."""
     row, _ = await found(deps, who, request)
     return AuditOut.model_validate(await journal.audit(deps.ctx.db, row.id))
 
 
 @router.get("/preflight", responses=refusals())
-async def preflight(deps: Deps, who: Reader) -> list[PreflightOut]:
+async def preflight(deps: Deps, who: RequestReader) -> list[PreflightOut]:
     """Check whether each configured cloud can be bought from now; a check is at most a minute old."""
     ctx = deps.ctx
     everything = authorization.sees_all(ctx.policy, who)
     checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.providers))
     return [
-        PreflightOut(
-            cloud=one.cloud,
-            ok=one.ok,
-            code=one.code,
-            problem=one.problem,
-            missing=list(one.missing),
-            where=one.where,
-            credit_usd=one.balance.credit_usd if one.balance and everything else None,
-        )
+        PreflightOut.of(one, credit_usd=one.balance.credit_usd if one.balance and everything else None)
         for one in checked
     ]
 
@@ -85,7 +72,7 @@ async def preflight(deps: Deps, who: Reader) -> list[PreflightOut]:
 @router.get("/instances", responses=refusals())
 async def instances(
     deps: Deps,
-    who: Holder,
+    who: SessionReader,
     live: Annotated[bool, Query(description="Only those that may exist at a cloud.")] = True,
     limit: Limit = 50,
 ) -> list[InstanceOut]:
@@ -156,25 +143,20 @@ async def recover(deps: Deps, _who: Admin) -> RecoveredOut:
         rows = [row for row in await every_orphan(tx) if row.state is OrphanState.QUARANTINED]
         held = recovery_mode.recovery_notice(await unknown_instances(tx))
     return RecoveredOut(
-        clouds=[
-            LookedOut(cloud=name, listed=look.listed, problem=look.problem)
-            for name, look in zip(ctx.providers, looks, strict=True)
-        ],
+        clouds=[LookedOut.of(look, cloud=name) for name, look in zip(ctx.providers, looks, strict=True)],
         waiting=[OrphanOut.model_validate(row) for row in rows],
         held=held,
     )
 
 
 @router.get("/runs", responses=refusals())
-async def runs(deps: Deps, _who: Reader) -> list[RunOut]:
+async def runs(deps: Deps, _who: RequestReader) -> list[RunOut]:
     """List the measured runs of this installation, the newest first; they correct every plan."""
     return [
-        RunOut(
-            at=one.at,
+        RunOut.of(
+            one,
             gpu=one.run.gpu,
             gpu_count=one.count,
-            words=list(one.words),
-            session_id=one.session_id,
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
         )

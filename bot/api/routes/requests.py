@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.dependencies import Dependencies, Deps, caller, refusals
-from bot.api.idempotency import MayRepeat, Repeat, once
+from bot.api.dependencies import Decider, Dependencies, Deps, Requester, RequestReader, refusals
+from bot.api.idempotency import Act, MayRepeat, Repeat, once
 from bot.api.problems import ProblemRaised
 from bot.api.routes.market import refused
 from bot.api.schemas.base import Done, Page, ReasonIn
@@ -34,9 +34,6 @@ from ledger.models import Request, Session
 from ledger.queries.views import request_view, requests_page
 
 router = APIRouter(prefix="/api/v1", tags=["requests"])
-Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
-Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
-Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 #: An id, or a unique ending of one, as every interface takes it. An instance, also as `cloud:id`, names its session.
 ID = r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$"
 RequestParam = Annotated[
@@ -68,7 +65,7 @@ def done(reply: Reply, **more: Any) -> Done:
 
 
 @router.post("/sessions", status_code=202, response_model=Done, responses=refusals(409, 503))
-async def provision(deps: Deps, who: Asker, document: JobDocument, key: Repeat) -> Any:
+async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repeat) -> Any:
     """Request GPUs. The answer names the request, which waits for offers and then for an approver.
 
     More hours than the policy's limit also need a 12-hour override, whose own request must be approved first.
@@ -109,7 +106,7 @@ async def _for_whom(deps: Dependencies, who: Principal, consumer: str | None) ->
 @router.get("/requests", responses=refusals())
 async def requests(
     deps: Deps,
-    who: Reader,
+    who: RequestReader,
     waiting: Annotated[bool, Query(description="true: only undecided requests.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -124,7 +121,7 @@ async def requests(
 
 
 @router.get("/requests/{request}", responses=refusals(404))
-async def request(deps: Deps, who: Reader, request: RequestParam) -> RequestOut:
+async def request(deps: Deps, who: RequestReader, request: RequestParam) -> RequestOut:
     """Show one request: its options, who must approve it and since when, or how it was decided."""
     row, _ = await found(deps, who, request)
     async with deps.ctx.db.read() as tx:
@@ -150,13 +147,17 @@ async def approve(deps: Deps, who: Decider, request: RequestParam, body: Approve
         seen=body.digest,
     )
 
-    async def decide(name: str) -> tuple[int, Done]:
-        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
-        return 200, done(reply, url=f"/api/v1/requests/{row.id}")
-
     # The quote that the approver read is not compared: a repeated call reads first, and sees what the first call did.
     said = body.model_dump_json(exclude={"digest", "quote_version"})
-    return await once(deps, who, key, f"POST /requests/{row.id}/approve {said}", decide)
+    return await once(deps, who, key, f"POST /requests/{row.id}/approve {said}", _decide(deps, decision))
+
+
+def _decide(deps: Dependencies, decision: by_offer.Named) -> Act:
+    async def decide(name: str) -> tuple[int, Done]:
+        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
+        return 200, done(reply, url=f"/api/v1/requests/{decision.request_id}")
+
+    return decide
 
 
 def time_of(deps: Dependencies, said: Decimal | str | None) -> Decimal | None:
@@ -172,18 +173,14 @@ async def reject(deps: Deps, who: Decider, request: RequestParam, body: ReasonIn
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(deps, who, request)
     decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
-
-    async def decide(name: str) -> tuple[int, Done]:
-        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
-        return 200, done(reply, url=f"/api/v1/requests/{row.id}")
-
     if key is None:
-        return (await decide(""))[1]
-    return await once(deps, who, key, f"POST /requests/{row.id}/reject {body.model_dump_json()}", decide)
+        return (await _decide(deps, decision)(""))[1]
+    said = f"POST /requests/{row.id}/reject {body.model_dump_json()}"
+    return await once(deps, who, key, said, _decide(deps, decision))
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
-async def cancel(deps: Deps, who: Asker, request: RequestParam, body: ReasonIn) -> Done:
+async def cancel(deps: Deps, who: Requester, request: RequestParam, body: ReasonIn) -> Done:
     """Withdraw an undecided request; somebody else's also needs the scope `approvals:write`."""
     row, _ = await found(deps, who, request)
     async with deps.ctx.db.read() as tx:

@@ -7,15 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 
-from bot.api.dependencies import Dependencies, Deps, caller, refusals
+from bot.api.dependencies import Dependencies, Deps, SessionOwner, SessionReader, refusals
 from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
-from bot.api.schemas.connection import NodeTokenOut
-from bot.api.schemas.sessions import DoneIn, ExtendIn, SessionOut
+from bot.api.schemas.sessions import DoneIn, ExtendIn, NodeTokenOut, SessionOut
 from bot.api.views import session_out
-from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_document import plain
 from bot.rules.grammar.job_words import BadWord, hours_of
@@ -33,8 +31,6 @@ from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page
 
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
-Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
-Owner = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
 SessionParam = Annotated[
     str,
     Path(
@@ -51,7 +47,7 @@ NO_SESSION = Reply(
 @router.get("/sessions", responses=refusals())
 async def sessions(
     deps: Deps,
-    who: Reader,
+    who: SessionReader,
     live: Annotated[bool, Query(description="true: only live sessions; false: ended ones, too.")] = True,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -72,7 +68,7 @@ async def sessions(
 
 
 @router.get("/sessions/{session}", responses=refusals(404, 409))
-async def session(deps: Deps, who: Reader, session: SessionParam) -> SessionOut:
+async def session(deps: Deps, who: SessionReader, session: SessionParam) -> SessionOut:
     """Show one session, by its id or by its request's."""
     ctx = deps.ctx
     row = await _held(deps, who, session)
@@ -84,7 +80,7 @@ async def session(deps: Deps, who: Reader, session: SessionParam) -> SessionOut:
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
-async def end(deps: Deps, who: Owner, session: SessionParam) -> Done:
+async def end(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
     """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists the machine."""
     row = await _held(deps, who, session)
     reply = await service.terminate(deps.ctx, Terminate(row.id, DeciderFacts(who.actor)))
@@ -92,7 +88,7 @@ async def end(deps: Deps, who: Owner, session: SessionParam) -> Done:
 
 
 @router.post("/sessions/{session}/extend", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def extend(deps: Deps, who: Owner, session: SessionParam, body: ExtendIn, key: Repeat) -> Any:
+async def extend(deps: Deps, who: SessionOwner, session: SessionParam, body: ExtendIn, key: Repeat) -> Any:
     """Request more time. 202: an approver decides on the request that is named; 200: it was approved already."""
     row = await _held(deps, who, session)
     policy = deps.ctx.policy
@@ -112,7 +108,7 @@ async def extend(deps: Deps, who: Owner, session: SessionParam, body: ExtendIn, 
 
 
 @router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))
-async def work_done(deps: Deps, who: Owner, session: SessionParam, body: DoneIn) -> Done:
+async def work_done(deps: Deps, who: SessionOwner, session: SessionParam, body: DoneIn) -> Done:
     """Report that the work is done and how it went. The session ends, or stops so that its disk is retained."""
     row = await _held(deps, who, session)
     preserve = body.storage == "preserve"
@@ -121,25 +117,25 @@ async def work_done(deps: Deps, who: Owner, session: SessionParam, body: DoneIn)
 
 
 @router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))
-async def stop(deps: Deps, who: Owner, session: SessionParam) -> Done:
+async def stop(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
     """Stop the session's machine where that saves money; the disk stays, and the answer says what it costs."""
     return await _switch(deps, who, session, PowerAction.STOP)
 
 
 @router.post("/sessions/{session}/start", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def start(deps: Deps, who: Owner, session: SessionParam, key: Repeat) -> Any:
+async def start(deps: Deps, who: SessionOwner, session: SessionParam, key: Repeat) -> Any:
     """Start the session's stopped machine again, within what was approved."""
     return await _switch_once(deps, who, session, PowerAction.START, key)
 
 
 @router.post("/sessions/{session}/restart", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def restart(deps: Deps, who: Owner, session: SessionParam, key: Repeat) -> Any:
+async def restart(deps: Deps, who: SessionOwner, session: SessionParam, key: Repeat) -> Any:
     """Restart the session's machine in place."""
     return await _switch_once(deps, who, session, PowerAction.RESTART, key)
 
 
 @router.post("/sessions/{session}/token", status_code=201, responses=refusals(404, 409))
-async def node_token(deps: Deps, who: Owner, session: SessionParam) -> NodeTokenOut:
+async def node_token(deps: Deps, who: SessionOwner, session: SessionParam) -> NodeTokenOut:
     """Create the token for the API of the session's machine. It is shown once and replaces the one before."""
     row = await _held(deps, who, session)
     reply = await node_api.make_token(deps.ctx, row.id, who.actor)

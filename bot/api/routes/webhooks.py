@@ -6,34 +6,24 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.dependencies import Deps, caller, refusals
-from bot.api.problems import ProblemRaised
+from bot.api.dependencies import Deps, WebhookOwner, refusals
+from bot.api.problems import ProblemRaised, answered
 from bot.api.routes.requests import Cursor, Limit
 from bot.api.schemas.base import Page
 from bot.api.schemas.webhooks import DeliveryOut, ReplayIn, WebhookDone, WebhookIn, WebhookOut
-from bot.rules.access.scopes import Scope
 from bot.services.access import authorization
-from bot.services.access.api_keys import Principal
-from bot.services.runtime.commands import Reply
 from bot.services.webhooks import subscriptions as service
 from ledger.queries.webhooks import deliveries, webhooks
 from ledger.queries.webhooks import webhook as find
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
-Owner = Annotated[Principal, caller(Scope.WEBHOOKS_WRITE)]
 Hook = Annotated[
     str, Path(pattern=r"^whk_[0-9a-z]{16}$", examples=["whk_01k9x7m2q4d8s3f5"], description="The id of the webhook.")
 ]
 
 
-def _done(reply: Reply) -> WebhookDone:
-    if not reply.ok:
-        raise ProblemRaised(reply)
-    return WebhookDone(code=reply.code, sentence=reply.sentence, **reply.data)
-
-
 @router.get("", responses=refusals())
-async def list_webhooks(deps: Deps, who: Owner) -> list[WebhookOut]:
+async def list_webhooks(deps: Deps, who: WebhookOwner) -> list[WebhookOut]:
     """List the webhooks that this key may see, without their secrets."""
     async with deps.ctx.db.read() as tx:
         found = await webhooks(tx, await authorization.visible(tx, deps.ctx.policy, who))
@@ -41,42 +31,44 @@ async def list_webhooks(deps: Deps, who: Owner) -> list[WebhookOut]:
 
 
 @router.post("", status_code=201, responses=refusals(409))
-async def create_webhook(deps: Deps, who: Owner, body: WebhookIn) -> WebhookDone:
+async def create_webhook(deps: Deps, who: WebhookOwner, body: WebhookIn) -> WebhookDone:
     """Create a webhook for events about your own requests and sessions.
 
     Its secret is shown this once.
     """
-    return _done(await service.create(deps.ctx, who, service.NewWebhook(body.url, tuple(body.topics), body.note)))
+    return answered(
+        WebhookDone, await service.create(deps.ctx, who, service.NewWebhook(body.url, tuple(body.topics), body.note))
+    )
 
 
 @router.delete("/{webhook}", responses=refusals(404))
-async def delete_webhook(deps: Deps, who: Owner, webhook: Hook) -> WebhookDone:
+async def delete_webhook(deps: Deps, who: WebhookOwner, webhook: Hook) -> WebhookDone:
     """Delete a webhook; it receives nothing any more."""
-    return _done(await service.delete(deps.ctx, who, webhook))
+    return answered(WebhookDone, await service.delete(deps.ctx, who, webhook))
 
 
 @router.post("/{webhook}/test", status_code=202, responses=refusals(404, 409))
-async def test_webhook(deps: Deps, who: Owner, webhook: Hook) -> WebhookDone:
+async def test_webhook(deps: Deps, who: WebhookOwner, webhook: Hook) -> WebhookDone:
     """Send a test message, in the same way as all others."""
-    return _done(await service.test(deps.ctx, who, webhook))
+    return answered(WebhookDone, await service.test(deps.ctx, who, webhook))
 
 
 @router.post("/{webhook}/rotate", responses=refusals(404))
-async def rotate_webhook(deps: Deps, who: Owner, webhook: Hook) -> WebhookDone:
+async def rotate_webhook(deps: Deps, who: WebhookOwner, webhook: Hook) -> WebhookDone:
     """Rotate the secret, shown this once; the old one also signs for a day."""
-    return _done(await service.rotate(deps.ctx, who, webhook))
+    return answered(WebhookDone, await service.rotate(deps.ctx, who, webhook))
 
 
 @router.post("/{webhook}/replay", status_code=202, responses=refusals(404))
-async def replay_webhook(deps: Deps, who: Owner, webhook: Hook, body: ReplayIn) -> WebhookDone:
+async def replay_webhook(deps: Deps, who: WebhookOwner, webhook: Hook, body: ReplayIn) -> WebhookDone:
     """Send one message again, or all that failed finally; a disabled webhook is enabled again."""
-    return _done(await service.replay(deps.ctx, who, webhook, body.delivery_id))
+    return answered(WebhookDone, await service.replay(deps.ctx, who, webhook, body.delivery_id))
 
 
 @router.get("/{webhook}/deliveries", responses=refusals(404))
 async def list_deliveries(
     deps: Deps,
-    who: Owner,
+    who: WebhookOwner,
     webhook: Hook,
     failed: Annotated[bool, Query(description="Only those that failed finally.")] = False,
     cursor: Cursor = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from bot.api.schemas.base import In, Out
+from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Certificate
 from bot.rules.nodes.checkins import Work
 from bot.rules.nodes.node_api import MOST_PORT
@@ -22,18 +22,16 @@ Percent = Annotated[Decimal, Field(ge=0, le=100, decimal_places=6, max_digits=12
 class CheckpointIn(In):
     """The newest checkpoint that the node knows to be uploaded."""
 
-    step: Count | None = Field(default=None, description="The step that it holds.")
-    at: AwareDatetime | None = Field(default=None, description="When.")
+    step: Count | None = optional("The step that it holds.")
+    at: AwareDatetime | None = optional("When.")
 
 
 class NodeApiIn(In):
     """The API that this machine serves itself: its port, or its url at the address that its cloud shows."""
 
     certificate_sha256: Annotated[Certificate, Field(pattern=r"^[0-9a-fA-F]{64}$")]
-    port: Annotated[int, Field(ge=1, le=MOST_PORT)] | None = Field(default=None, description="The port.")
-    url: Annotated[str, Field(max_length=300)] | None = Field(
-        default=None, description="The address.", examples=["https://203.0.113.7:8443"]
-    )
+    port: Annotated[int, Field(ge=1, le=MOST_PORT)] | None = optional("The port.")
+    url: Annotated[str, Field(max_length=300)] | None = optional("The address.", examples=["https://203.0.113.7:8443"])
 
 
 class CheckinIn(In):
@@ -42,16 +40,14 @@ class CheckinIn(In):
     seq: int = Field(ge=1, le=MOST, description="The number of the check-in; each is above the one before.")
     utilisation: tuple[Percent, ...] = Field(default=(), max_length=64, description="How busy each GPU is, in percent.")
     job: Work = Field(default=Work.RUNNING, description="How the job goes.")
-    step: Count | None = Field(default=None, description="The step that the job is at.")
-    target_step: Count | None = Field(default=None, description="The step at which the job is done.")
-    tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = Field(
-        default=None, description="Tokens per second over all GPUs."
+    step: Count | None = optional("The step that the job is at.")
+    target_step: Count | None = optional("The step at which the job is done.")
+    tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = optional(
+        "Tokens per second over all GPUs."
     )
-    idle_since: AwareDatetime | None = Field(
-        default=None, description="Since when its GPUs are idle; null while they work."
-    )
-    checkpoint: CheckpointIn | None = Field(default=None, description="The newest checkpoint that was saved.")
-    api: NodeApiIn | None = Field(default=None, description="The agent's own API, where it serves one.")
+    idle_since: AwareDatetime | None = optional("Since when its GPUs are idle; null while they work.")
+    checkpoint: CheckpointIn | None = optional("The newest checkpoint that was saved.")
+    api: NodeApiIn | None = optional("The agent's own API, where it serves one.")
 
 
 class SignedDeadline(Out):
@@ -75,4 +71,4 @@ class CheckinOut(Out):
     deadline: SignedDeadline = Field(description="The approved end, signed for the agent.")
     asks: list[str] = Field(description="What the agent is asked to do now: save, upload, pause or stop.")
     next_in_s: int = Field(description="In how many seconds the next check-in is expected.")
-    api_problem: str = Field(default="", description="Why its report about its own API was refused.")
+    api_problem: str = optional("Why its report about its own API was refused.", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +10,11 @@ from bot.api.schemas.fields import ReasonText
 from bot.services.market.offer_fields import Code, Sentence
 
 Item = TypeVar("Item")
+
+
+def optional(description: str, default: Any = None, **more: Any) -> Any:
+    """Describe a field that need not be there."""
+    return Field(default=default, description=description, **more)
 
 
 class In(BaseModel):
@@ -23,14 +28,18 @@ class Out(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
+    @classmethod
+    def of(cls, row: object, **more: Any) -> Self:
+        """Build it from `more`, and every other field from the attribute of the same name, where `row` has one."""
+        same = {name: getattr(row, name) for name in cls.model_fields if name not in more and hasattr(row, name)}
+        return cls(**same, **more)
+
 
 class Page(Out, Generic[Item]):
     """One page of a list, the newest first; `next_cursor` fetches the rest, and is null at the end."""
 
     items: list[Item] = Field(description="The rows of this page.")
-    next_cursor: str | None = Field(
-        default=None, description="What to send as `cursor` for the next page; null on the last one."
-    )
+    next_cursor: str | None = optional("What to send as `cursor` for the next page; null on the last one.")
 
 
 class CommandOut(Out):
@@ -43,9 +52,9 @@ class CommandOut(Out):
 class Done(CommandOut):
     """A command that was carried out: a stable code, and the same sentence as in Slack."""
 
-    request_id: str | None = Field(default=None, description="The id of the request.")
-    session_id: str | None = Field(default=None, description="The id of the session.")
-    url: str | None = Field(default=None, description="Where to see its progress.")
+    request_id: str | None = optional("The id of the request.")
+    session_id: str | None = optional("The id of the session.")
+    url: str | None = optional("Where to see its progress.")
 
 
 class ReasonIn(In):

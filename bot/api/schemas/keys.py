@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from bot.api.schemas.base import CommandOut, In, Out
+from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.api.schemas.fields import Actor, CreatedAt, ExpiresAt, Owner, State, Token
 from bot.rules.access.scopes import KEY_DAYS
 from bot.services.market.offer_fields import Id
@@ -21,7 +21,7 @@ class SshKeyIn(In):
 class SshKeyOut(CommandOut):
     """The registered key."""
 
-    fingerprint: str | None = Field(default=None, description="The fingerprint of the key: SHA256:…")
+    fingerprint: str | None = optional("The fingerprint of the key: SHA256:…")
 
 
 class ApiKeyIn(In):

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from bot.api.schemas.base import CommandOut
+from bot.api.schemas.base import CommandOut, Out, optional
 from bot.api.schemas.fields import SpentUsd
 from bot.services.market.offer_fields import Id
 
@@ -21,7 +21,7 @@ class ExternalIn(BaseModel):
     action: str = Field(description="What the money was spent on.", examples=["store checkpoints"])
     amount_usd: Decimal = Field(description="Dollars; less than 0 for a refund.", examples=["1.25"])
     timestamp: str = Field(description="When, with its time zone.", examples=["2026-03-02T09:00:00Z"])
-    notes: str = Field(default="", description="Anything else.")
+    notes: str = optional("Anything else.", "")
     id: Id = ""
 
 
@@ -43,7 +43,7 @@ class SharedEntry(BaseModel):
     notes: str = Field(description="Anything else.")
 
 
-class CheckedOut(BaseModel):
+class CheckedOut(Out):
     """Whether the ledger is unchanged. `head` is the newest hash: keep it to detect later changes."""
 
     ok: bool = Field(description="Whether all is well.")
@@ -55,7 +55,7 @@ class CheckedOut(BaseModel):
     problems: list[str] = Field(description="What is wrong with the ledger, in words.")
 
 
-class SummaryOut(BaseModel):
+class SummaryOut(Out):
     """Everything that was ever spent; `markdown` is `cost_summary.md`."""
 
     at: datetime = Field(description="When.")

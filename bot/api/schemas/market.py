@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from bot.api.schemas.base import In, Out
+from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Kind
 from bot.rules.grammar.job_document import Text
 from bot.rules.values.text_table import TextReport
@@ -44,23 +44,21 @@ class CompareOut(Out):
 class InventoryQuery(In):
     """A search in the words of `/gpu inventory`. `memory` and `min_vram` (GB) are per GPU; give one of them."""
 
-    gpu: Text = Field(default="", description="GPU names in any spelling, with commas: 4090,a100.")
-    count: Text = Field(default="", description="How many GPUs: 2, 1-4 or 2+.")
-    memory: Text = Field(default="", description="Memory per GPU: 40GB exactly, 40GB+ at least, 40-80GB between.")
-    min_vram: Text = Field(default="", description="The least memory per GPU in GB.")
-    max_price: Text = Field(default="", description="The most per hour for the whole offer, in dollars.")
-    provider: Text = Field(default="", description="Only these clouds, with commas.")
-    region: Text = Field(default="", description="Only these regions or countries, with commas: US,EU.")
-    spot: Text = Field(default="", description="no (the default), yes or any.")
-    disk: Text = Field(default="", description="The least disk: 200GB, 1TB.")
-    reliability: Text = Field(default="", description="The least reliability: 0.98 or 98%.")
-    total: Text = Field(default="", description="The least memory of all GPUs together: 160GB.")
-    verified: Text = Field(default="", description="yes: only machines that their cloud has verified.")
-    cuda: Text = Field(default="", description="The least CUDA that the driver runs: 12.4.")
-    capability: Text = Field(default="", description="The least CUDA compute capability: 8.9 or sm_89.")
-    available: Text = Field(
-        default="", description="For how long the cloud must expect the offer to be there: 24h, 3d."
-    )
+    gpu: Text = optional("GPU names in any spelling, with commas: 4090,a100.", "")
+    count: Text = optional("How many GPUs: 2, 1-4 or 2+.", "")
+    memory: Text = optional("Memory per GPU: 40GB exactly, 40GB+ at least, 40-80GB between.", "")
+    min_vram: Text = optional("The least memory per GPU in GB.", "")
+    max_price: Text = optional("The most per hour for the whole offer, in dollars.", "")
+    provider: Text = optional("Only these clouds, with commas.", "")
+    region: Text = optional("Only these regions or countries, with commas: US,EU.", "")
+    spot: Text = optional("no (the default), yes or any.", "")
+    disk: Text = optional("The least disk: 200GB, 1TB.", "")
+    reliability: Text = optional("The least reliability: 0.98 or 98%.", "")
+    total: Text = optional("The least memory of all GPUs together: 160GB.", "")
+    verified: Text = optional("yes: only machines that their cloud has verified.", "")
+    cuda: Text = optional("The least CUDA that the driver runs: 12.4.", "")
+    capability: Text = optional("The least CUDA compute capability: 8.9 or sm_89.", "")
+    available: Text = optional("For how long the cloud must expect the offer to be there: 24h, 3d.", "")
 
 
 class CompareIn(In):

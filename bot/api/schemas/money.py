@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bot.api.schemas.base import In, Out
+from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Name, ShortReasonText, Since, SpentUsd
 from bot.rules.budgets.budget import Period
 from bot.services.market.offer_fields import Sentence
@@ -25,8 +25,8 @@ class BudgetIn(In):
         examples=["consumer:atlas"],
     )
     period: Annotated[Period, _PERIOD]
-    limit_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
-        default=None, description="Dollars (an hourly one: dollars per hour); null deletes the limit."
+    limit_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = optional(
+        "Dollars (an hourly one: dollars per hour); null deletes the limit."
     )
     reason: ShortReasonText = ""
 

@@ -8,24 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from bot.api.schemas.base import In, Out
-from bot.api.schemas.fields import (
-    Actor,
-    At,
-    CreatedAt,
-    EndedAt,
-    Held,
-    HoursIn,
-    Kind,
-    Name,
-    Owner,
-    Reason,
-    RequestId,
-    SessionId,
-    ShortReasonText,
-    Since,
-    State,
-)
+from bot.api.schemas import fields
+from bot.api.schemas.base import In, Out, optional
 from bot.rules.grammar.job_document import JobDocument
 from bot.services.instances import unreachable_accounts
 from bot.services.market.offer_fields import Cloud, Code, Id, PricePerHour
@@ -39,20 +23,20 @@ class EventOut(Out):
     """One event."""
 
     id: Id
-    at: At
-    actor: Actor
+    at: fields.At
+    actor: fields.Actor
     subject: str = Field(description="The id of what it is about.")
-    kind: Kind
+    kind: fields.Kind
     before: str = Field(description="The state before it, or empty.")
     after: str = Field(description="The state after it, or empty.")
-    reason: Reason
+    reason: fields.Reason
     data: dict[str, Any] = Field(description="Further facts, by name.")
 
 
 class AuditOut(Out):
     """The events of a request and its session, the newest hashes, and in words every event that does not match them."""
 
-    request_id: RequestId
+    request_id: fields.RequestId
     events: list[EventOut] = Field(description="What happened, the oldest first.")
     sealed: int = Field(description="How many of them are in the hash chain.")
     heads: dict[str, str] = Field(description="The newest hash of each subject.")
@@ -77,15 +61,15 @@ class InstanceOut(Out):
     """One instance and its owner."""
 
     id: Id
-    session_id: SessionId
+    session_id: fields.SessionId
     cloud: Cloud
     ref: str | None = Field(description="The id at the cloud.")
-    name: Name
+    name: fields.Name
     state: InstanceState = Field(description="Its state.")
     status: str = Field(description="Its state in words.")
     price_usd_h: PricePerHour
-    created_at: CreatedAt
-    ended_at: EndedAt
+    created_at: fields.CreatedAt
+    ended_at: fields.EndedAt
 
 
 class OrphanOut(Out):
@@ -99,8 +83,8 @@ class OrphanOut(Out):
     price_usd_h: PricePerHour
     first_seen_at: datetime = Field(description="When it was seen first.")
     last_seen_at: datetime = Field(description="When it was seen last.")
-    ended_at: EndedAt
-    reason: Reason
+    ended_at: fields.EndedAt
+    reason: fields.Reason
 
 
 class UnreachableOut(Out):
@@ -112,11 +96,11 @@ class UnreachableOut(Out):
         description="The account at the cloud, by the fingerprint of the key that its instances were made with."
     )
     ref: str | None = Field(description="The id at the cloud.")
-    state: State
+    state: fields.State
     price_usd_h: PricePerHour
-    since: Since
+    since: fields.Since
     session_id: str | None = Field(description="The session that it belongs to; null for an orphan.")
-    owner: Owner
+    owner: fields.Owner
 
 
 class GoneIn(In):
@@ -127,25 +111,25 @@ class GoneIn(In):
         max_length=unreachable_accounts.MOST,
         description="Ids of instances and orphans, as the list of unreachable ones shows them.",
     )
-    reason: ShortReasonText = ""
+    reason: fields.ShortReasonText = ""
 
 
 class RunIn(In):
     """The rate of a finished run in tokens per second over all GPUs: of a session, or of a machine and its words."""
 
     tokens_s: Decimal = Field(gt=0, max_digits=20, allow_inf_nan=False, description="Tokens per second as measured.")
-    session: RowId | None = Field(default=None, description="The session, by its id.")
-    job: JobDocument | None = Field(default=None, description="The job as it was asked for.")
+    session: RowId | None = optional("The session, by its id.")
+    job: JobDocument | None = optional("The job as it was asked for.")
 
 
 class AdoptIn(In):
     """How long to keep a quarantined orphan, who owns it (a Slack id or operator:ada; by default you), and why."""
 
-    hours: HoursIn
+    hours: fields.HoursIn
     owner: str = Field(default="", max_length=90, description="Whose it is.")
-    reason: ShortReasonText = ""
-    amount: Annotated[str, Field(max_length=40)] | None = Field(
-        default=None, description="The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
+    reason: fields.ShortReasonText = ""
+    amount: Annotated[str, Field(max_length=40)] | None = optional(
+        "The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
     )
 
 
@@ -162,4 +146,4 @@ class RecoveredOut(Out):
 
     clouds: list[LookedOut] = Field(description="The result of each cloud.")
     waiting: list[OrphanOut] = Field(description="The quarantined orphans.")
-    held: Held = ""
+    held: fields.Held = ""

@@ -8,48 +8,24 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from bot.api.schemas.base import In, Out
-from bot.api.schemas.fields import (
-    At,
-    CreatedAt,
-    ExpiresAt,
-    Held,
-    Kind,
-    OfferIdIn,
-    PriceCap,
-    Reason,
-    ReasonText,
-    Since,
-    Time,
-    TotalCap,
-    Until,
-)
-from bot.services.market.offer_fields import (
-    BestUsd,
-    ExpectedUsd,
-    Id,
-    Parts,
-    PricePerHour,
-    RankedFields,
-    Spot,
-    Why,
-    WorstUsd,
-)
+from bot.api.schemas import fields
+from bot.api.schemas.base import In, Out, optional
+from bot.services.market import offer_fields
 from ledger.kernel.states import RequestState
 
 
-class OptionOut(Out, RankedFields):
+class OptionOut(Out, offer_fields.RankedFields):
     """One offer of a request's quote. Approving it covers its price times the policy's tolerance."""
 
-    spot: Spot
-    price_usd_h: PricePerHour
-    best_usd: BestUsd
-    expected_usd: ExpectedUsd
-    worst_usd: WorstUsd
+    spot: offer_fields.Spot
+    price_usd_h: offer_fields.PricePerHour
+    best_usd: offer_fields.BestUsd
+    expected_usd: offer_fields.ExpectedUsd
+    worst_usd: offer_fields.WorstUsd
     marks: list[str] = Field(description="What it is best at: cost-efficiency, stability, or speed within the budget.")
-    why: Why
-    parts: Parts = ""
-    hold: str = Field(default="", description="The part of the worst case for a checkpoint hold at the end.")
+    why: offer_fields.Why
+    parts: offer_fields.Parts = ""
+    hold: str = optional("The part of the worst case for a checkpoint hold at the end.", "")
 
 
 class ApprovalOut(Out):
@@ -58,11 +34,11 @@ class ApprovalOut(Out):
     approver: str = Field(description="Who decided.")
     decision: str = Field(description="approve or reject.")
     quote_version: int = Field(description="The version of the offers that the decision is about.")
-    price_cap_usd_h: PriceCap
-    total_cap_usd: TotalCap
+    price_cap_usd_h: fields.PriceCap
+    total_cap_usd: fields.TotalCap
     hours: str | None = Field(description="The hours that it covers.")
-    reason: Reason
-    at: At
+    reason: fields.Reason
+    at: fields.At
     on_behalf_of: str | None = Field(description="For whom the approver decided; null without a delegation.")
     digest: str | None = Field(
         description="A digest of the terms that were read; it differs as soon as somebody changes them."
@@ -81,21 +57,21 @@ class Waiting(Out):
         description="A digest of the terms that were read; it differs as soon as somebody changes them."
     )
     hours: Decimal = Field(description="The hours now; an approver may have shortened them.")
-    since: Since
-    until: Until
+    since: fields.Since
+    until: fields.Until
 
 
 class RequestSummary(Out):
     """A request in a list."""
 
-    id: Id
-    kind: Kind
+    id: offer_fields.Id
+    kind: fields.Kind
     state: RequestState = Field(description="Its state.")
     requester: str = Field(description="The requester.")
-    reason: Reason
+    reason: fields.Reason
     outcome: str = Field(description="The outcome, in words.")
-    created_at: CreatedAt
-    expires_at: ExpiresAt
+    created_at: fields.CreatedAt
+    expires_at: fields.ExpiresAt
     decided_at: datetime | None = Field(description="When it was decided; null while it is open.")
     decided_by: str | None = Field(description="Who decided; null while it is open.")
 
@@ -117,10 +93,8 @@ class RequestOut(RequestSummary):
         description="The state of that override: pending, approved, rejected, expired or cancelled."
     )
     session_id: str | None = Field(description="The id of the session.")
-    held: Held = ""
-    hint: str = Field(
-        default="", description="What to know before you approve it, such as that its owner has no SSH key."
-    )
+    held: fields.Held = ""
+    hint: str = optional("What to know before you approve it, such as that its owner has no SSH key.", "")
 
 
 class ApproveIn(In):
@@ -129,21 +103,18 @@ class ApproveIn(In):
     A 12-hour override has no option.
     """
 
-    offer_id: OfferIdIn = None
-    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="The version whose offers you read; refused when there is a newer one."
+    offer_id: fields.OfferIdIn = None
+    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = optional(
+        "The version whose offers you read; refused when there is a newer one."
     )
-    amount: Annotated[str, Field(max_length=40)] | None = Field(
-        default=None,
-        description="The expected total, typed where the policy wants it confirmed.",
-        examples=["123.45"],
+    amount: Annotated[str, Field(max_length=40)] | None = optional(
+        "The expected total, typed where the policy wants it confirmed.", examples=["123.45"]
     )
-    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
-        default=None, description="A total below the worst case, in dollars.", examples=["12.50"]
+    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = optional(
+        "A total below the worst case, in dollars.", examples=["12.50"]
     )
-    reason: ReasonText = ""
-    hours: Time | None = Field(default=None, description="A shorter time than was asked for.", examples=["4h"])
-    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = Field(
-        default=None,
-        description="The digest of the terms that you read; needed once another approver has changed them.",
+    reason: fields.ReasonText = ""
+    hours: fields.Time | None = optional("A shorter time than was asked for.", examples=["4h"])
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = optional(
+        "The digest of the terms that you read; needed once another approver has changed them."
     )

@@ -6,52 +6,69 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from bot.api.schemas.base import In, Out
-from bot.api.schemas.connection import NodeApiOut, Ssh
-from bot.api.schemas.fields import (
-    At,
-    CreatedAt,
-    EndedAt,
-    Held,
-    HoursIn,
-    Owner,
-    PriceCap,
-    ReasonText,
-    RequestId,
-    SessionId,
-    Since,
-    TotalCap,
-    Until,
-)
+from bot.api.schemas import fields
+from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.states import SessionState
+
+
+class Ssh(BaseModel):
+    """How to connect by SSH; only the session's owner sees it. The key is the one that the machine showed first."""
+
+    host: str = Field(description="Where the machine is reached.")
+    port: int = Field(description="The port.")
+    user: str = Field(description="The user to log in as.")
+    command: str = Field(description="The command that connects.")
+    host_key: str | None = optional(
+        "The SSH host key, from a key exchange of this service.", examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"]
+    )
+    fingerprint: str | None = optional("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
+    known_hosts: str | None = optional("A line for the file known_hosts.")
+
+
+class NodeApiOut(BaseModel):
+    """The API of the machine's own agent; only the session's owner sees it. Trust this certificate and no other.
+
+    `other_certificate_sha256` is another one that the machine reported since, at `other_at`. Do not connect to it.
+    """
+
+    url: str = Field(description="The address.", examples=["https://203.0.113.7:8443"])
+    certificate_sha256: fields.Certificate
+    other_certificate_sha256: str | None = optional("Another certificate that was reported since; do not trust it.")
+    other_at: datetime | None = optional("When another certificate was reported.")
+    token_made_at: datetime | None = optional("When its token was made last; null when nobody has one.")
+
+
+class NodeTokenOut(CommandOut):
+    """The token for the API of a machine, shown this once; it ends with its machine and with the next token."""
+
+    session_id: fields.SessionId
+    token: fields.Token
+    url: str = Field(description="The address.")
+    certificate_sha256: fields.Certificate
 
 
 class AgentOut(Out):
     """What the agent on the machine reported: empty before its first check-in. Percent per GPU."""
 
     line: str = Field(description="The state of the agent in one sentence.")
-    heartbeat_age_s: int | None = Field(
-        default=None, description="Seconds since the agent's last check-in; null when it never came."
-    )
-    utilisation: list[Decimal] = Field(default=[], description="How busy each GPU is, in percent.")
-    step: int | None = Field(default=None, description="The step that the job is at.")
-    target_step: int | None = Field(default=None, description="The step at which the job is done.")
-    tokens_per_s: Decimal | None = Field(default=None, description="Tokens per second over all GPUs.")
-    idle_since: datetime | None = Field(default=None, description="Since when its GPUs are idle; null while they work.")
-    eta: datetime | None = Field(default=None, description="When the job is done at its present speed.")
-    cost_to_finish_usd: Decimal | None = Field(
-        default=None, description="What the rest of the job costs at its present speed."
-    )
+    heartbeat_age_s: int | None = optional("Seconds since the agent's last check-in; null when it never came.")
+    utilisation: list[Decimal] = optional("How busy each GPU is, in percent.", [])
+    step: int | None = optional("The step that the job is at.")
+    target_step: int | None = optional("The step at which the job is done.")
+    tokens_per_s: Decimal | None = optional("Tokens per second over all GPUs.")
+    idle_since: datetime | None = optional("Since when its GPUs are idle; null while they work.")
+    eta: datetime | None = optional("When the job is done at its present speed.")
+    cost_to_finish_usd: Decimal | None = optional("What the rest of the job costs at its present speed.")
 
 
 class Terms(Out):
     """The terms of a session: what was approved with its machine (extensions add to it), and what may end it early."""
 
-    price_cap_usd_h: PriceCap
-    total_cap_usd: TotalCap
+    price_cap_usd_h: fields.PriceCap
+    total_cap_usd: fields.TotalCap
     replacements_left: int = Field(description="How many replacements are left after a loss.")
     ends_when_silent: bool = Field(description="Whether it ends when its agent stops checking in.")
     ends_when_idle: bool = Field(description="Whether it ends when its GPUs are idle.")
@@ -62,8 +79,8 @@ class DiskOut(Out):
 
     id: Id
     price_usd_h: Decimal = Field(description="Dollars per hour for the disk alone.")
-    since: Since
-    until: Until
+    since: fields.Since
+    until: fields.Until
 
 
 class SessionOut(Out):
@@ -74,50 +91,37 @@ class SessionOut(Out):
     """
 
     id: Id
-    request_id: RequestId
+    request_id: fields.RequestId
     state: SessionState = Field(description="Its state.")
-    owner: Owner
+    owner: fields.Owner
     gpu: GpuName
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")
     price_usd_h: MaybePricePerHour
     cost_usd: Decimal = Field(description="What it has cost so far, the running hour included.")
-    low_usd: Decimal | None = Field(
-        default=None, description="The least that it can have cost, where the cloud never reports it."
-    )
-    high_usd: Decimal | None = Field(
-        default=None, description="The most that it can have cost, where the cloud never reports it."
-    )
-    unreconciled: bool = Field(
-        default=False,
-        description="True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.",
+    low_usd: Decimal | None = optional("The least that it can have cost, where the cloud never reports it.")
+    high_usd: Decimal | None = optional("The most that it can have cost, where the cloud never reports it.")
+    unreconciled: bool = optional(
+        "True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.", False
     )
     hours: Decimal = Field(description="The hours that are approved in all.")
-    created_at: CreatedAt
+    created_at: fields.CreatedAt
     ready_at: datetime | None = Field(description="When its machine became reachable; null before.")
     deadline: datetime | None = Field(description="Its approved end.")
-    ended_at: EndedAt
+    ended_at: fields.EndedAt
     end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
-    ends_early_at: datetime | None = Field(
-        default=None, description="An end before the approved one that was announced; null when there is none."
+    ends_early_at: datetime | None = optional(
+        "An end before the approved one that was announced; null when there is none."
     )
-    ends_early_because: str = Field(default="", description="Why it ends earlier.")
-    end_waits_because: str = Field(
-        default="", description="Why its termination waits for a checkpoint; empty when it does not."
-    )
-    disk: DiskOut | None = Field(
-        default=None, description="The retained disk while its machine is stopped; null when there is none."
-    )
-    agent: AgentOut | None = Field(
-        default=None, description="The last report of the agent on the machine; null while there is no machine."
-    )
-    policy: Terms | None = Field(
-        default=None, description="What was approved with its machine, and what may end it early."
-    )
-    node_api: NodeApiOut | None = Field(default=None, description="The API of the machine's own agent, for its owner.")
-    held: Held = ""
+    ends_early_because: str = optional("Why it ends earlier.", "")
+    end_waits_because: str = optional("Why its termination waits for a checkpoint; empty when it does not.", "")
+    disk: DiskOut | None = optional("The retained disk while its machine is stopped; null when there is none.")
+    agent: AgentOut | None = optional("The last report of the agent on the machine; null while there is no machine.")
+    policy: Terms | None = optional("What was approved with its machine, and what may end it early.")
+    node_api: NodeApiOut | None = optional("The API of the machine's own agent, for its owner.")
+    held: fields.Held = ""
     ssh: Ssh | None = Field(
         description="How to connect; null while there is no machine, and for everybody but the owner."
     )
@@ -126,14 +130,14 @@ class SessionOut(Out):
 class ExtendIn(In):
     """How much more time, and why."""
 
-    hours: HoursIn
-    reason: ReasonText = ""
+    hours: fields.HoursIn
+    reason: fields.ReasonText = ""
 
 
 class DoneIn(In):
     """How the work went, and what happens to the disk."""
 
-    succeeded: bool = Field(default=True, description="Whether the work succeeded.")
+    succeeded: bool = optional("Whether the work succeeded.", True)
     storage: Literal["destroy", "preserve"] = Field(
         default="destroy",
         description="destroy deletes the machine and its disk; preserve stops it and retains the disk until the end.",
@@ -143,10 +147,10 @@ class DoneIn(In):
 class RunOut(Out):
     """What one run measured, beside what was predicted at that time."""
 
-    at: At
+    at: fields.At
     gpu: GpuName
     gpu_count: GpuCount
     words: list[str] = Field(description="The words of the /gpu language.")
-    session_id: SessionId
+    session_id: fields.SessionId
     measured_tokens_s: Decimal = Field(description="Tokens per second as measured.")
     predicted_tokens_s: Decimal = Field(description="Tokens per second as predicted at that time.")

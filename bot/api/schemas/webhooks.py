@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from bot.api.schemas.base import CommandOut, In, Out
+from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.api.schemas.fields import Actor, CreatedAt, Kind, State
 from bot.rules.webhooks.webhooks import Topic
 from bot.services.market.offer_fields import Id
@@ -44,16 +44,16 @@ class WebhookOut(Out):
 class WebhookDone(CommandOut):
     """A command about a webhook that was carried out. `secret` is shown this once."""
 
-    webhook_id: str | None = Field(default=None, description="The id of the webhook.")
-    delivery_id: str | None = Field(default=None, description="The id of one message to a webhook.")
-    secret: str | None = Field(default=None, description="The secret with which messages are signed; shown this once.")
+    webhook_id: str | None = optional("The id of the webhook.")
+    delivery_id: str | None = optional("The id of one message to a webhook.")
+    secret: str | None = optional("The secret with which messages are signed; shown this once.")
 
 
 class ReplayIn(In):
     """Which message to send again; without one, all that failed finally."""
 
-    delivery_id: Annotated[str, Field(pattern=r"^dlv_[0-9a-z]{16}$")] | None = Field(
-        default=None, description="The id of one message to a webhook."
+    delivery_id: Annotated[str, Field(pattern=r"^dlv_[0-9a-z]{16}$")] | None = optional(
+        "The id of one message to a webhook."
     )
 
 

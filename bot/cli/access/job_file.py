@@ -12,6 +12,8 @@ import yaml
 from bot import logs
 from bot.cli.terminal.screen import fail
 from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord
+from bot.rules.grammar.workload_words import WORK_KEYS
 
 _SPACED = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
 
@@ -42,3 +44,11 @@ def text_of(file: str) -> str:
         return Path(file).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{file} cannot be read: {error}.", 2)
+
+
+def count_in(option: str, text: str) -> int:
+    """Read a number of tokens such as 41000 or 41k; ends the program when it is none."""
+    try:
+        return int(WORK_KEYS["tokens"].read(text)["tokens"])
+    except BadWord as error:
+        fail(f"{option}: {error}", 2)

@@ -14,16 +14,7 @@ from bot.settings import Settings, load
 from bot.settings.fields import LogFormat
 from ledger.kernel.actor import Actor, ActorKind
 
-__all__ = [
-    "BAD_SETTINGS",
-    "console",
-    "explained",
-    "fail",
-    "operator",
-    "private_umask",
-    "settings",
-    "start_logs",
-]
+__all__ = ["BAD_SETTINGS", "console", "explained", "fail", "operator", "private_umask", "settings", "start_logs"]
 
 
 @contextmanager

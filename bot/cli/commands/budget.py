@@ -9,8 +9,9 @@ import typer
 from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.screen import fail
+from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import show as print_answer
+from bot.cli.terminal.terminal_tables import show_result
 from bot.rules.budgets.budget import CostView, Period
 from bot.rules.grammar.job_words import near
 from bot.rules.grammar.job_words import show as quoted
@@ -31,8 +32,7 @@ def _one_of(*names: str) -> dict[str, Any]:
     return {"parser": read, "autocompletion": lambda: list(names)}
 
 
-app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
-costs_app = typer.Typer(add_completion=False)
+app = group("Budgets and costs.")
 
 
 @app.command()
@@ -58,12 +58,10 @@ def set_(
         fail(f"{limit[:40]!r} is not an amount; write 300 or $299.50, or none to forget the limit.", 2)
     said = None if amount is None else f"{amount:f}"
     body = {"scope": scope, "period": period, "limit_usd": said, "reason": reason}
-    done = spoken(lambda api: api.post("/budgets", body))
-    print_answer(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.post("/budgets", body)), as_json=as_json)
 
 
 @app.command("costs")
-@costs_app.command()
 def costs_(
     cut: Annotated[
         str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *CostView))

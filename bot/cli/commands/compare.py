@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -16,10 +15,7 @@ from bot.rules.values.text_table import TextReport
 
 PAGE = Path("environment-options.md")
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def compare(
     budget: str = typer.Option("", help="The budget in dollars, with semicolons for several: 500;5000."),
     hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),
@@ -31,16 +27,13 @@ def compare(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document with every figure."),
 ) -> None:
     """Compare what a run costs on every GPU for sale now, and in environments that cannot be rented here."""
-    words = {
-        "budget": budget,
-        "hours": hours,
-        "buffer": buffer,
-        "baseline": baseline,
-        "success": success,
-        "value": value,
-    }
-    where = elsewhere()
-    answer = load("commands.in_process_market").comparison(words) if where is None else _there(words)
+    times = {"budget": budget, "hours": hours, "buffer": buffer}
+    words = {**times, "baseline": baseline, "success": success, "value": value}
+    if elsewhere():
+        said = {name: word for name, word in words.items() if word}
+        answer = spoken(lambda api: api.post("/compare", {"words": said}))
+    else:
+        answer = load("commands.in_process_market").comparison(words)
     if as_markdown:
         PAGE.write_text(answer["page"], encoding="utf-8")
         typer.echo(f"{PAGE} written.", err=as_json)
@@ -51,8 +44,3 @@ def compare(
         print_report(TextReport.model_validate(answer["told"]))
     if not any(cloud["ok"] for cloud in answer["answers"]):
         raise typer.Exit(UNAVAILABLE)
-
-
-def _there(words: dict[str, str]) -> Any:
-    """Get the same comparison from a remote service."""
-    return spoken(lambda api: api.post("/compare", {"words": {k: v for k, v in words.items() if v}}))

@@ -1,4 +1,4 @@
-"""`gpu-shopper approve` and `reject`: decide about a request at a terminal, under the same rules as in Slack."""
+"""`gpu-shopper approve`, `reject`, `why`, `break-glass` and `delegate`: decide by the same rules as in Slack."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ import typer
 from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
-from bot.cli.terminal.screen import fail, prompt
-from bot.cli.terminal.terminal_tables import print_report, show
+from bot.cli.terminal.screen import fail, group, prompt
+from bot.cli.terminal.terminal_tables import print_report, show, show_result, table_or
 from bot.cli.terminal.views import request_details
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
 from ledger.kernel import money
 
-approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
-
 #: Refusals after which the person is prompted for the amount (again).
 AMOUNT = frozenset({ReplyCode.AMOUNT_NEEDED, ReplyCode.AMOUNT_MISMATCH})
 
 
-@approve_app.command()
 def approve(
     request: Named,
     option: Annotated[str, typer.Argument(help="Which option: its number or its offer id, as with --offer.")] = "",
@@ -41,7 +38,7 @@ def approve(
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
     said["hours"] = hours or None
     done = spoken(lambda api: _approve(api, plain_id(request), offer or option, said, again, as_json=as_json))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
 async def _approve(
@@ -78,7 +75,6 @@ def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
     return by_rank.get(offer, offer)
 
 
-@reject_app.command()
 def reject(
     request: Named,
     reason: Annotated[str, typer.Option(help="Why; the requester reads it.")] = "",
@@ -89,17 +85,15 @@ def reject(
     if not reason and sys.stdin.isatty() and not as_json:
         reason = prompt("Why? The requester reads it")
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, again))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
-@why_app.command()
 def why(request: Named, as_json: Json = False) -> None:
     """Show which policy rule requires the approval of a request, who may approve it, and what was waived."""
     found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}/why"))
     show(found if as_json else TextReport(sentences=tuple(found["sentences"])))
 
 
-@break_glass_app.command()
 def break_glass(
     request: Named,
     reason: Annotated[str, typer.Option(help="Why it cannot wait; every approver reads it.")],
@@ -110,4 +104,32 @@ def break_glass(
     """Start your own small, short request without an approval. Every approver receives a notification."""
     body = {"reason": reason, "offer_id": offer or None}
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/break-glass", body, again))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
+
+
+delegate_app = group("Let one person approve in your place: set, list, off.")
+
+
+@delegate_app.command("set")
+def set_(
+    person: Annotated[str, typer.Argument(help="A Slack id such as U012AB3CD, or operator:ada.")],
+    until: Annotated[str, typer.Argument(help="The last day in UTC, such as 2026-12-01.")],
+    as_json: Json = False,
+) -> None:
+    """Let one person approve in your place; this replaces your last delegation. They cannot pass it on."""
+    show_result(spoken(lambda api: api.put("/delegations", {"delegate": person, "until": until})), as_json=as_json)
+
+
+@delegate_app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List who approves for whom now."""
+    found = spoken(lambda api: api.get("/delegations"))
+    rows = [(one["delegator"], one["delegate"], one["until"]) for one in found]
+    report = table_or("Nobody decides for anybody else now.", ("in the place of", "decides", "until"), rows)
+    show(found if as_json else report)
+
+
+@delegate_app.command()
+def off(as_json: Json = False) -> None:
+    """End your delegation: from now on nobody approves in your place."""
+    show_result(spoken(lambda api: api.delete("/delegations")), as_json=as_json)

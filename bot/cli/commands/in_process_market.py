@@ -11,12 +11,10 @@ from pydantic import ValidationError
 
 from bot.api.problems import invalid
 from bot.api.routes.market import compared_out, plan_out
-from bot.api.schemas.market import CompareOut, PlanOut
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
 from bot.cli.commands.plan import TEXTS, write_texts
 from bot.rules.grammar.job_document import JobDocument
-from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.services.plans.chart import chart
 from bot.services.plans.job_file import BadJob, read_job
@@ -29,17 +27,11 @@ def comparison(words: dict[str, str]) -> Any:
     """Compare, and return the API's answer."""
     found = settings()
     policy = policy_of(found)
-    question = _question(words, policy)
-    compared = marketed(found, lambda catalog, clock: compare_market(catalog, clock, question, policy))
-    answer: CompareOut = compared_out(compared)
-    return answer.model_dump(mode="json")
-
-
-def _question(words: dict[str, str], policy: Policy) -> ComparisonQuestion:
-    parsed = command_of("compare", words, policy)
-    if parsed.question is None:
+    question = command_of("compare", words, policy).question
+    if question is None:
         raise ValueError("a comparison without a question")
-    return parsed.question
+    compared = marketed(found, lambda catalog, clock: compare_market(catalog, clock, question, policy))
+    return compared_out(compared).model_dump(mode="json")
 
 
 def planned(document: Mapping[str, Any], out: str) -> Any:
@@ -48,8 +40,7 @@ def planned(document: Mapping[str, Any], out: str) -> Any:
     policy = policy_of(found)
     wanted = job_of(document, policy)
     made = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
-    answer: PlanOut = plan_out(made, policy)
-    shown = answer.model_dump(mode="json")
+    shown = plan_out(made, policy).model_dump(mode="json")
     if out:
         write(made, shown, Path(out))
         typer.echo(f"Written to {out}: {', '.join(TEXTS)}, gpu_plan.png", err=True)

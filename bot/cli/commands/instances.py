@@ -9,24 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from bot import logs
-from bot.cli.access.api_client import spoken
+from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.requests import Again, Json, Named, plain_id
-from bot.cli.terminal.screen import UNAVAILABLE, fail
-from bot.cli.terminal.terminal_tables import show
+from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group
+from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.rules.audit.event_text import happened, whole
 from bot.rules.values.phrases import plural, rate
-from bot.rules.values.text_table import TextReport, TextTable
+from bot.rules.values.text_table import TextReport
 
-instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
-orphans_app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Orphans: list them, or terminate a quarantined one."
-)
+orphans_app = group("Orphans: list them, or terminate a quarantined one.")
 
 Orphan = Annotated[str, typer.Argument(help="The id of a quarantined orphan.")]
 Why = Annotated[str, typer.Option(help="Why, for the audit log.")]
 
 
-@instances_app.command()
 def instances(
     orphans: Annotated[bool, typer.Option("--orphans", help="List orphans instead.")] = False,
     over: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
@@ -39,11 +35,11 @@ def instances(
         return
     found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
     head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
-    rows = tuple(
+    rows = (
         (one["id"], one["state"], one["cloud"], one["ref"] or "-", _rate(one), one["session_id"], one["name"])
         for one in found
     )
-    show(found if as_json else _table(head, rows, "There are no instances."))
+    show(found if as_json else table_or("There are no instances.", head, rows))
 
 
 @orphans_app.command("list")
@@ -56,10 +52,9 @@ def list_(as_json: Json = False) -> None:
 def condemn(orphan: Orphan, reason: Why = "", as_json: Json = False) -> None:
     """Terminate a quarantined orphan. Recovery mode ends when none is quarantined any more."""
     done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/condemn", {"reason": reason}))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
-@adopt_app.command()
 def adopt(
     orphan: Orphan,
     hours: Annotated[str, typer.Option(help="How long to keep it, from now: 2h, 90m.")],
@@ -71,11 +66,9 @@ def adopt(
 ) -> None:
     """Adopt a quarantined orphan as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
-    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again)), as_json=as_json)
 
 
-@recover_app.command()
 def recover(as_json: Json = False) -> None:
     """List the orphans at every cloud. Exits with 69 when a cloud did not answer, or none is set up."""
     found = spoken(lambda api: api.post("/recover", {}))
@@ -96,25 +89,24 @@ def recover(as_json: Json = False) -> None:
         fail("; ".join(failed), UNAVAILABLE)
 
 
-@preflight_app.command()
 def preflight(as_json: Json = False) -> None:
     """Check whether every cloud can be bought from now; exits with 1 when one cannot."""
     found = spoken(lambda api: api.get("/preflight"))
     head = ("cloud", "", "credit", "what to do")
-    rows = tuple(
-        (one["cloud"], "ok" if one["ok"] else one["code"] or "no", one["credit_usd"] or "-", _todo(one))
+    rows = (
+        (
+            one["cloud"],
+            "ok" if one["ok"] else one["code"] or "no",
+            one["credit_usd"] or "-",
+            f"{one['problem']} {one['where']}".strip(),
+        )
         for one in found
     )
-    show(found if as_json else _table(head, rows, "No cloud is set up."))
+    show(found if as_json else table_or("No cloud is set up.", head, rows))
     if not all(one["ok"] for one in found):
         raise typer.Exit(1)
 
 
-def _todo(one: Any) -> str:
-    return f"{one['problem']} {one['where']}".strip()
-
-
-@audit_app.command()
 def audit(
     subject: Named,
     jsonl: Annotated[
@@ -129,8 +121,8 @@ def audit(
             typer.echo(json.dumps(event, ensure_ascii=False))
         typer.echo(json.dumps({"heads": found["heads"]}))
     elif not as_json:
-        rows = tuple(_event(event) for event in found["events"])
-        show(_table(("when (UTC)", "what", "by", "reason"), rows, "Nothing happened yet."))
+        rows = map(_event, found["events"])
+        show(table_or("Nothing happened yet.", ("when (UTC)", "what", "by", "reason"), rows))
     if as_json:
         show(found)
     if found["broken"]:
@@ -162,5 +154,49 @@ def _line(one: Any) -> str:
     return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")
 
 
-def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...], none: str) -> TextReport:
-    return TextReport(tables=(TextTable(head=head, rows=rows),)) if rows else TextReport(sentences=(none,))
+unreachable_app = group("Open instances in accounts without a key: list, gone.")
+
+
+@unreachable_app.command("list")
+def list_unreachable(as_json: Json = False) -> None:
+    """List what nothing here can see or terminate, with its account."""
+    found = spoken(lambda api: api.get("/unreachable"))
+    lines = tuple(map(_open_line, found)) or ("Everything that is open can be looked at.",)
+    show(found if as_json else TextReport(sentences=lines))
+
+
+@unreachable_app.command()
+def gone(
+    named: Annotated[list[str], typer.Argument(help="Ids from the list, or accounts such as vast/5d41402abc4b.")],
+    reason: Why = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the question; a program is never asked.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write off instances that no longer exist. Refused while a cloud lists one of them or its agent checks in."""
+    asks = at_terminal() and not (yes or as_json)
+    show_result(spoken(lambda api: _gone(api, named, reason, asks=asks)), as_json=as_json)
+
+
+async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) -> Any:
+    found = await api.get("/unreachable")
+    ids = []
+    for text in named:
+        there = [one["id"] for one in found if text in (one["id"], f"{one['cloud']}/{one['account']}")]
+        if not there and "/" in text:
+            fail(f"Nothing is open in {logs.visible(text[:60])}; gpu-shopper unreachable list shows where it is.")
+        ids += there or [text]
+    if asks and reason.strip():
+        for one in found:
+            if one["id"] in ids:
+                typer.echo(_open_line(one))
+        what = plural(len(set(ids)), "instance")
+        if not agreed(f"Close {what} as gone? Whatever still runs there goes on and costs, and nothing here sees it."):
+            typer.echo("Nothing was closed.")
+            raise typer.Exit(1)
+    return await api.post("/unreachable/gone", {"ids": ids, "reason": reason})
+
+
+def _open_line(one: Any) -> str:
+    where = f"{one['cloud']}/{one['account']} {one['ref'] or '-'}  {rate(Decimal(one['price_usd_h']))}"
+    since = one["since"].replace("T", " ")[:16]
+    return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  since {since} UTC  {one['owner'] or '-'}")

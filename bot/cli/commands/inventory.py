@@ -11,10 +11,7 @@ from bot.cli.terminal.terminal_tables import print_report
 from bot.services.market.document import MarketDocument
 from bot.services.market.tables import market_table
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def inventory(
     gpu: str = typer.Option("", help="GPU names in any spelling, with commas: 4090,a100."),
     count: str = typer.Option("", help="How many GPUs: 2 or 1-4."),
@@ -52,16 +49,13 @@ def inventory(
         "capability": capability,
         "available": available,
     }
-    where = elsewhere()
-    document = load("commands.in_process_inventory").inventory(words) if where is None else _there(words)
+    if elsewhere():
+        document = MarketDocument.model_validate(spoken(lambda api: api.get("/inventory", **words)))
+    else:
+        document = load("commands.in_process_inventory").inventory(words)
     if as_json:
         typer.echo(document.model_dump_json(indent=2))
     else:
         print_report(market_table(document))
     if not any(cloud.ok for cloud in document.clouds):
         raise typer.Exit(UNAVAILABLE)
-
-
-def _there(words: dict[str, str]) -> MarketDocument:
-    """Get the same inventory from a remote service."""
-    return MarketDocument.model_validate(spoken(lambda api: api.get("/inventory", **words)))

@@ -1,21 +1,23 @@
-"""`gpu-shopper keys`: create, list and revoke API keys; only this command makes keys of people."""
+"""`gpu-shopper keys` and `ssh-key`: API keys of programs and people, and the public SSH key that your machines get.
+
+Only `keys create` makes keys of people.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from bot import logs
 from bot.api.schemas.keys import ApiKeyOut
 from bot.cli.access.api_client import spoken
+from bot.cli.access.job_file import text_of
 from bot.cli.commands.requests import Json, plain_id
-from bot.cli.terminal.terminal_tables import show
+from bot.cli.terminal.screen import fail, group
+from bot.cli.terminal.terminal_tables import show, show_once, show_result, table_or
 from bot.rules.access.scopes import KEY_DAYS, MEANING
-from bot.rules.values.text_table import TextReport, TextTable
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys: create, list, revoke.")
+app = group("API keys: create, list, revoke.")
 
 HEAD = ("key", "of", "answers for it", "state", "until", "last used", "scopes")
 
@@ -31,18 +33,15 @@ def create(
     """Create a key and show it once. A person's key may approve; a program's key never can."""
     body = {"name": name, "owner": owner, "scopes": scope or [], "days": days}
     made = spoken(lambda api: api.post("/keys", body))
-    if as_json:
-        show(made)
-    else:
-        typer.echo(logs.visible(made["sentence"]), err=True)
-        typer.echo(made["token"])
+    show_once(made, "token", as_json=as_json)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List every key, without its secret."""
     found = spoken(lambda api: api.get("/keys"))
-    show(found if as_json else _table([ApiKeyOut.model_validate(one) for one in found]))
+    rows = (_row(ApiKeyOut.model_validate(one)) for one in found)
+    show(found if as_json else table_or("There are no API keys.", HEAD, rows))
 
 
 @app.command()
@@ -50,16 +49,37 @@ def revoke(
     key: Annotated[str, typer.Argument(help="The id of a key, as the list shows it.")], as_json: Json = False
 ) -> None:
     """Revoke a key at once."""
-    done = spoken(lambda api: api.delete(f"/keys/{plain_id(key)}"))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.delete(f"/keys/{plain_id(key)}")), as_json=as_json)
 
 
-def _table(found: Sequence[ApiKeyOut]) -> TextReport:
-    if not found:
-        return TextReport(sentences=("There are no API keys.",))
-    rows = []
-    for one in found:
-        used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
-        until = f"{one.expires_at:%Y-%m-%d}"
-        rows.append((one.id, one.actor, one.owner, one.state, until, used, " ".join(one.scopes)))
-    return TextReport(tables=(TextTable(head=HEAD, rows=tuple(rows)),))
+def _row(one: ApiKeyOut) -> tuple[str, ...]:
+    used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
+    return one.id, one.actor, one.owner, one.state, f"{one.expires_at:%Y-%m-%d}", used, " ".join(one.scopes)
+
+
+ssh_app = group("Your public SSH key: add, show, remove.")
+
+
+@ssh_app.command()
+def add(
+    file: Annotated[str, typer.Argument(help="The public key file, such as ~/.ssh/id_ed25519.pub, or the key itself.")],
+    as_json: Json = False,
+) -> None:
+    """Register or replace your public key; machines that are created from now on accept it."""
+    pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
+    text = file if pasted else text_of(file)
+    if "PRIVATE KEY" in text:
+        fail(f"{file} is a private key; it was not sent. Name the file that ends in .pub.", 2)
+    show_result(spoken(lambda api: api.put("/ssh-keys", {"public_key": text})), as_json=as_json)
+
+
+@ssh_app.command("show")
+def show_(as_json: Json = False) -> None:
+    """Show which key is registered."""
+    show_result(spoken(lambda api: api.get("/ssh-keys")), as_json=as_json)
+
+
+@ssh_app.command()
+def remove(as_json: Json = False) -> None:
+    """Delete your key; machines that already have it keep it."""
+    show_result(spoken(lambda api: api.delete("/ssh-keys")), as_json=as_json)

@@ -10,14 +10,14 @@ import typer
 
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.screen import fail
-from bot.cli.terminal.terminal_tables import show
+from bot.cli.terminal.screen import fail, group
+from bot.cli.terminal.terminal_tables import show, show_result
 from bot.clock import SystemClock
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
 from bot.services.billing import shared_file
 
-app = typer.Typer(add_completion=False, help="The ledger that tools share.", no_args_is_help=True)
+app = group("The ledger that tools share.")
 File = Annotated[Path, typer.Option("--file", help="The file that tools share.")]
 SHARED = Path("cost_ledger.json")
 
@@ -36,8 +36,7 @@ def append(
     """Append a cost of another tool."""
     at = timestamp or SystemClock().now().isoformat()
     entry = {"skill": skill, "provider": provider, "action": action, "amount_usd": amount, "timestamp": at}
-    done = spoken(lambda api: api.post("/ledger/entries", entry | {"notes": notes, "id": name}))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(spoken(lambda api: api.post("/ledger/entries", entry | {"notes": notes, "id": name})), as_json=as_json)
 
 
 @app.command("import")

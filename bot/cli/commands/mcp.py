@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Annotated, Any, ParamSpec
 
 import httpx
-import typer
 from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
 from pydantic import Field
@@ -23,7 +24,8 @@ from bot.cli.terminal.views import when
 from bot.rules.access.scopes import PLAIN
 from bot.rules.values.text_table import TextReport
 
-app = typer.Typer(add_completion=False)
+P = ParamSpec("P")
+
 
 INSTRUCTIONS = (
     "Search GPU offers of several clouds, plan what a run needs and costs, and ask for a GPU. Asking rents nothing: a "
@@ -41,7 +43,6 @@ LOOK = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 ASK = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
 
 
-@app.command()
 def mcp() -> None:
     """Serve until the client closes standard input."""
     asyncio.run(_serve())
@@ -61,20 +62,27 @@ def server(api: ApiClient) -> MCPServer[Any]:
     """Build the MCP server with its tools over the REST API."""
     made: MCPServer[Any] = MCPServer("gpu-shopper", instructions=INSTRUCTIONS, log_level="ERROR")
     tools = Tools(api)
-    for look in (
-        tools.inventory,
-        tools.plan,
-        tools.compare,
-        tools.request,
-        tools.requests,
-        tools.sessions,
-        tools.costs,
-    ):
-        made.add_tool(look, annotations=LOOK, structured_output=False)
+    for one in (tools.inventory, tools.plan, tools.compare, tools.request, tools.requests, tools.sessions, tools.costs):
+        made.add_tool(one, annotations=LOOK, structured_output=False)
     # The tool is called `ask`, whatever its method is called: agents know it by that name.
     for name, act in (("ask", tools.submit_request), ("cancel", tools.cancel)):
         made.add_tool(act, name=name, annotations=ASK, structured_output=False)
     return made
+
+
+def _told(tool: Callable[P, Awaitable[str]]) -> Callable[P, Awaitable[str]]:
+    """Let a tool answer with the sentence of a refusal, so that the agent can read it and continue."""
+
+    @wraps(tool)
+    async def answer(*args: P.args, **words: P.kwargs) -> str:
+        try:
+            return await tool(*args, **words)
+        except RefusedCall as refused:
+            return f"Refused ({refused.code}): {logs.visible(logs.redact(str(refused)))}"
+        except httpx.TransportError as error:
+            return f"The service cannot be reached: {type(error).__name__}."
+
+    return answer
 
 
 class Tools:
@@ -83,6 +91,7 @@ class Tools:
     def __init__(self, api: ApiClient) -> None:
         self._api = api
 
+    @_told
     async def inventory(
         self,
         gpu: Annotated[str, Field(description="GPU names with commas: 4090,a100.")] = "",
@@ -94,17 +103,17 @@ class Tools:
     ) -> str:
         """Rank what every cloud sells now by expected cost; rents nothing."""
         wanted = {"gpu": gpu, "count": count, "min_vram": min_vram, "max_price": max_price}
-        found = await self._get("/inventory", **wanted, provider=provider, region=region)
-        if isinstance(found, str):
-            return found
+        found = await self._api.get("/inventory", **wanted, provider=provider, region=region)
         found["options"] = found["options"][:10]
         return json.dumps(found)
 
+    @_told
     async def plan(self, words: Words) -> str:
         """Plan a training run: memory, time and cost on every offer; rents nothing."""
-        found = await self._said(self._api.post("/plans", {"words": words}))
-        return found if isinstance(found, str) else _text(found["told"])
+        found = await self._api.post("/plans", {"words": words})
+        return _text(found["told"])
 
+    @_told
     async def compare(
         self,
         budget: Annotated[str, Field(description="The budget in dollars.")] = "",
@@ -112,67 +121,53 @@ class Tools:
     ) -> str:
         """Compare dollars per run and runs per budget on every GPU for sale; rents nothing."""
         words = {name: value for name, value in (("budget", budget), ("hours", hours)) if value}
-        found = await self._said(self._api.post("/compare", {"words": words}))
-        return found if isinstance(found, str) else _text(found["told"])
+        found = await self._api.post("/compare", {"words": words})
+        return _text(found["told"])
 
+    @_told
     async def submit_request(
-        self,
-        words: Words,
-        reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)],
+        self, words: Words, reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)]
     ) -> str:
         """Request a GPU. This rents nothing: a person decides, and the answer names the approvers."""
-        made = await self._said(self._api.post("/sessions", {"words": words, "reason": reason}))
-        if isinstance(made, str):
-            return made
+        made = await self._api.post("/sessions", {"words": words, "reason": reason})
         for _ in range(LOOKS):
-            found = await self._said(self._api.get(f"/requests/{made['request_id']}"))
-            if isinstance(found, str):
-                return found
+            found = await self._api.get(f"/requests/{made['request_id']}")
             if found["state"] != "quoting":
                 break
             await asyncio.sleep(PAUSE_S)
         return _waits(RequestOut.model_validate(found))
 
+    @_told
     async def request(self, request: Request) -> str:
         """Show one request: who must approve it, how it was decided, and its session when it has one."""
-        found = await self._get(f"/requests/{request}")
-        return found if isinstance(found, str) else _waits(RequestOut.model_validate(found))
+        found = await self._api.get(f"/requests/{request}")
+        return _waits(RequestOut.model_validate(found))
 
+    @_told
     async def requests(self) -> str:
         """List the newest requests that you may see."""
-        found = await self._get("/requests", limit=20)
-        return found if isinstance(found, str) else json.dumps(found["items"])
+        found = await self._api.get("/requests", limit=20)
+        return json.dumps(found["items"])
 
+    @_told
     async def sessions(self) -> str:
         """List live sessions: cost so far, approved end, and how to connect to your own."""
-        found = await self._get("/sessions", limit=20)
-        return found if isinstance(found, str) else json.dumps(found["items"])
+        found = await self._api.get("/sessions", limit=20)
+        return json.dumps(found["items"])
 
+    @_told
     async def costs(self) -> str:
         """Show what was spent today and this month, and what remains of the budgets."""
-        spent, left = await self._get("/costs"), await self._get("/budgets")
-        return next(
-            (one for one in (spent, left) if isinstance(one, str)), json.dumps({"costs": spent, "budgets": left})
-        )
+        spent, left = await self._api.get("/costs"), await self._api.get("/budgets")
+        return json.dumps({"costs": spent, "budgets": left})
 
+    @_told
     async def cancel(
         self, request: Request, reason: Annotated[str, Field(description="Why.", max_length=500)] = ""
     ) -> str:
         """Withdraw your own undecided request."""
-        done = await self._said(self._api.post(f"/requests/{request}/cancel", {"reason": reason}))
-        return done if isinstance(done, str) else str(done["sentence"])
-
-    async def _get(self, path: str, **params: Any) -> Any:
-        return await self._said(self._api.get(path, **params))
-
-    async def _said(self, call: Any) -> Any:
-        """Return the answer, or the sentence of a refusal, so that the agent can read it and continue."""
-        try:
-            return await call
-        except RefusedCall as refused:
-            return f"Refused ({refused.code}): {logs.visible(logs.redact(str(refused)))}"
-        except httpx.TransportError as error:
-            return f"The service cannot be reached: {type(error).__name__}."
+        done = await self._api.post(f"/requests/{request}/cancel", {"reason": reason})
+        return str(done["sentence"])
 
 
 def _waits(one: RequestOut) -> str:

@@ -17,21 +17,13 @@ from bot.cli.terminal.terminal_tables import print_report
 from bot.rules.values.text_table import TextReport
 
 #: File → the part of the answer that it holds.
-TEXTS = {
-    "gpu_plan.md": "page",
-    "cost_estimate.json": "estimate",
-    "instance_manifest.json": "manifest",
-}
+TEXTS = {"gpu_plan.md": "page", "cost_estimate.json": "estimate", "instance_manifest.json": "manifest"}
 NO_OFFER = 1
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def plan(
     job: Annotated[
-        list[str],
-        typer.Argument(help="A job file (YAML or JSON; docs/schemas/job.json), or the words: model=7B."),
+        list[str], typer.Argument(help="A job file (YAML or JSON; docs/schemas/job.json), or the words: model=7B.")
     ],
     out: str = typer.Option("", help="Folder for gpu_plan.md, gpu_plan.png and the two JSON files."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Does nothing: a plan never rents. Scripts may pass it."),

@@ -9,19 +9,15 @@ from typing import Annotated
 
 import typer
 
+from bot.cli.access.job_file import count_in
 from bot.cli.access.settings import fail
-from bot.rules.grammar.job_words import BadWord
-from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.plans.completion import ApprovedScope, Outlook, rate_from, to_completion
 from bot.rules.values.phrases import read_amount
 
 #: The exit code when the approval does not cover the expected end, for scripts.
 OVER = 3
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def progress(
     step: Annotated[int, typer.Option(min=0, help="The step that the job has reached.")],
     target: Annotated[int, typer.Option(min=1, help="The step at which it is done.")],
@@ -40,8 +36,8 @@ def progress(
         approved_usd=_amount("--approved", approved),
         hours_left=_amount("--hours-left", hours_left),
     )
-    seen = rate_from([Decimal(_count("--rate", one)) for one in rate])
-    found = to_completion(step, target, _count("--tokens-per-step", tokens_per_step), seen, scope)
+    seen = rate_from([Decimal(count_in("--rate", one)) for one in rate])
+    found = to_completion(step, target, count_in("--tokens-per-step", tokens_per_step), seen, scope)
     typer.echo(json.dumps(asdict(found), indent=2, default=str) if as_json else found.sentence)
     if found.outlook is Outlook.OVER:
         raise typer.Exit(OVER)
@@ -53,10 +49,3 @@ def _amount(option: str, text: str) -> Decimal | None:
     if text and found is None:
         fail(f"{option} {text} is not a number; write 12.50.", 2)
     return found
-
-
-def _count(option: str, text: str) -> int:
-    try:
-        return int(WORK_KEYS["tokens"].read(text)["tokens"])
-    except BadWord as error:
-        fail(f"{option}: {error}", 2)

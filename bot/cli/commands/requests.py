@@ -17,12 +17,10 @@ from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.access.job_file import job_in, line_of, text_of
 from bot.cli.terminal.screen import at_terminal, fail, prompt
-from bot.cli.terminal.terminal_tables import print_report, show
+from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import request_details, request_list, session_details
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.ids import short_id
-
-provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completion=False) for _ in range(4))
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
@@ -35,7 +33,6 @@ POLL_S = 1.0
 OPEN = frozenset({"quoting", "pending", "approved"})
 
 
-@provision_app.command()
 def provision(
     words: Annotated[list[str] | None, typer.Argument(help="The job in words: 8xA100-80GB 6h max=$50.")] = None,
     job: Annotated[str, typer.Option(help="A job file (YAML or JSON; docs/schemas/job.json).")] = "",
@@ -160,7 +157,6 @@ def _for_whom(one: RequestOut) -> str:
     return f", waits for {named}"
 
 
-@requests_app.command()
 def requests(
     waiting: Annotated[bool, typer.Option("--waiting", help="Only undecided ones.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
@@ -171,22 +167,16 @@ def requests(
     show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items))
 
 
-@request_app.command()
 def request(request: Named, as_json: Json = False) -> None:
     """Show one request: its options, and who must approve it or how it was decided."""
     found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}"))
     show(found if as_json else request_details(RequestOut.model_validate(found)))
 
 
-@cancel_app.command()
-def cancel(
-    request: Named,
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
-    as_json: Json = False,
-) -> None:
+def cancel(request: Named, reason: Annotated[str, typer.Option(help="Why.")] = "", as_json: Json = False) -> None:
     """Withdraw an undecided request."""
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+    show_result(done, as_json=as_json)
 
 
 def plain_id(text: str) -> str:

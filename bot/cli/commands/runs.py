@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -10,18 +9,14 @@ import typer
 from bot import logs
 from bot.api.schemas.sessions import RunOut
 from bot.cli.access.api_client import spoken
-from bot.cli.access.job_file import line_of
+from bot.cli.access.job_file import count_in, line_of
 from bot.cli.commands.requests import Json, plain_id
-from bot.cli.terminal.screen import fail
+from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import show
-from bot.rules.grammar.job_words import BadWord
-from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.sizing.throughput import say
 from ledger.kernel.ids import short_id
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Measured runs, which correct later plans: record, list."
-)
+app = group("Measured runs, which correct later plans: record, list.")
 
 
 @app.command("record")
@@ -37,7 +32,7 @@ def record_(
     if bool(session) is bool(words):
         fail("Say either the session or the machine with the run, such as 8xH100-SXM model=7B seq=2048.", 2)
     of = {"session": plain_id(session)} if session else {"job": {"words": line_of(words or [])}}
-    done = spoken(lambda api: api.post("/runs", {"tokens_s": str(_rate(rate)), **of}))
+    done = spoken(lambda api: api.post("/runs", {"tokens_s": str(count_in("--rate", rate)), **of}))
     if as_json:
         show(done)
     else:
@@ -60,10 +55,3 @@ def list_(as_json: Json = False) -> None:
         typer.echo(logs.visible(f"{line}  {' '.join(one.words)}"))
     if not found:
         typer.echo("No run is recorded yet.")
-
-
-def _rate(text: str) -> Decimal:
-    try:
-        return Decimal(int(WORK_KEYS["tokens"].read(text)["tokens"]))
-    except BadWord as error:
-        fail(f"--rate: {error}", 2)

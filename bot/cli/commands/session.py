@@ -1,4 +1,4 @@
-"""`gpu-shopper session`: show one session and change it; `extend`, `stop` and others are commands of their own too."""
+"""`gpu-shopper sessions`, `session`, and the commands that change one session: `extend`, `stop` and others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from bot.api.schemas.base import Page
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.requests import Again, Json, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal
 from bot.cli.terminal.terminal_tables import show as print_answer
-from bot.cli.terminal.views import end_question, session_details
+from bot.cli.terminal.terminal_tables import show_result
+from bot.cli.terminal.views import end_question, session_details, session_list
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.states import ENDABLE_SESSION
 
@@ -30,14 +32,21 @@ class _ShowsByDefault(TyperGroup):
 app = typer.Typer(
     cls=_ShowsByDefault, no_args_is_help=True, add_completion=False, help="Show one session, or change it."
 )
-extend_app, done_app, stop_app, start_app, restart_app, shutdown_app = (
-    typer.Typer(add_completion=False) for _ in range(6)
-)
 
 Named = Annotated[str, typer.Argument(help="The id of a session or of its request, or the end of one.")]
 Ended = Annotated[
     str, typer.Argument(help="A session, by its id or its request's; or its instance, by its id or as vast:123.")
 ]
+
+
+def sessions(
+    everything: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
+    most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List sessions, the newest first."""
+    found = spoken(lambda api: api.get("/sessions", live="false" if everything else "true", limit=most))
+    print_answer(found if as_json else session_list(Page[SessionOut].model_validate(found).items))
 
 
 @app.command()
@@ -48,7 +57,6 @@ def show(session: Named, as_json: Json = False) -> None:
 
 
 @app.command()
-@extend_app.command()
 def extend(
     session: Named,
     more: Annotated[str, typer.Argument(help="How much more: 2h, 90m.")] = "",
@@ -63,7 +71,6 @@ def extend(
 
 
 @app.command()
-@done_app.command()
 def done(
     session: Named,
     failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
@@ -78,21 +85,18 @@ def done(
 
 
 @app.command()
-@stop_app.command()
 def stop(session: Named, as_json: Json = False) -> None:
     """Stop the session's machine, where that saves money; its disk stays."""
     _done(f"/sessions/{plain_id(session)}/stop", {}, as_json=as_json)
 
 
 @app.command()
-@start_app.command()
 def start(session: Named, again: Again = "", as_json: Json = False) -> None:
     """Start the session's stopped machine."""
     _done(f"/sessions/{plain_id(session)}/start", {}, again, as_json=as_json)
 
 
 @app.command()
-@restart_app.command()
 def restart(session: Named, again: Again = "", as_json: Json = False) -> None:
     """Restart the session's machine in place."""
     _done(f"/sessions/{plain_id(session)}/restart", {}, again, as_json=as_json)
@@ -110,7 +114,6 @@ def token(session: Named, as_json: Json = False) -> None:
 
 
 @app.command("terminate")
-@shutdown_app.command()
 def shutdown(
     session: Ended,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the question; a program is never asked.")] = False,
@@ -118,8 +121,7 @@ def shutdown(
 ) -> None:
     """End the session now; confirmed when its cloud no longer lists the machine. It never touches other machines."""
     asks = at_terminal() and not (yes or as_json)
-    ended = spoken(lambda api: _shut_down(api, plain_id(session), asks=asks))
-    print_answer(ended if as_json else TextReport(sentences=(ended["sentence"],)))
+    show_result(spoken(lambda api: _shut_down(api, plain_id(session), asks=asks)), as_json=as_json)
 
 
 async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
@@ -132,5 +134,4 @@ async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
 
 
 def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:
-    answer = spoken(lambda api: api.post(path, body, again))
-    print_answer(answer if as_json else TextReport(sentences=(answer["sentence"],)))
+    show_result(spoken(lambda api: api.post(path, body, again)), as_json=as_json)

@@ -6,16 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bot import logs
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
-from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import TextReport, TextTable
+from bot.cli.terminal.screen import group
+from bot.cli.terminal.terminal_tables import show, show_once, show_result, table_or
 from bot.rules.webhooks.webhooks import Topic
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Webhooks: create, list, test, rotate, log, replay, delete."
-)
+app = group("Webhooks: create, list, test, rotate, log, replay, delete.")
 
 Hook = Annotated[str, typer.Argument(help="The id of a webhook, as the list shows it.")]
 HEAD = ("webhook", "of", "address", "topics", "state")
@@ -31,47 +28,32 @@ def create(
 ) -> None:
     """Create a webhook and show its secret once."""
     made = spoken(lambda api: api.post("/webhooks", {"url": url, "topics": topic or [], "note": note}))
-    _secret(made, as_json=as_json)
+    show_once(made, "secret", as_json=as_json)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """List every webhook, without its secret."""
     found = spoken(lambda api: api.get("/webhooks"))
-    rows = tuple(
-        (
-            one["id"],
-            one["actor"],
-            one["url"],
-            " ".join(one["topics"]),
-            f"off: {one['off_reason']}" if one["off_at"] else "on",
-        )
-        for one in found
-    )
-    report = (
-        TextReport(tables=(TextTable(head=HEAD, rows=rows),))
-        if rows
-        else TextReport(sentences=("There are no webhooks.",))
-    )
-    show(found if as_json else report)
+    show(found if as_json else table_or("There are no webhooks.", HEAD, map(_webhook, found)))
 
 
 @app.command()
 def delete(webhook: Hook, as_json: Json = False) -> None:
     """Delete a webhook; it receives nothing any more."""
-    _said(spoken(lambda api: api.delete(f"/webhooks/{plain_id(webhook)}")), as_json=as_json)
+    show_result(spoken(lambda api: api.delete(f"/webhooks/{plain_id(webhook)}")), as_json=as_json)
 
 
 @app.command("test")
 def try_(webhook: Hook, as_json: Json = False) -> None:
     """Send a test message."""
-    _said(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/test", {})), as_json=as_json)
+    show_result(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/test", {})), as_json=as_json)
 
 
 @app.command()
 def rotate(webhook: Hook, as_json: Json = False) -> None:
     """Rotate the secret and show it once; the old one also signs for a day."""
-    _secret(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/rotate", {})), as_json=as_json)
+    show_once(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/rotate", {})), "secret", as_json=as_json)
 
 
 @app.command()
@@ -83,23 +65,7 @@ def log(
 ) -> None:
     """Show what was sent, and the result of each message."""
     found = spoken(lambda api: api.get(f"/webhooks/{plain_id(webhook)}/deliveries", failed=failed, limit=most))
-    rows = tuple(
-        (
-            one["id"],
-            one["kind"],
-            one["state"],
-            str(one["tries"]),
-            one["attempts"][-1]["outcome"] if one["attempts"] else "-",
-            one["due_at"] or "-",
-        )
-        for one in found["items"]
-    )
-    report = (
-        TextReport(tables=(TextTable(head=LOG, rows=rows),))
-        if rows
-        else TextReport(sentences=("Nothing was sent yet.",))
-    )
-    show(found if as_json else report)
+    show(found if as_json else table_or("Nothing was sent yet.", LOG, map(_delivery, found["items"])))
 
 
 @app.command()
@@ -110,16 +76,14 @@ def replay(
 ) -> None:
     """Send messages again; a disabled webhook is enabled again."""
     body = {"delivery_id": plain_id(delivery)} if delivery else {}
-    _said(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/replay", body)), as_json=as_json)
+    show_result(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/replay", body)), as_json=as_json)
 
 
-def _secret(made: Any, *, as_json: bool) -> None:
-    if as_json:
-        show(made)
-    else:
-        typer.echo(logs.visible(made["sentence"]), err=True)
-        typer.echo(made["secret"])
+def _webhook(one: Any) -> tuple[str, ...]:
+    state = f"off: {one['off_reason']}" if one["off_at"] else "on"
+    return one["id"], one["actor"], one["url"], " ".join(one["topics"]), state
 
 
-def _said(done: Any, *, as_json: bool) -> None:
-    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+def _delivery(one: Any) -> tuple[str, ...]:
+    outcome = one["attempts"][-1]["outcome"] if one["attempts"] else "-"
+    return one["id"], one["kind"], one["state"], str(one["tries"]), outcome, one["due_at"] or "-"

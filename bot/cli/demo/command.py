@@ -32,10 +32,7 @@ WHO: Mapping[str, str] = {
     ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, orphans list, recover",
 }
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def demo(
     headless: bool = typer.Option(
         False, "--headless", help="Play the whole demo by itself; exits with 0 when every step worked."

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -19,7 +18,7 @@ from bot.practice.reader import all_text, button_texts
 from bot.practice.remote import RemoteDriver
 from bot.services.audit import invariants
 from ledger.kernel.entry_kind import EntryKind
-from ledger.queries.audit import Books, read_books
+from ledger.queries.audit import read_books
 
 STEP_S = 20.0
 ASK = '/gpu provision 1x4090 2h for="a walk without hands"'
@@ -93,12 +92,14 @@ async def _play(ws: RemoteDriver, transcript: Transcript) -> None:
     await bob.click(ws.now(offers), approve)
     await ws.until(lambda: not any(t.startswith("Approve") for t in button_texts(ws.now(offers))), transcript.step_s)
     transcript.say("bot in #gpu", ws.now(offers).text)
-    ready = await _wait(ws, transcript, lambda: _dm(ws, "ssh "))
+    ready = await _wait(
+        ws, transcript, lambda: next((m for m in ws.dm_messages("alice") if "ssh " in all_text(m)), None)
+    )
     transcript.say("bot to alice", ready.text)
     transcript.expect(len(running_instances(transcript)) == 1, "not exactly one instance runs")
     transcript.say("clouds", f"{running_instances(transcript)[0]} runs, and nothing else")
 
-    session = _session_id(await read_books(transcript.running.ctx.db))
+    session = (await read_books(transcript.running.ctx.db)).sessions[-1].id
     transcript.say("alice types", f"/gpu terminate {session}")
     before = len(ws.ephemerals("alice"))
     transcript.expect((await alice.command(f"/gpu terminate {session}")).ok, "the end was not asked for")
@@ -128,8 +129,7 @@ def running_instances(transcript: Transcript) -> list[str]:
 
 
 def _with_button(ws: RemoteDriver, start: str) -> ChatMessage | None:
-    found = [m for m in ws.channel_messages() if any(text.startswith(start) for text in button_texts(m))]
-    return found[-1] if found else None
+    return _last(m for m in ws.channel_messages() if any(text.startswith(start) for text in button_texts(m)))
 
 
 def _newer(ws: RemoteDriver, who: str, before: int) -> Callable[[], ChatMessage | None]:
@@ -140,25 +140,18 @@ def _newer(ws: RemoteDriver, who: str, before: int) -> Callable[[], ChatMessage 
     return look
 
 
-def _dm(ws: RemoteDriver, word: str) -> ChatMessage | None:
-    return next((m for m in ws.dm_messages("alice") if word in all_text(m)), None)
-
-
 def _ended(ws: RemoteDriver, offers: ChatMessage) -> ChatMessage | None:
-    found = [m for m in ws.thread(offers) if re.search(r"\b(gone|ended|over)\b", all_text(m))]
-    return found[-1] if found else None
+    return _last(m for m in ws.thread(offers) if re.search(r"\b(gone|ended|over)\b", all_text(m)))
 
 
-def _session_id(books: Books) -> str:
-    return books.sessions[-1].id
+def _last(found: Iterable[ChatMessage]) -> ChatMessage | None:
+    return next(iter([*found][-1:]), None)
 
 
 def _public_key() -> str:
     """Make a fresh public key and drop its private half."""
     public = Ed25519PrivateKey.generate().public_key()
-    line = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    base64.b64decode(line.split()[1], validate=True)
-    return line
+    return public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 async def _audit(transcript: Transcript) -> int:

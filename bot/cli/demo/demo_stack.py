@@ -152,8 +152,7 @@ def _context(
 
 @asynccontextmanager
 async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> AsyncIterator[Bot]:
-    await _migrate(ctx.db)
-
+    await upgrade(ctx.db)
     with listen("127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         bot = Bot(replace(ctx, node_url=url), slack)
@@ -183,7 +182,3 @@ def _travels(workspace: Workspace, bot: Bot) -> None:
 
     workspace.due_in = due_in
     workspace.on_travel.append(pass_over)
-
-
-async def _migrate(db: Database) -> None:
-    await upgrade(db)

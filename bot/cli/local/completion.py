@@ -9,14 +9,9 @@ from typer._completion_shared import get_completion_script
 
 from bot.cli.lazy import COMPLETE
 
-app = typer.Typer(add_completion=False)
-
 PROGRAM = "gpu-shopper"
 
 
-@app.command()
-def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Which shell reads it.")],
-) -> None:
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Which shell reads it.")]) -> None:
     """Print the completion for a shell: eval "$(gpu-shopper completion bash)", or write it to its folder."""
     typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE, shell=shell))

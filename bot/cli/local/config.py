@@ -20,7 +20,7 @@ from dotenv.parser import parse_stream
 from bot import vault
 from bot.cli.access.api_client import KEY, URL
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.screen import BAD_SETTINGS, fail, prompt
+from bot.cli.terminal.screen import BAD_SETTINGS, fail, group, prompt
 from bot.cli.terminal.terminal_tables import show
 from bot.rules.values.text_table import TextReport, TextTable
 from providers.registry import REGISTRY
@@ -30,7 +30,7 @@ FILE = Path(".env")
 ALIASES = {"vastai-key": "vast-key"}
 OTHERS = ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", URL, KEY)
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Credentials in .env: set, unset, list.")
+app = group("Credentials in .env: set, unset, list.")
 
 Name = Annotated[str, typer.Argument(help="Which one, such as vastai-key; `config list` names them all.")]
 
@@ -50,8 +50,7 @@ def _short(variable: str) -> str:
 def set_(
     name: Name,
     value: Annotated[
-        str,
-        typer.Argument(help="Without it you are prompted, and nothing is echoed; - reads standard input."),
+        str, typer.Argument(help="Without it you are prompted, and nothing is echoed; - reads standard input.")
     ] = "",
     keyring: Annotated[
         bool, typer.Option("--keyring", help="In the keyring of the operating system; .env then only names it.")
@@ -131,7 +130,8 @@ def _write(variable: str, value: str | None) -> None:
 
     The file is replaced as a whole, so a reader sees the old one or the new one, and only its owner can read it.
     """
-    line = f"{variable}='{_quoted(value)}'\n" if value is not None else ""
+    escaped = (value or "").replace("\\", "\\\\").replace("'", "\\'")
+    line = f"{variable}='{escaped}'\n" if value is not None else ""
     lines, said = [], False
     for one in parse_stream(io.StringIO(FILE.read_text(encoding="utf-8") if FILE.exists() else "")):
         text = one.original.string
@@ -152,7 +152,3 @@ def _write(variable: str, value: str | None) -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         fail(f"{FILE.resolve()} cannot be written: {error.strerror}.", BAD_SETTINGS)
-
-
-def _quoted(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("'", "\\'")

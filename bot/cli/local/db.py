@@ -11,10 +11,11 @@ from pathlib import Path
 import typer
 
 from bot.cli.access.settings import explained, fail, private_umask, settings
+from bot.cli.terminal.screen import group
 from ledger.engine.db import Database
 from migrations import run as schema
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="The ledger's schema.")
+app = group("The ledger's schema.")
 
 Step = Callable[[Database], Awaitable[str]]
 
@@ -48,9 +49,7 @@ def upgrade(revision: str = typer.Argument("head", help="A revision, or head for
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision and no option.
-def downgrade(
-    revision: str = typer.Argument(help="A revision, or -1 for one step back."),
-) -> None:
+def downgrade(revision: str = typer.Argument(help="A revision, or -1 for one step back.")) -> None:
     """Downgrade the schema to a revision, at most to the first. Data in the dropped tables is lost."""
 
     async def step(db: Database) -> str:
@@ -61,9 +60,7 @@ def downgrade(
 
 
 @app.command()
-def current(
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
-) -> None:
+def current(as_json: bool = typer.Option(False, "--json", help="Print one JSON document.")) -> None:
     """Print the revision of the ledger, and the newest that this program knows."""
 
     async def step(db: Database) -> str:

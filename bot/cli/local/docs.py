@@ -22,10 +22,6 @@ class Unmarked(ValueError):
     """An error: the README lacks the mark that the message names."""
 
 
-app = typer.Typer(add_completion=False)
-
-
-@app.command()
 def docs(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail when a page is out of step."),
     folder: str = typer.Option("docs", help="Where the pages are; the README is beside it."),

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -40,8 +41,6 @@ WHERE: Mapping[str, str] = {
 
 SECRET = "SLACK_SIGNING_SECRET"  # noqa: S105 # The name of a variable, not its value.
 
-app = typer.Typer(add_completion=False)
-
 
 class Grade(StrEnum):
     GOOD = "ok"
@@ -59,7 +58,6 @@ class Finding:
     do: str = ""
 
 
-@app.command()
 def doctor(
     offline: bool = typer.Option(False, "--offline", help="Only look at the settings; call nobody."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
@@ -125,11 +123,9 @@ def _policy(settings: Settings) -> list[Finding]:
 
 async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
     """Check the ledger without changing it; `serve` creates one that does not exist yet."""
-    file = settings.sqlite_file
+    file, found = settings.sqlite_file, partial(Finding, "ledger")
     if file is not None and not file.exists():
-        yield Finding(
-            "ledger", Grade.NOTE, f"{file} is not there yet; gpu-shopper db upgrade or the first serve makes it"
-        )
+        yield found(Grade.NOTE, f"{file} is not there yet; gpu-shopper db upgrade or the first serve makes it")
         return
     try:
         if file is not None:
@@ -142,20 +138,16 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
         finally:
             await db.close()
     except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report continues.
-        yield Finding(
-            "ledger", Grade.BAD, f"cannot be opened: {type(error).__name__}: {error}", "check GPU_SHOPPER_DATABASE_URL"
-        )
+        yield found(Grade.BAD, f"cannot be opened: {type(error).__name__}: {error}", "check GPU_SHOPPER_DATABASE_URL")
         return
     if at == schema.newest():
-        yield Finding("ledger", Grade.GOOD, f"{'SQLite' if file else 'PostgreSQL'}, schema {at}")
+        yield found(Grade.GOOD, f"{'SQLite' if file else 'PostgreSQL'}, schema {at}")
         for finding in lost:
             yield finding
     elif said := schema.refusal(at):
-        yield Finding("ledger", Grade.BAD, said)
+        yield found(Grade.BAD, said)
     else:
-        yield Finding(
-            "ledger", Grade.NOTE, f"schema {at or 'base'}, newest is {schema.newest()}", "gpu-shopper db upgrade"
-        )
+        yield found(Grade.NOTE, f"schema {at or 'base'}, newest is {schema.newest()}", "gpu-shopper db upgrade")
 
 
 async def _without_key(db: Database, settings: Settings) -> list[Finding]:

@@ -14,10 +14,7 @@ from bot.main import stop_on_signals
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def practice(
     signing_secret: str = typer.Option(..., envvar="SLACK_SIGNING_SECRET", help="As the bot has it."),
     bot_token: str = typer.Option(..., envvar="SLACK_BOT_TOKEN", help="As the bot has it."),
@@ -36,15 +33,12 @@ def practice(
         request_url=request_url or None,
         manifest=Path(manifest),
     )
-    asyncio.run(_until_stopped(Practice(workspace), port))
+    asyncio.run(serve_until(None, Practice(workspace), port))
 
 
-async def _until_stopped(practice_app: Practice, port: int) -> None:
-    await serve_until(stop_on_signals(), practice_app, port)
-
-
-async def serve_until(stopping: asyncio.Event, practice_app: Practice, port: int) -> None:
-    """Serve the workspace until the event is set."""
+async def serve_until(stopping: asyncio.Event | None, practice_app: Practice, port: int) -> None:
+    """Serve the workspace until the event is set; without one, until Ctrl-C."""
+    stopping = stopping or stop_on_signals()
     async with practice_app.serve(port) as url:
         console().print(url)
         await stopping.wait()

@@ -16,10 +16,7 @@ from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.server import build_app
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def sandbox(
     port: int = typer.Option(8090, help="Port on 127.0.0.1; 0 takes a free one."),
     quick: bool = typer.Option(False, "--quick", help="Boot within seconds and without rate limits."),
@@ -28,17 +25,14 @@ def sandbox(
     """Serve all sandbox clouds on one port, each under its own prefix, until Ctrl-C."""
     logs.configure(level="info", json=False)
     try:
-        asyncio.run(_until_stopped(port, seed, SandboxTiming.quick() if quick else SandboxTiming()))
+        asyncio.run(serve_until(None, port, seed, SandboxTiming.quick() if quick else SandboxTiming()))
     except CannotServe as error:
         fail(f"{error} or give --port 0")
 
 
-async def _until_stopped(port: int, seed: int, timing: SandboxTiming) -> None:
-    await serve_until(stop_on_signals(), port, seed, timing)
-
-
-async def serve_until(stopping: asyncio.Event, port: int, seed: int, timing: SandboxTiming) -> None:
-    """Serve until the event is set; raises `CannotServe` when the port is taken."""
+async def serve_until(stopping: asyncio.Event | None, port: int, seed: int, timing: SandboxTiming) -> None:
+    """Serve until the event is set, or without one until Ctrl-C; raises `CannotServe` when the port is taken."""
+    stopping = stopping or stop_on_signals()
     clouds = sandboxes(SystemClock(), timing, seed)
     with listen("127.0.0.1", port) as listening:
         async with http(build_app(clouds), listening, lifespan="on"):

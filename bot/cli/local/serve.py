@@ -12,10 +12,7 @@ from bot.main import CannotServe
 from bot.main import serve as run
 from migrations.run import SchemaError
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def serve(
     no_migrate: bool = typer.Option(
         False, "--no-migrate", help="Leave the schema alone; refuse to start on an old one."

@@ -7,10 +7,7 @@ from importlib import metadata
 
 import typer
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def version() -> None:
     """Print the version of this program and of the Python it runs on."""
     typer.echo(f"gpu-shopper {metadata.version('gpu-shopper')} (Python {platform.python_version()})")

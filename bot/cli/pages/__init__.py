@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from bot.cli.pages import api, clouds, codes, commands, notifications, policy, schemas, settings, words
+from bot.cli.pages import api, clouds, codes, commands, schemas, settings, words
 
 #: File name under `docs/` → the function that writes it.
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "settings.md": settings.page,
-        "policy.md": policy.page,
-        "notifications.md": notifications.page,
+        "policy.md": settings.policy,
+        "notifications.md": codes.notifications,
         "errors.md": codes.page,
         "grammar.md": words.grammar,
         "ids.md": words.ids,
@@ -20,7 +20,6 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "api.md": api.page,
         "cli.md": commands.page,
         "openapi.json": api.openapi,
-        "schemas/job.json": api.job_schema,
         **schemas.SCHEMAS,
     }
 )

@@ -7,10 +7,8 @@ from typing import Any
 
 from bot.api.app import DESCRIPTION, routes
 from bot.api.dependencies import CALLS_PER_MINUTE, SCOPE_FIELD
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.access.scopes import ACTIVE_KEYS, FOR_PEOPLE, KEY_DAYS, MEANING, PLAIN
-from bot.rules.grammar.job_document import JobDocument
 
 EXAMPLE = """```sh
 gpu-shopper keys create atlas --owner U012AB3CD          # shown once: gpuk_…
@@ -23,12 +21,6 @@ curl -H "Authorization: Bearer $KEY" -H "Idempotency-Key: order-17" -H "Content-
 def openapi() -> str:
     """Return the OpenAPI 3.1 document, as /openapi.json serves it."""
     return json.dumps(routes({}).openapi(), indent=1, ensure_ascii=False) + "\n"
-
-
-def job_schema() -> str:
-    """Return the JSON Schema of a portable job request."""
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **JobDocument.model_json_schema()}
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _rows() -> list[tuple[str, ...]]:
@@ -45,10 +37,9 @@ def _scope(operation: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """Return the page."""
     programs = ", ".join(code(scope) for scope in PLAIN)
     people = ", ".join(code(scope) for scope in sorted(FOR_PEOPLE))
-    return whole(
+    return whole_page(
         "REST API",
         DESCRIPTION,
         EXAMPLE,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.clock import SystemClock
 from providers.capabilities import BillingRule, Capabilities
 from providers.registry import REGISTRY
 
 
 def page() -> str:
-    """Return the page."""
     able = {
         name: entry.build(entry.config_class(), SystemClock(), None).capabilities for name, entry in REGISTRY.items()
     }
@@ -25,11 +23,8 @@ def page() -> str:
         (code(f"billing.{item.name}"), *(_text(getattr(able[name].billing, item.name)) for name in able))
         for item in fields(BillingRule)
     ]
-    limits = (
-        "`rate_limits`",
-        *(_limits(able[n]) for n in able),
-    )
-    return whole(
+    limits = ("`rate_limits`", *(_limits(able[n]) for n in able))
+    return whole_page(
         "Capabilities of the clouds",
         "Code outside an adapter asks these and never the name of a cloud. Times are seconds. The words are explained "
         "at `Capabilities` and `BillingRule` in `providers/contract.py`; what was learned about each cloud is in "

@@ -1,11 +1,10 @@
-"""Generate docs/errors.md: every code that programs read and its meaning, from the enums."""
+"""Generate docs/errors.md, every code that programs read, and docs/notifications.md, what causes each notification."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.market.filters import EXCLUSIONS
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -13,6 +12,7 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import ANNOUNCES, NotificationKind
 from ledger.kernel.vocabulary import Vocabulary
 from providers import errors
 
@@ -32,8 +32,7 @@ def _words(vocabulary: Iterable[Vocabulary]) -> str:
 
 
 def page() -> str:
-    """Return the page."""
-    return whole(
+    return whole_page(
         "Error and answer codes",
         "Programs read codes; people read the sentence beside them. A code keeps its meaning once it is released.",
         "## What a cloud can answer",
@@ -54,4 +53,30 @@ def page() -> str:
         _words(CheckpointStep),
         "## Events of the audit log",
         _words(EventKind),
+    )
+
+
+def notifications() -> str:
+    """Return the page."""
+    causes: dict[NotificationKind, list[str]] = {kind: [] for kind in NotificationKind}
+    for machine, table_of in ANNOUNCES.items():
+        name = machine.__name__.removesuffix("State").lower()
+        for state, kinds in table_of.items():
+            for kind in kinds:
+                causes[kind].append(f"{name} becomes {state}")
+    rows = [
+        (
+            code(kind),
+            kind.label,
+            "; ".join(found) or "a service says so, not a move",
+            "yes" if kind.delays_termination else "no",
+        )
+        for kind, found in causes.items()
+    ]
+    return whole_page(
+        "Notifications",
+        "Each is a row of the outbox, written in the transaction of the move that causes it and rendered from state "
+        "when it is shown. One row per kind, subject and place: announcing again edits the message that is there. A "
+        "termination waits for some of them, at most 10 s, until their delivery was attempted once on every channel.",
+        table(("kind", "what it tells", "written when", "a termination waits for it"), rows),
     )

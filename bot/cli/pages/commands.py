@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bot.cli.access.api_client import KEY, URL
 from bot.cli.lazy import COMMANDS
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
 
 ENDS = (
@@ -27,13 +26,12 @@ def short_table() -> str:
 
 
 def page() -> str:
-    """Return the page."""
     rows = [
         (code(f"gpu-shopper {name}"), entry.help, "<br>".join(code(route) for route in entry.routes) or "this machine")
         for name, entry in COMMANDS.items()
         if not entry.hidden
     ]
-    return whole(
+    return whole_page(
         "The command line",
         "On the server the commands work on its own ledger, as the operator who types them. With "
         f"`{URL}` and `{KEY}` they go to the service at that address through its REST API. The commands and what they "

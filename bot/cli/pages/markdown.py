@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 MADE = "<!-- Made by `make docs` from the code. Change the code, then run it again. -->"
 
 
-def page(title: str, *parts: str) -> str:
+def whole_page(title: str, *parts: str) -> str:
     """Join a whole page: title, the note that it is generated, and its parts with blank lines between."""
     return "\n\n".join([f"# {title}", MADE, *parts]) + "\n"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from bot.cli.pages.markdown import code, table
-from bot.cli.pages.markdown import page as whole
+from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.grammar.commands import SUBCOMMANDS
 from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.run_words import QUESTION_WORDS
@@ -45,7 +44,7 @@ def grammar() -> str:
         if word.key not in KEYS
     ]
     question = [(code(f"{word.key}={word.value}"), word.doc, code(word.example), "") for word in QUESTION_WORDS]
-    return whole(
+    return whole_page(
         "The /gpu language",
         "Words may come in any order; text with spaces goes in quotes. A word that is not understood is answered with "
         "the place of the word and a correct example, and nothing is asked for.",
@@ -74,7 +73,7 @@ def ids() -> str:
         (code(Actor(ActorKind.CONSUMER, "atlas").ref), "a program: the name that its API keys have"),
         (code(Actor(ActorKind.SYSTEM, "ticker").ref), "the service itself"),
     ]
-    return whole(
+    return whole_page(
         "Ids",
         f"An id is a prefix, an underscore and {ID_LENGTH} characters of `{BASE32}` (base32 without i, l, o and u): "
         f"48 bits of milliseconds, then 32 random bits. So ids sort by time. Example: `req_{sample}`. People may type "

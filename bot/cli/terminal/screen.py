@@ -22,6 +22,11 @@ ENDLESS = 10_000
 INTERRUPTED = 130
 
 
+def group(help_line: str) -> typer.Typer:
+    """Build a command of several below it; alone it prints its help."""
+    return typer.Typer(no_args_is_help=True, add_completion=False, help=help_line)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console: rich on a terminal, plain when piped; without colours when NO_COLOR is set."""
     piped = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
@@ -23,10 +24,6 @@ def _visible(text: str) -> str:
     return logs.visible(logs.redact(text))
 
 
-def _safe(table: TextTable) -> TextTable:
-    return TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
-
-
 def print_report(report: TextReport) -> None:
     """Print an answer for people."""
     out = console()
@@ -35,7 +32,8 @@ def print_report(report: TextReport) -> None:
     for table in report.tables:
         if table.title:
             out.print(plain(table.title), style="italic")
-        for line in lines(_safe(table), out):
+        safe = TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
+        for line in lines(safe, out):
             out.print(line)
     for sentence in report.sentences:
         out.print(plain(sentence))
@@ -47,3 +45,23 @@ def show(what: Any) -> None:
         print_report(what)
     else:
         typer.echo(json.dumps(what, indent=2, ensure_ascii=False))
+
+
+def show_result(done: Any, *, as_json: bool) -> None:
+    """Print what a command did: its sentence for people, the whole answer for programs."""
+    show(done if as_json else TextReport(sentences=(done["sentence"],)))
+
+
+def show_once(made: Any, name: str, *, as_json: bool) -> None:
+    """Print a secret that is shown this once, alone on standard output."""
+    if as_json:
+        show(made)
+    else:
+        typer.echo(logs.visible(made["sentence"]), err=True)
+        typer.echo(made[name])
+
+
+def table_or(none: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> TextReport:
+    """Build a table, or the sentence `none` where there is no row."""
+    cells = tuple(tuple(row) for row in rows)
+    return TextReport(tables=(TextTable(head=tuple(head), rows=cells),)) if cells else TextReport(sentences=(none,))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas.connection import NodeApiOut, Ssh
 from bot.api.schemas.requests import RequestOut, RequestSummary
-from bot.api.schemas.sessions import SessionOut
+from bot.api.schemas.sessions import NodeApiOut, SessionOut, Ssh
+from bot.cli.terminal.terminal_tables import table_or
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.ids import short_id
@@ -26,14 +26,12 @@ def when(at: datetime | None) -> str:
 
 def request_list(found: Sequence[RequestSummary]) -> TextReport:
     """List requests."""
-    if not found:
-        return TextReport(sentences=("There are no requests.",))
     head = ("request", "state", "by", "made", "until", "reason")
-    rows = [
+    rows = (
         (short_id(one.id), one.state, one.requester, when(one.created_at), when(one.expires_at), one.reason or "-")
         for one in found
-    ]
-    return TextReport(tables=(TextTable(head=head, rows=tuple(rows)),))
+    )
+    return table_or("There are no requests.", head, rows)
 
 
 def request_details(one: RequestOut) -> TextReport:
@@ -117,18 +115,14 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(f"Its end waits. {one.end_waits_because}")
     if one.disk:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
-    if one.agent:
-        said.append(one.agent.line)
+    said += [one.agent.line] if one.agent else []
     if one.ssh and one.disk is None:  # Nothing answers while the machine is stopped.
         said += _ssh(one.ssh)
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))
-    if one.end_reason:
-        said.append(one.end_reason)
-    if one.ended_at:
-        said.append(f"Ended {when(one.ended_at)}.")
-    said += [one.held] if one.held else []
-    return TextReport(lead=f"Session {short_id(one.id)} of {one.owner} is {one.state}.", sentences=tuple(said))
+    said += [one.end_reason, f"Ended {when(one.ended_at)}." if one.ended_at else "", one.held]
+    lead = f"Session {short_id(one.id)} of {one.owner} is {one.state}."
+    return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
 def _ssh(found: Ssh) -> list[str]:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from bot.practice.faults import SlackFault
 from bot.practice.limits import TooManyRequests
-from bot.practice.model import ApiError, Json
+from bot.practice.model import ApiError, Json, invalid_arguments
 from bot.practice.web_api.catalog import METHODS, Method
 from bot.practice.workspace import Workspace
 
@@ -73,8 +73,7 @@ class WebApi:
             _judge(workspace, request, method, arguments)
         missing = [key for key in method.required if arguments.get(key) in (None, "")]
         if missing:
-            lines = [f"[ERROR] missing required field: {key}" for key in missing]
-            raise ApiError("invalid_arguments", response_metadata={"messages": lines})
+            raise invalid_arguments([f"missing required field: {key}" for key in missing])
         workspace.limits.method(name, method.tier)
         return method.handler(workspace, arguments)
 
@@ -113,8 +112,7 @@ def _judge(workspace: Workspace, request: Request, method: Method, arguments: Ma
         raise ApiError("missing_scope", needed=method.scopes[0], provided=",".join(sorted(granted)))
     unknown = sorted(set(arguments) - method.arguments - COMMON)
     if unknown:
-        lines = [f"[ERROR] unknown argument: {key}" for key in unknown]
-        raise ApiError("invalid_arguments", response_metadata={"messages": lines})
+        raise invalid_arguments([f"unknown argument: {key}" for key in unknown])
 
 
 async def _arguments(request: Request, method: Method) -> Json:

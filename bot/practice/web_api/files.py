@@ -6,7 +6,7 @@ import secrets
 from typing import Final
 
 from bot.practice import messages
-from bot.practice.model import ApiError, Json, UploadedFile
+from bot.practice.model import ApiError, Json, UploadedFile, invalid_arguments
 from bot.practice.workspace import Workspace
 
 ALT_TEXT_MAX: Final = 1000
@@ -21,7 +21,7 @@ def upload_url(workspace: Workspace, arguments: Json) -> Json:
     except ValueError:
         length = 0
     if not name or length <= 0:
-        raise ApiError("invalid_arguments", response_metadata={"messages": ["[ERROR] filename and length are needed"]})
+        raise invalid_arguments(["filename and length are needed"])
     alt_text = str(arguments.get("alt_txt") or "")
     if len(alt_text) > ALT_TEXT_MAX:
         raise ApiError("alt_txt_too_large")

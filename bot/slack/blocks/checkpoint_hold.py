@@ -10,7 +10,7 @@ from typing import Final
 from bot.rules.sessions.expiration import left
 from bot.services.checkpoints.hold import ASKED, DISK
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, button, code, confirm, person, safe, when
-from bot.slack.blocks.session_ending import EXTEND, before_end, lost, plain, stakes
+from bot.slack.blocks.session_ending import EXTEND, before_end, lost, stakes
 from bot.slack.blocks.session_ready_and_ended import what
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.ids import short_id
@@ -41,7 +41,7 @@ def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datet
     session, row = shown.view.session, shown.row
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
     if shown.step == CheckpointStep.DESTROYED:
-        return plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
+        return Message.of(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
     still_waiting = {
         CheckpointStep.SAVING: {CheckpointStep.SAVING},
         CheckpointStep.HELD: {CheckpointStep.STOPPING, CheckpointStep.HELD},
@@ -49,7 +49,7 @@ def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datet
         DISK: {CheckpointStep.HELD},
     }.get(shown.step, set())
     if row.checkpoint_step not in still_waiting or row.checkpoint_until is None:
-        return plain(f"The {name}: {note} This message needs no action.")
+        return Message.of(f"The {name}: {note} This message needs no action.")
     until, short = row.checkpoint_until, short_id(session.id)
     lead = (
         f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "

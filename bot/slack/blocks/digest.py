@@ -14,7 +14,6 @@ from bot.slack.blocks.elements import (
     TEXT_MAX,
     Block,
     Message,
-    bullets,
     clip,
     code,
     context,
@@ -44,7 +43,7 @@ def digest(found: DigestDocument, command: str) -> Message:
     lead = _lead(found)
     blocks = [header(title), section(lead)]
     if found.anomalies:
-        blocks.append(section(":warning: *Unusual*\n" + bullets(safe(one, 200) for one in found.anomalies[:VALUES])))
+        blocks.append(section(":warning: *Unusual*\n" + "\n".join(safe(one, 200) for one in found.anomalies[:VALUES])))
     if len(found.days) > 1:
         bars = [(datetime.combine(day, time()), amount) for day, amount in found.days]
         blocks.append(spend_chart("Dollars per day", bars, Period.DAILY))
@@ -71,7 +70,7 @@ def _lead(found: DigestDocument) -> str:
     parts = [f"*{dollars(found.spent_usd)}* spent ({before}: {dollars(found.before_usd)})."]
     parts.append(f"*{found.last:%B} so far: {dollars(found.month_usd)}*, heading for {dollars(found.forecast_usd)}.")
     lines = [f":money_with_wings: {' '.join(parts)}"]
-    return bullets([*lines, *(f":bank: {safe(one, 200)}" for one in found.budgets[:VALUES])])
+    return "\n".join([*lines, *(f":bank: {safe(one, 200)}" for one in found.budgets[:VALUES])])
 
 
 def _shares(by: str, found: DigestDocument) -> str:
@@ -82,7 +81,7 @@ def _shares(by: str, found: DigestDocument) -> str:
     lines = [_share(by, name, amount, month.get(name)) for name, amount in rows[:VALUES]]
     rest = sum((amount for _, amount in rows[VALUES:]), Decimal(0))
     more = [f"others {dollars(rest)}"] if rest else []
-    return bullets([f"*{_TITLES[by]}*", *lines, *more])
+    return "\n".join([f"*{_TITLES[by]}*", *lines, *more])
 
 
 def _share(by: str, name: str, amount: Decimal, month: Decimal | None) -> str:
@@ -140,7 +139,7 @@ def _list(lead: str, lines: Iterable[str], count: int) -> str:
             break
         shown.append(line)
     more = [f"… and {count - len(shown) + 1} more"] if count > len(shown) - 1 else []
-    return bullets([*shown, *more])
+    return "\n".join([*shown, *more])
 
 
 def _notes(found: DigestDocument) -> list[Block]:
@@ -166,4 +165,4 @@ def _notes(found: DigestDocument) -> list[Block]:
     if found.unreconciled:
         each = "\n".join(safe(one, 200) for one in found.unreconciled[:VALUES])
         parts.append(f":mag: *Not confirmed by the cloud's bill*\n{each}")
-    return [section(bullets(parts))] if parts else []
+    return [section("\n".join(parts))] if parts else []

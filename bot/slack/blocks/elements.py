@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from bot.blockkit import clean, escape, mrkdwn, plain
 from bot.blockkit.text import ELLIPSIS, shorten
-from bot.rules.values.phrases import hours as say_hours
-from bot.rules.values.phrases import rate, usd
+from bot.rules.values.phrases import usd
 from ledger.kernel.actor import Actor, ActorKind
 
 Block = dict[str, Any]
@@ -40,6 +39,11 @@ class Message:
 
     text: str
     blocks: tuple[Block, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Message:
+        """Build a message of one paragraph of our own mrkdwn."""
+        return cls(text, (section(text),))
 
     def payload(self, version: int = 1) -> dict[str, Any]:
         """Return the arguments of a post or an edit; the block ids hold the version, because Slack wants new ones."""
@@ -112,11 +116,6 @@ def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Ite
     return {"type": "table", "rows": cells, "column_settings": settings}
 
 
-def bullets(lines: Iterable[str]) -> str:
-    """Join lines of our own mrkdwn."""
-    return "\n".join(lines)
-
-
 def clip(text: str, limit: int) -> str:
     """Cut our own text to `limit`, never inside an entity, a mention or a date."""
     short = shorten(text, limit, escaped=False)
@@ -138,8 +137,9 @@ def when(at: datetime) -> str:
 
 def person(ref: str) -> str:
     """Format a person as mrkdwn: a mention for a Slack user, a name for everybody else."""
-    actor = _actor(ref)
-    if actor is None:
+    try:
+        actor = Actor.from_ref(ref)
+    except ValueError:
         return safe(ref) or "somebody"
     if actor.kind is ActorKind.SLACK and _USER.fullmatch(actor.id):
         return f"<@{actor.id}>"
@@ -163,13 +163,6 @@ def channel(name: str) -> str:
     return f"<#{name}>" if _CHANNEL.fullmatch(name) else safe(name) or "a channel"
 
 
-def _actor(ref: str) -> Actor | None:
-    try:
-        return Actor.from_ref(ref)
-    except ValueError:
-        return None
-
-
 def code(text: str, limit: int = WORD_MAX) -> str:
     """Show foreign text in a fixed-width font. A backtick in it would end the span, so it is replaced."""
     return f"`{escape(clean(text, limit).replace('`', _LOOKALIKE['`'])) or '–'}`"
@@ -183,37 +176,3 @@ def dollars(amount_usd: Decimal) -> str:
 def percent(share: Decimal) -> str:
     """Format a share between 0 and 1 as `99.12 %`."""
     return f"{round(share * 100, 2).normalize():f} %"
-
-
-def money_range(best_usd: Decimal, worst_usd: Decimal) -> str:
-    """Format a range: `$70.00–$85.00`."""
-    return f"{usd(best_usd)}–{usd(worst_usd)}"
-
-
-__all__ = [
-    "Block",
-    "Message",
-    "actions",
-    "bullets",
-    "button",
-    "channel",
-    "clip",
-    "code",
-    "confirm",
-    "context",
-    "divider",
-    "dollars",
-    "header",
-    "mentions",
-    "money_range",
-    "percent",
-    "person",
-    "rate",
-    "safe",
-    "say_hours",
-    "section",
-    "stamped",
-    "table",
-    "usd",
-    "when",
-]

@@ -104,14 +104,14 @@ def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime)
 
 
 def _buttons(session: Session) -> Block:
-    end = session_ready_and_ended.end_button(session)["elements"]
+    end = session_ready_and_ended.end_button(session)
     if session.state not in (SessionState.RUNNING, SessionState.STOPPED) or session.deadline is None:
-        return actions(*end)
+        return actions(end)
     mark, short = f"{session.id}/{int(session.deadline.timestamp())}", short_id(session.id)
     more = button(
         "More time…", f"{session_ending.EXTEND}:{short}", mark, label=f"Ask for more time for session {short}"
     )
-    return actions(more, *end)
+    return actions(more, end)
 
 
 def _decisions(mine: Mine) -> list[Block]:

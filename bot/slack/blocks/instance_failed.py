@@ -6,7 +6,7 @@ from datetime import datetime
 
 from bot.rules.instances.health import trouble
 from bot.rules.values.phrases import rate
-from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, section, when
+from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, when
 from bot.slack.blocks.session_ready_and_ended import what
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Orphan, Request, Session
@@ -32,7 +32,7 @@ def interrupted(
     else:
         how = "is being ended" if row.state is InstanceState.TERMINATING else "is gone"
         text = f":warning: {lead} {how}. {safe(row.outcome, SENTENCE_MAX)} {_next(request, session, row, newest)}"
-    return Message(text.strip(), (section(text.strip()),))
+    return Message.of(text.strip())
 
 
 _ENDED = {
@@ -54,7 +54,7 @@ def found(session: Session, row: Instance, orphan: Orphan, *, own: bool) -> Mess
     else:
         why = safe(orphan.reason, SENTENCE_MAX)
         text = f":ghost: One more machine {lead} carries the label of {whose}. {why} {_ENDED[orphan.state]}."
-    return Message(text, (section(text),))
+    return Message.of(text)
 
 
 def _next(request: Request, session: Session, row: Instance, newest: Instance | None) -> str:

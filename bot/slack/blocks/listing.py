@@ -27,10 +27,11 @@ def listing(
     decidable: Sequence[Request] = (),
 ) -> Message:
     """List sessions and requests; `costs_usd` is each session's cost by id, `decidable` waits for the reader."""
-    blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests), *_to_decide(decidable)]
+    blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests)]
+    blocks += requests(decidable, "You may decide these")
     if not blocks:
         nothing = f"Nothing of yours is running and nothing waits. Ask with {code(f'{command} provision')}."
-        return Message(nothing, (section(nothing),))
+        return Message.of(nothing)
     hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
     spoken = [_session_line(view, costs_usd, now) for view in overview.sessions[:SHOWN]]
     spoken += [_request_line(request) for request in [*overview.requests[:SHOWN], *decidable[:SHOWN]]]
@@ -46,13 +47,9 @@ def sessions(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], now
     return _chunks(":computer: *Sessions*", lines, len(views))
 
 
-def requests(rows: Sequence[Request]) -> list[Block]:
+def requests(rows: Sequence[Request], title: str = "Waiting requests") -> list[Block]:
     """Build the sections of requests that wait."""
-    return _chunks(":inbox_tray: *Waiting requests*", [_request_line(request) for request in rows[:SHOWN]], len(rows))
-
-
-def _to_decide(rows: Sequence[Request]) -> list[Block]:
-    return _chunks(":inbox_tray: *You may decide these*", [_request_line(row) for row in rows[:SHOWN]], len(rows))
+    return _chunks(f":inbox_tray: *{title}*", [_request_line(request) for request in rows[:SHOWN]], len(rows))
 
 
 def _chunks(title: str, lines: list[str], in_all: int) -> list[Block]:

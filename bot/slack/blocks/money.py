@@ -10,7 +10,7 @@ from bot.blockkit import escape
 from bot.rules.budgets.budget import BudgetLine, Period, said
 from bot.services.billing.costs import SHOWN, Costs, shortened
 from bot.services.billing.shared_ledger import Summary
-from bot.slack.blocks.elements import Block, Message, bullets, clip, context, dollars, person, safe, section, when
+from bot.slack.blocks.elements import Block, Message, clip, context, dollars, person, safe, section, when
 from ledger.kernel.money import cents
 
 
@@ -18,10 +18,10 @@ def budget(lines: Sequence[BudgetLine]) -> Message:
     """Show the budgets that apply to somebody."""
     if not lines:
         nothing = "No budget concerns you; the policy sets them under `budgets`."
-        return Message(nothing, (section(nothing),))
+        return Message.of(nothing)
     keys = dict.fromkeys(line.key for line in lines)
     parts = [f"*{_whose(key)}*: " + "; ".join(escape(said(one)) for one in lines if one.key == key) for key in keys]
-    blocks: list[Block] = [section(f":bank: *Budgets*\n{bullets(parts)}")]
+    blocks: list[Block] = [section("\n".join([":bank: *Budgets*", *parts]))]
     hint = "What approvals may still spend counts as reserved. Days and months are counted in UTC."
     return Message(clip(" ".join(parts), 3_900), (*blocks, context(hint)))
 
@@ -45,7 +45,7 @@ def costs(found: Costs, *, everybody: bool) -> Message:
         parts.append(f"*Finished*: {escape(found.finished.sentence)}")
     hint = "Booked hours; the running hour of each machine comes on top. `/gpu list` shows it."
     graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
-    return Message(clip(" ".join(parts), 3_900), (section(f":receipt: {bullets(parts)}"), *graph, context(hint)))
+    return Message(clip(" ".join(parts), 3_900), (section(":receipt: " + "\n".join(parts)), *graph, context(hint)))
 
 
 def summary(found: Summary, *, everybody: bool) -> Message:
@@ -61,7 +61,7 @@ def summary(found: Summary, *, everybody: bool) -> Message:
             parts.append(f"*Per {title}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(rows))}")
     budgets = [f":bank: {safe(line, 200)}" for line in found.budgets[:SHOWN]] or ["No budget is set."]
     hint = "`gpu-shopper ledger summary --out cost_summary.md` writes it into a file."
-    blocks = (section(f":receipt: {bullets(parts)}"), section(bullets(budgets)), context(hint))
+    blocks = (section(":receipt: " + "\n".join(parts)), section("\n".join(budgets)), context(hint))
     return Message(clip(" ".join([*parts, *budgets]), 3_900), blocks)
 
 

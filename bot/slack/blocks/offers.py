@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import rate, usd
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
-from bot.slack.blocks.elements import Block, code, context, dollars, money_range, percent, safe, table
+from bot.slack.blocks.elements import Block, context, dollars, percent, safe, table
 from ledger.models import Option
 from providers.contract import Offer
 
@@ -73,7 +73,7 @@ def _row(one: OfferLine) -> Sequence[str]:
         "spot" if offer.spot else "on-demand",
         rate(one.price_usd_h),
         usd(one.expected_usd),
-        money_range(one.best_usd, one.worst_usd),
+        _range(one),
         trust,
         ", ".join(one.marks) or "–",
     )
@@ -109,12 +109,11 @@ def spoken(one: OfferLine) -> str:
     marks = f", {', '.join(one.marks)}" if one.marks else ""
     sentence = (
         f"#{one.rank} {one.name}, {one.offer.region or 'region unknown'}, {kind}, {rate(one.price_usd_h)}, expected "
-        f"{usd(one.expected_usd)} ({money_range(one.best_usd, one.worst_usd)}){marks}"
+        f"{usd(one.expected_usd)} ({_range(one)}){marks}"
         f"{', ' + one.hold if one.hold else ''}"
     )
     return safe(sentence)
 
 
-def offer_code(offer: Offer) -> str:
-    """Format the id that people type, in a fixed-width font."""
-    return code(offer.id)
+def _range(one: OfferLine) -> str:
+    return f"{usd(one.best_usd)}–{usd(one.worst_usd)}"

@@ -1,10 +1,11 @@
-"""Build the answer to `/gpu plan`: memory, time and cost on every offer. Planning rents nothing."""
+"""Build the answers to `/gpu plan` and `/gpu compare`: memory, time and cost on every offer. Both rent nothing."""
 
 from __future__ import annotations
 
 from bot.rules.market.ranking import RankedOption
-from bot.rules.values.phrases import short_hours
-from bot.services.plans.planner import Planned
+from bot.rules.plans import comparison_text
+from bot.rules.values.phrases import hours, short_hours, usd
+from bot.services.plans.planner import Compared, Planned
 from bot.services.plans.text import HEAD, RIGHT, cells, title
 from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
 
@@ -55,3 +56,36 @@ def _words(best: RankedOption, planned: Planned) -> str:
     """Return what to type after `provision`: the offer, and the run or, where its time is unknown, the hours."""
     known = best.estimate.worst_hours is not None
     return f"offer={best.offer.id} {' '.join(planned.job.work) if known else short_hours(planned.job.hours)}"
+
+
+#: The most lines of a table that Slack takes, its head not counted.
+ROWS_MAX = 99
+
+
+def comparison(compared: Compared) -> Message:
+    """Show the table for the first budget; the page that the command line writes has the other ones."""
+    found = compared.found
+    question = found.question
+    title = f"*One run of {hours(question.hours)}*, {question.buffer:.0%} buffer, budget {usd(question.budgets_usd[0])}"
+    rows = [comparison_text.cells(row, 0, question) for row in found.clouds[:ROWS_MAX]]
+    head = comparison_text.columns(question)
+    blocks: list[Block] = [section(title)]
+    if rows:
+        blocks.append(table([head, *rows], range(1, len(head))))
+    else:
+        blocks.append(section("No cloud that is set up here has an offer with a usable price now."))
+    beside = [_beside(comparison_text.elsewhere(row)) for row in found.elsewhere]
+    blocks.append(section("\n".join(["*Environments that cannot be rented here*", *beside])))
+    notes = [f":warning: {safe(one)}" for one in compared.absent] + [
+        safe(one) for one in (*found.notes, *compared.ages)
+    ]
+    blocks += [context(" · ".join(notes))] if notes else []
+    blocks.append(context(f"The whole page with sources: {code('gpu-shopper compare --markdown')}"))
+    spoken = "; ".join(f"{row[0]} spot {row[2]} ({row[3]} runs), on-demand {row[4]} ({row[5]} runs)" for row in rows)
+    return Message(clip(safe(f"{title.replace('*', '')}: {spoken or 'no usable price'}", 3_900), 3_900), tuple(blocks))
+
+
+def _beside(row: tuple[str, ...]) -> str:
+    gpu, memory, name, hourly, run, runs, day = row
+    paid = f"{hourly}, {run} a run, {runs} runs" if hourly != "-" else "no dollars"
+    return f"• {safe(name)}: {safe(gpu)} {memory}, {safe(paid)} ({day})"

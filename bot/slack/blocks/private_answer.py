@@ -24,11 +24,6 @@ def mentioned(text: str) -> str:
     return _SLACK_REF.sub(r"<@\1>", text)
 
 
-def said(sentence: str) -> Message:
-    """Show a sentence of our own; foreign words in it must be escaped already."""
-    return Message(sentence, (section(sentence),))
-
-
 def broken(incident: str) -> Message:
     """Say that a message could not be processed after several tries."""
     text = f"That did not work, and trying again did not help. Tell an operator the incident: {code(incident)}."

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bot.slack.blocks.elements import Message, bullets, clip, code, context, safe, section
-from bot.slack.blocks.private_answer import said
+from bot.slack.blocks.elements import Message, clip, code, context, safe, section
 from providers.profiles.model import TEARDOWN, ProfileError, load
 
 LONGEST = 600
@@ -16,12 +15,12 @@ def profile(cloud: str) -> Message:
     try:
         found = load(cloud)
     except ProfileError as error:
-        return said(safe(str(error), 500))
+        return Message.of(safe(str(error), 500))
     title = f"*{safe(cloud)}*: {safe(' '.join(filter(None, (found.billing_stop, found.over, found.stopped))))}"
     billing = "*What it costs, and until when*\n"
-    billing += bullets(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
+    billing += "\n".join(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
     bites = "*What went wrong for others → what to do*\n"
-    bites += bullets(
+    bites += "\n".join(
         f"{code(one.id)} {safe(_plain(one.symptom), LONGEST)} → {safe(_plain(one.fix), LONGEST)}"
         for one in found.gotchas
     )

@@ -28,7 +28,6 @@ from bot.slack.blocks.elements import (
     Block,
     Message,
     actions,
-    bullets,
     button,
     clip,
     code,
@@ -42,7 +41,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.offers import OfferLine, left_out, line, offer_code, offers_table, price_block, reasons, spoken
+from bot.slack.blocks.offers import OfferLine, left_out, line, offers_table, price_block, reasons, spoken
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
@@ -166,7 +165,7 @@ def _pending(
     view: RequestView, who: AskedApprovers, lines: list[OfferLine], limits: list[str]
 ) -> tuple[list[str], list[Block]]:
     waits = view.override is not None and view.override.state is _R.PENDING
-    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
+    chosen = _chosen(view, lines)
     quote = view.quote
     silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
     absent = [sentence for sentence in silent if sentence]
@@ -177,7 +176,7 @@ def _pending(
     blocks = [section(sentence) for sentence in again]
     blocks += [offers_table(lines)] if lines else []
     blocks += [block for block in (reasons(lines), left_out(excluded, absent)) if block is not None]
-    blocks.append(section(bullets(rule)))
+    blocks.append(section("\n".join(rule)))
     blocks += _buttons(view, chosen or lines, approve=not waits) if who.here else []
     blocks.append(price_block(chosen or lines, view.request.quote_version))
     parts = [*again, *(f"{spoken(one)};" for one in lines), *rule]
@@ -187,7 +186,7 @@ def _pending(
 def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str], list[Block]]:
     asked_in = f" {code(short_id(view.request.parent_id))}" if view.request.parent_id else ""
     rule = [*_rule(view, who), f"This allows the time alone; what it costs is decided in request{asked_in} then."]
-    return rule, [section(bullets(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
+    return rule, [section("\n".join(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
 
 
 def _rule(view: RequestView, who: AskedApprovers) -> list[str]:
@@ -212,8 +211,7 @@ def request_buttons(view: RequestView) -> list[Block]:
     """Build the buttons: approve the best option (or the one that the first approver chose), or reject."""
     waits = view.override is not None and view.override.state is _R.PENDING
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
-    return _buttons(view, chosen or lines[:1], approve=not waits, change=False)
+    return _buttons(view, _chosen(view, lines) or lines[:1], approve=not waits, change=False)
 
 
 def _buttons(view: RequestView, lines: Iterable[OfferLine], *, approve: bool, change: bool = True) -> list[Block]:
@@ -256,10 +254,10 @@ def _approved(view: RequestView, lines: list[OfferLine], cost_usd: Decimal | Non
     by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
     if said := _allowed(request, votes, f"{by}{at}"):
         return [said], [section(said)]
-    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
-    what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""
+    chosen = _chosen(view, lines)
+    what = f": {safe(chosen[0].name)} ({code(chosen[0].offer.id)})" if chosen else ""
     steps = [f":white_check_mark: *Approved* by {by}{at}{what}.", *_by_policy(request), *progress.lines(view, cost_usd)]
-    blocks = [section(bullets(steps))]
+    blocks = [section("\n".join(steps))]
     if chosen:
         blocks.append(_bought(chosen[0], votes, request.quote_version, cost_usd))
     return [f"Approved by {by}{what}; {progress.headline(view)}.", *steps[1:]], blocks
@@ -333,8 +331,10 @@ def _voter(vote: Approval) -> str:
     return person(vote.approver) + place
 
 
-def _is_chosen(view: RequestView, option_id: str) -> bool:
-    return view.request.chosen_option_id == option_id
+def _chosen(view: RequestView, lines: list[OfferLine]) -> list[OfferLine]:
+    """Return the approved option alone; nothing before the first approval."""
+    pairs = zip(lines, view.options, strict=False)
+    return [one for one, option in pairs if view.request.chosen_option_id == option.id]
 
 
 def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = ANYBODY) -> Message:
@@ -345,7 +345,7 @@ def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = A
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
     text = f":arrows_counterclockwise: {who + ': ' if who else ''}{said}.{why} {offers}"
-    return Message(text, (section(text),))
+    return Message.of(text)
 
 
 def reminder(
@@ -361,4 +361,4 @@ def reminder(
     said = f"{person(request.requester)} asked {waited} ago and waits for a decision"
     said += f"; {safe(onwards)} may decide too now" if onwards else ""
     text = f":bell: {who + ': ' if who else ''}{said}; it expires {when(request.expires_at)}."
-    return Message(text, (section(text),))
+    return Message.of(text)

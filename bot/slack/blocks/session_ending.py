@@ -1,4 +1,4 @@
-"""Build the warning before the end of a session: what ends when and why, its cost, what is lost, what to do."""
+"""Build the warnings before the end of a session: what ends when and why, its cost, what is lost, what to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.sessions.expiration import left
+from bot.rules.values.phrases import hours
 from bot.services.sessions.service import Stakes
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
@@ -22,11 +23,10 @@ from bot.slack.blocks.elements import (
     dollars,
     person,
     safe,
-    say_hours,
     section,
     when,
 )
-from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, TERMINATE, what
+from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, what
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION
 from ledger.models import Instance, Session
@@ -36,6 +36,7 @@ from providers.profiles.model import ProfileError, load
 KEEP: Final = "keep"
 EXTEND: Final = "extend"
 DONE: Final = "done"
+SPARE: Final = "spare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,6 @@ def before_end(lead: str, facts: Sequence[str], buttons: Sequence[Block], hint: 
     return Message(" ".join([lead, *facts, hint]), blocks)
 
 
-def plain(text: str) -> Message:
-    """Build the outcome of a warning: one sentence, without buttons."""
-    return Message(text, (section(text),))
-
-
 def lost(row: Instance | None) -> str:
     """Say what is deleted with an instance, from its cloud's profile, and what to do about it."""
     try:
@@ -128,13 +124,13 @@ def _moved(shown: Ending) -> Message | None:
         text = f":white_check_mark: The end was moved: the *{what(session)}* now ends {when(session.deadline)}."
     else:
         return None
-    return plain(text)
+    return Message.of(text)
 
 
 def _buttons(shown: Ending) -> list[Block]:
     session = shown.view.session
     mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
-    more = say_hours(KEEP_HOURS)
+    more = hours(KEEP_HOURS)
     if shown.inside:
         first = button(f"Keep {more}", f"{KEEP}:{short}", mark, style="primary", label=f"Keep session {short} {more}")
     else:
@@ -152,10 +148,7 @@ def done_button(session: Session, mark: str) -> Block:
 
 def stop_button(session: Session, mark: str) -> Block:
     """Build the button *End it now*, for the end that `mark` names."""
-    short = short_id(session.id)
-    question = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
-    label = f"End session {short} now"
-    return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)
+    return end_button(session, mark, label=f"End session {short_id(session.id)} now")
 
 
 def end_question(stakes: Stakes, now: datetime) -> Message:
@@ -168,8 +161,33 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
         parts.append(left(session.deadline, now))
     text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
     summary = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
-    question = confirm("End this session?", summary, "End it")
-    end = button(
-        "End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=f"End session {short}", confirm=question
-    )
-    return Message(text, (section(text), actions(end), context("Nothing has ended yet.")))
+    return Message(text, (section(text), actions(end_button(session, over=summary)), context("Nothing has ended yet.")))
+
+
+@dataclass(frozen=True, slots=True)
+class IdleWarningFacts:
+    """Facts of an idle warning: `end_s` is the end that it announces, `cap_usd` what is approved in all."""
+
+    view: SessionView
+    end_s: int
+    cost_usd: Decimal
+    cap_usd: Decimal
+
+
+def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
+    """Build the warning, or the sentence about its outcome."""
+    session, row = shown.view.session, shown.view.instance
+    if session.state not in ENDABLE_SESSION:
+        verb = "has ended" if session.ended_at is not None else "is ending"
+        return Message.of(f"The *{what(session)}* {verb}; this message needs no action.")
+    if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:
+        stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
+        return Message.of(f":white_check_mark: The *{what(session)}* goes on.{stands}")
+    at = f" at {safe(row.cloud, 40)}" if row else ""
+    end = session.early_end_at
+    lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
+    facts = stakes(session.early_end_reason or "", (shown.cost_usd, shown.cap_usd), lost(row))
+    mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
+    keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
+    hint = "Keeping it moves nothing beyond its approved end and amount."
+    return before_end(lead, facts, [keep, done_button(session, mark), stop_button(session, mark)], hint)

@@ -58,7 +58,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
         lines.append(f"More time: {code(f'{command} extend {short_id(session.id)} 1h')}")
     ending = f"End it before with the button or {code(f'{command} terminate {short_id(session.id)}')}."
-    end: tuple[Block, ...] = (end_button(session),)
+    end: tuple[Block, ...] = (actions(end_button(session)),)
     if able is not None and not able.terminate:
         ending, end = GOES_ON, ()
     text = f"{lead} {' · '.join(lines)}. {ending}"
@@ -121,14 +121,13 @@ def _free_hours(row: Instance | None) -> str:
     return f"It cost nothing and used about {hours(max(used_h, Decimal(0)))} of the quota."
 
 
-def end_button(session: Session) -> Block:
-    """Build the button that ends a session after a question."""
-    question = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
+def end_button(session: Session, value: str = "", *, label: str = "", over: str = "") -> Block:
+    """Build the button *End it now* with its question, for the session or the end that `value` names."""
     short = short_id(session.id)
-    label = f"End session {short}"
-    return actions(
-        button("End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=label, confirm=question)
-    )
+    question = confirm("End this session?", over or f"{what(session)} is ended and its disk is deleted.", "End it")
+    label = label or f"End session {short}"
+    mark = value or session.id
+    return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)
 
 
 def what(session: Session) -> str:

@@ -14,7 +14,7 @@ from bot.services.nodes.connection import api_url, fingerprint, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.sessions.service import Status
 from bot.slack.blocks import request, session_ready_and_ended
-from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, safe, section, when
+from bot.slack.blocks.elements import Block, Message, actions, clip, code, context, dollars, safe, section, when
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION
 from ledger.models import Session
@@ -70,7 +70,7 @@ def status(
         blocks.append(section(" ".join(lines)))
         text = f"{text} {' '.join(lines)}"
         if mine and view.session.state in ENDABLE_SESSION:
-            blocks.append(session_ready_and_ended.end_button(view.session))
+            blocks.append(actions(session_ready_and_ended.end_button(view.session)))
     blocks.append(context(f"Request {code(found.request.request.id)}"))
     return Message(clip(text, 3_900), tuple(blocks))
 

@@ -11,9 +11,9 @@ import pytest
 
 from bot.rules.policy.policy import Policy
 from bot.services.nodes.connection import ssh_command
-from bot.slack.blocks import elements, idle_warning, job, progress, session_ending, session_ready_and_ended
+from bot.slack.blocks import elements, job, progress, session_ending, session_ready_and_ended
+from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import request_message
-from bot.slack.blocks.result import request_result
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
@@ -261,17 +261,17 @@ def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand
         _S.RUNNING, deadline=START + timedelta(hours=1), early_end_at=early_end_at, early_end_reason="It <idles>."
     )
     shown = SessionView(running, view(RequestState.APPROVED).request, instance(_I.LIVE), None, Decimal(0), None)
-    about_it = idle_warning.IdleWarningFacts(shown, int(early_end_at.timestamp()), Decimal("3.5"), Decimal(30))
-    message = idle_warning.idle_warning(about_it, START)
+    about_it = session_ending.IdleWarningFacts(shown, int(early_end_at.timestamp()), Decimal("3.5"), Decimal(30))
+    message = session_ending.idle_warning(about_it, START)
     assert labels(message) == ["Keep 1 h", "It is done", "End it now"]
     for part in ("5 minutes left", "It &lt;idles&gt;.", "$3.50 of at most $30.00", "<@U0ALICE>"):
         assert part in message.text
     for end_s in (0, int(early_end_at.timestamp()) + 1):
-        assert "goes on" in idle_warning.idle_warning(replace(about_it, end_s=end_s), START).text
+        assert "goes on" in session_ending.idle_warning(replace(about_it, end_s=end_s), START).text
     running.state = _S.TERMINATING
-    assert "is ending" in idle_warning.idle_warning(about_it, START).text
+    assert "is ending" in session_ending.idle_warning(about_it, START).text
     running.ended_at = START
-    assert "has ended" in idle_warning.idle_warning(about_it, START).text
+    assert "has ended" in session_ending.idle_warning(about_it, START).text
 
 
 def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:

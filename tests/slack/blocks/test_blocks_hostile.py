@@ -33,8 +33,8 @@ from bot.slack.blocks.elements import Message
 from bot.slack.blocks.home import Mine, home
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
+from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import reminder, reopened_reply, request_message
-from bot.slack.blocks.result import request_result
 from bot.slack.blocks.status import status
 from ledger.kernel.calendar_spans import after
 from ledger.kernel.job import JobRequest

@@ -93,7 +93,6 @@ export const user = (id) => store.state.users.find((u) => u.id === id || u.name 
 export const myself = () => user(store.me);
 export const channelOf = (id) => store.state.channels.find((c) => c.id === id);
 export const usergroup = (id) => store.state.usergroups.find((g) => g.id === id);
-export const myDm = () => store.state.channels.find((c) => c.dm_user === myself()?.id);
 
 /** Epoch seconds on the workspace's clock. */
 export const now = () => store.state.now + (Date.now() - store.state.fetchedAt) / 1000;
