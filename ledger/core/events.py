@@ -17,11 +17,11 @@ from ledger.models import Event, Notification
 
 def record(
     tx: AsyncSession,
-    *,
     at: datetime,
     actor: Actor,
     subject: str,
     kind: EventKind,
+    *,
     before: str = "",
     after: str = "",
     reason: str = "",
@@ -48,7 +48,7 @@ def record(
 
 
 async def announce_once(
-    tx: AsyncSession, *, at: datetime, kind: NotificationKind, subject: str, destination: str, body: dict[str, Any]
+    tx: AsyncSession, at: datetime, kind: NotificationKind, subject: str, destination: str, body: dict[str, Any]
 ) -> bool:
     """Make a notification due unless there is one already, here or at another replica. True when it is new."""
     there = ["kind", "subject", "destination"]
@@ -60,7 +60,6 @@ async def announce_once(
 
 async def announce(
     tx: AsyncSession,
-    *,
     at: datetime,
     kind: NotificationKind,
     subject: str,

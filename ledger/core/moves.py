@@ -73,10 +73,10 @@ async def move(
     model: type[Row],
     row_id: str,
     to: State,
-    *,
     at: datetime,
     actor: Actor,
     reason: str = "",
+    *,
     only_from: frozenset[State] | None = None,
     version: int | None = None,
     claim: str | None = None,
@@ -116,10 +116,10 @@ async def move(
         raise _refusal(row_id, before.state, to)
     record(
         tx,
-        at=at,
-        actor=actor,
-        subject=row_id,
-        kind=MOVED[type(to)],
+        at,
+        actor,
+        row_id,
+        MOVED[type(to)],
         before=str(before.state),
         after=str(to),
         reason=reason,
@@ -167,7 +167,7 @@ async def _announce(
 ) -> None:
     """Find out where the notification of this move is read, and make it due there."""
     if isinstance(row, Orphan):
-        await announce(tx, at=at, kind=kind, subject=row.id, destination="channel:operators")
+        await announce(tx, at, kind, row.id, "channel:operators")
         return
     request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)
     subject, destination = request.id, request.channel
@@ -179,4 +179,4 @@ async def _announce(
         if owner.kind is not ActorKind.SLACK:
             return
         subject, destination = row.id, owner.id
-    await announce(tx, at=at, kind=kind, subject=subject, destination=destination)
+    await announce(tx, at, kind, subject, destination)

@@ -123,7 +123,7 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
             )
         )
         said = f"{', '.join(allowed)}; until {expires_at:%Y-%m-%d}"
-        record(tx, at=now, actor=by, subject=of.actor.ref, kind=EventKind.API_KEY_CREATED, reason=f"{key_id}: {said}")
+        record(tx, now, by, of.actor.ref, EventKind.API_KEY_CREATED, reason=f"{key_id}: {said}")
     sentence = (
         f"Key {key_id} of {of.actor.ref} works for {plural(command.days, 'day')}. Store it now: it is shown once."
     )
@@ -142,7 +142,7 @@ async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
         key, _ = found
         if key.revoked_at is None:
             key.revoked_at, key.revoked_by = now, by.ref
-            record(tx, at=now, actor=by, subject=key.actor, kind=EventKind.API_KEY_REVOKED, reason=key.id)
+            record(tx, now, by, key.actor, EventKind.API_KEY_REVOKED, reason=key.id)
     sentence = f"Key {key.id} of {key.actor} is revoked; it opens nothing any more."
     return Reply(True, ReplyCode.KEY_REVOKED, sentence, {"key_id": key.id})
 

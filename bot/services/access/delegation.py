@@ -70,9 +70,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
-        record(
-            tx, at=now, actor=who.actor, subject=row.id, kind=EventKind.DELEGATION_MADE, reason=said, key=command.key
-        )
+        record(tx, now, who.actor, row.id, EventKind.DELEGATION_MADE, reason=said, key=command.key)
         await _notify(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
     return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
@@ -89,9 +87,7 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
-            record(
-                tx, at=now, actor=actor, subject=one.id, kind=EventKind.DELEGATION_ENDED, reason=said, key=command.key
-            )
+            record(tx, now, actor, one.id, EventKind.DELEGATION_ENDED, reason=said, key=command.key)
             await _notify(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
         return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
@@ -153,4 +149,4 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
 async def _notify(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:
     if person.kind is ActorKind.SLACK:
         kind, body = NotificationKind.OPERATOR_PAGE, {"text": text}
-        await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body=body)
+        await announce(tx, now, kind, subject, person.id, body)

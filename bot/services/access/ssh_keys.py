@@ -92,15 +92,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
         else:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
         actor = command.actor
-        record(
-            tx,
-            at=now,
-            actor=actor,
-            subject=actor.ref,
-            kind=EventKind.SSH_KEY_ADDED,
-            reason=fingerprint,
-            key=command.key,
-        )
+        record(tx, now, actor, actor.ref, EventKind.SSH_KEY_ADDED, reason=fingerprint, key=command.key)
     sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
     return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
 
@@ -116,15 +108,7 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
         if known is None:
             return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
-        record(
-            tx,
-            at=now,
-            actor=actor,
-            subject=actor.ref,
-            kind=EventKind.SSH_KEY_REMOVED,
-            reason=known.fingerprint,
-            key=key,
-        )
+        record(tx, now, actor, actor.ref, EventKind.SSH_KEY_REMOVED, reason=known.fingerprint, key=key)
     return _removed(known.fingerprint)
 
 

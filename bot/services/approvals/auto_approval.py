@@ -89,9 +89,9 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         Request,
         request.id,
         RequestState.APPROVED,
-        at=now,
-        actor=actor,
-        reason=judged.sentence,
+        now,
+        actor,
+        judged.sentence,
         values={
             "chosen_option_id": option.id,
             "decided_at": now,
@@ -112,4 +112,4 @@ async def _notify(tx: Tx, request: Request, judged: Verdict, now: datetime) -> N
     if owner.kind is ActorKind.SLACK:
         body = {"text": f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"}
         subject = f"{request.id}/by_policy"
-        await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+        await announce(tx, now, NotificationKind.REPLY, subject, owner.id, body)

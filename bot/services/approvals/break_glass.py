@@ -177,9 +177,7 @@ async def _start(
     )
     tx.add(approval)
     await tx.flush()
-    record(
-        tx, at=now, actor=actor, subject=request.id, kind=EventKind.REQUEST_BREAK_GLASS, reason=said, key=command.key
-    )
+    record(tx, now, actor, request.id, EventKind.REQUEST_BREAK_GLASS, reason=said, key=command.key)
     await effects.approved(ctx, tx, ask, approval, actor, now)
 
 
@@ -187,5 +185,5 @@ async def _shout(ctx: Context, tx: Tx, request: Request, said: str, now: datetim
     """Notify the channel, the operators and every approver of a break-glass start, each in a message of their own."""
     kind, subject, body = NotificationKind.OPERATOR_PAGE, f"{request.id}/break_glass", {"text": said}
     for destination in (request.channel, *approval_break_glass.audience(ctx.policy)):
-        await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+        await announce(tx, now, kind, subject, destination, body)
     await page_in(ctx, tx, subject, said, now)

@@ -306,7 +306,7 @@ async def _apply(
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
         said = f"{actor.ref} decides in the place of {place.ref}."
-        record(tx, at=now, actor=actor, subject=ask.request.id, kind=EventKind.REQUEST_IN_PLACE, reason=said)
+        record(tx, now, actor, ask.request.id, EventKind.REQUEST_IN_PLACE, reason=said)
     if judged.code == ReplyCode.REJECTED:
         if actor.ref not in {
             vote.approver for vote in ask.votes
@@ -321,7 +321,7 @@ async def _apply(
         if judged.code == ReplyCode.FIRST_OF_TWO:
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
             said, subject = judged.sentence, ask.request.id
-            record(tx, at=now, actor=actor, subject=subject, kind=EventKind.REQUEST_VOTE, reason=said, data=noted)
+            record(tx, now, actor, subject, EventKind.REQUEST_VOTE, reason=said, data=noted)
             await request_message.show_again(tx, ask.request, now)
             return
         await effects.approved(ctx, tx, ask, approval, actor, now, noted)

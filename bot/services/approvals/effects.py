@@ -34,9 +34,9 @@ async def close(
         Request,
         ask.request.id,
         to,
-        at=now,
-        actor=actor,
-        reason=sentence,
+        now,
+        actor,
+        sentence,
         noted=noted,
         only_from=frozenset(
             {RequestState.PENDING} if to is RequestState.REJECTED else {RequestState.PENDING, RequestState.QUOTING}
@@ -68,9 +68,9 @@ async def approved(
         Request,
         ask.request.id,
         RequestState.APPROVED,
-        at=now,
-        actor=actor,
-        reason=ask.request.rule,
+        now,
+        actor,
+        ask.request.rule,
         noted=noted,
         values={
             "chosen_option_id": approval.option_id,

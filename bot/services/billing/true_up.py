@@ -146,7 +146,7 @@ async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime
         )
         kind = EventKind.ORPHAN_TRUED_UP if one.session_id is None else EventKind.SESSION_TRUED_UP
         sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
-        record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
+        record(tx, now, SYSTEM, one.subject, kind, reason=sentence)
     return done
 
 
@@ -210,4 +210,4 @@ async def _alarm(tx: Tx, account: BillSubject, now: datetime) -> None:
         f"says {booked}. Compare it by hand."
     )
     kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
-    await announce_once(tx, at=now, kind=kind, subject=f"{account.id}/uncleared", destination=OPERATORS, body=body)
+    await announce_once(tx, now, kind, f"{account.id}/uncleared", OPERATORS, body)

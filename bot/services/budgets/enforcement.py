@@ -126,14 +126,14 @@ async def _notify(
             for destination in _owners(ctx.policy, line.scope):
                 if await notification_of(tx, kind, subject, destination) is None:
                     new, body = True, {"text": sentence}
-                    await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+                    await announce(tx, now, kind, subject, destination, body)
             if new:
-                record(tx, at=now, actor=SYSTEM, subject=line.key, kind=EventKind.BUDGET_THRESHOLD, reason=sentence)
+                record(tx, now, SYSTEM, line.key, EventKind.BUDGET_THRESHOLD, reason=sentence)
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
     """Record that an administrator approved above a budget."""
-    record(tx, at=now, actor=actor, subject=request.id, kind=EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
+    record(tx, now, actor, request.id, EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
 
 
 async def overview(ctx: Context, actor: Actor | None = None) -> list[BudgetLine]:

@@ -46,9 +46,7 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
             )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
-        record(
-            tx, at=now, actor=actor, subject=f"budget:{scope}", kind=EventKind.BUDGET_SET, reason=f"{period}: {said}"
-        )
+        record(tx, now, actor, f"budget:{scope}", EventKind.BUDGET_SET, reason=f"{period}: {said}")
         sentence = f"{actor.ref} changed the {period} budget of {scope} from {said}"
         await page_in(ctx, tx, f"budget/{scope}/{period}", sentence, now)
     ctx.hints.outbox.set()

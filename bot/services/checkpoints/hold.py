@@ -45,7 +45,7 @@ DISK = "disk"
 async def note(tx: Tx, row: Instance, step: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
     """Record the checkpoint step of a termination, and update the messages about it."""
     await amend(tx, Instance, row.id, checkpoint_step=step, checkpoint_until=until, gate_note=said)
-    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(step), reason=said)
+    record(tx, now, SYSTEM, row.session_id, _event(step), reason=said)
     if step in BEHIND:
         await _close_extensions(tx, row, said, now, SYSTEM)
     await refresh(tx, row, now)
@@ -146,7 +146,7 @@ async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> No
     )
     tx.add(grant)
     await tx.flush()
-    await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+    await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
 
 
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────
@@ -162,7 +162,7 @@ async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: date
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
     for to in [owner.id] if owner.kind is ActorKind.SLACK else end_of_session.others(ctx, session):
-        await announce(tx, at=now, kind=KIND, subject=subject_of(row, step), destination=to)
+        await announce(tx, now, KIND, subject_of(row, step), to)
 
 
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
@@ -177,14 +177,14 @@ async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: dat
     """Ask those who may reply for the owner: the fallback contacts and the budget administrators."""
     admins = tuple(one for one in ctx.policy.budget_admins if ":" not in one)
     for to in dict.fromkeys((*ctx.policy.fallback_contacts, *admins)):
-        await announce(tx, at=now, kind=KIND, subject=subject_of(row, ASKED), destination=to)
+        await announce(tx, now, KIND, subject_of(row, ASKED), to)
 
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
     """Update the messages about a hold that has changed, and remove their buttons."""
     for step in (CheckpointStep.SAVING, CheckpointStep.HELD, ASKED, DISK):
         for notification in await notifications_of(tx, KIND, subject_of(row, step)):
-            await announce(tx, at=now, kind=KIND, subject=notification.subject, destination=notification.destination)
+            await announce(tx, now, KIND, notification.subject, notification.destination)
 
 
 # ── replies ──────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +211,7 @@ async def release(
             gate_note=f"{said}, says {actor.ref}.",
         )
         await wake(tx, Instance, row.id, now)
-        record(tx, at=now, actor=actor, subject=row.session_id, kind=_event(CheckpointStep.RELEASED), reason=f"{said}.")
+        record(tx, now, actor, row.session_id, _event(CheckpointStep.RELEASED), reason=f"{said}.")
         await _close_extensions(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)

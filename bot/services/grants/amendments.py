@@ -98,4 +98,4 @@ async def notify_requester(tx: Tx, request: Request, option: Option, approval: A
         approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
     text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
     kind, subject = NotificationKind.REPLY, f"{request.id}/{request.quote_version}/changed"
-    await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body={"text": text})
+    await announce(tx, now, kind, subject, person.id, {"text": text})

@@ -134,10 +134,10 @@ async def intend(
     await tx.flush()
     record(
         tx,
-        at=now,
-        actor=Actor.from_ref(request.decided_by or request.requester),
-        subject=instance.id,
-        kind=EventKind.INSTANCE_INTENDED,
+        now,
+        Actor.from_ref(request.decided_by or request.requester),
+        instance.id,
+        EventKind.INSTANCE_INTENDED,
         after=instance.state,
         reason=label,
     )

@@ -51,15 +51,7 @@ async def ask_override(
     await tx.flush()
     for action in ("approve", "reject"):
         tx.add(Token(token=secrets.token_urlsafe(18), request_id=override.id, quote_version=1, action=action))
-    record(
-        tx,
-        at=now,
-        actor=SYSTEM,
-        subject=override.id,
-        kind=EventKind.REQUEST_MADE,
-        after=override.state,
-        reason=sentence,
-    )
+    record(tx, now, SYSTEM, override.id, EventKind.REQUEST_MADE, after=override.state, reason=sentence)
     await show_again(tx, override, now)
     return override
 
@@ -70,4 +62,4 @@ async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, 
     if override is not None and override.state is RequestState.PENDING:
         closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         to = RequestState.CANCELLED
-        await move(tx, Request, override.id, to, at=now, actor=actor, reason=sentence, values=closed)
+        await move(tx, Request, override.id, to, now, actor, sentence, values=closed)

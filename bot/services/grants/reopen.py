@@ -47,9 +47,9 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
         Request,
         request_id,
         RequestState.QUOTING,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
+        now,
+        SYSTEM,
+        sentence,
         only_from=frozenset({RequestState.APPROVED}),
         values={
             "outcome": sentence,
@@ -62,7 +62,7 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
     if session is None:
         return
     if session.state is SessionState.PROVISIONING:
-        await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=sentence)
+        await move(tx, Session, session.id, SessionState.QUEUED, now, SYSTEM, sentence)
     # The next approval brings its own hours; the end of the last one must not cut them short.
     await end_of_session.refresh(tx, session, now)
     await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
@@ -82,9 +82,9 @@ async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence
             type(session),
             session.id,
             SessionState.FAILED,
-            at=now,
-            actor=SYSTEM,
-            reason=sentence,
+            now,
+            SYSTEM,
+            sentence,
             only_from=frozenset({SessionState.QUEUED}),
             values={"end_code": code, "end_reason": sentence, "ended_at": now},
         )
@@ -94,7 +94,7 @@ async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime
     """Cancel the undecided extension and cost requests of a session that ends."""
     for asked in await undecided(tx, request_id, ABOUT_SESSION):
         closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
+        await move(tx, Request, asked.id, RequestState.CANCELLED, now, actor, sentence, values=closed)
 
 
 async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str, now: datetime, actor: Actor) -> None:
@@ -113,9 +113,9 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
                 Request,
                 relative.id,
                 reached,
-                at=now,
-                actor=actor,
-                reason=sentence,
+                now,
+                actor,
+                sentence,
                 values={
                     "outcome": sentence,
                     "decided_at": now,

@@ -46,7 +46,7 @@ async def release(tx: Tx, grant: GrantRow, now: datetime, *, spent_usd: Decimal)
 async def void_grants(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
     """Void every open grant of a request and release what it reserved."""
     for grant in await open_grants(tx, request_id):
-        await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM, reason=sentence)
+        await move(tx, GrantRow, grant.id, GrantState.VOID, now, SYSTEM, sentence)
         await release(tx, grant, now, spent_usd=Decimal(0))
 
 
@@ -59,9 +59,9 @@ async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, 
                 Instance,
                 instance.id,
                 InstanceState.REJECTED,
-                at=now,
-                actor=actor,
-                reason=sentence,
+                now,
+                actor,
+                sentence,
                 only_from=frozenset({InstanceState.READY}),
                 values={"outcome": sentence},
             )

@@ -158,12 +158,10 @@ async def _write(
     row = _row(orphan, request.id, session.id, grant.id, seen, label.n, offer, now)
     tx.add(row)
     await tx.flush()
-    record(
-        tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason
-    )
+    record(tx, now, actor, row.id, EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason)
     sent = {"sent_at": now, "due_at": None}
-    await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
-    await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
+    await move(tx, Instance, row.id, InstanceState.SENDING, now, actor, command.reason, values=sent)
+    await move(tx, Session, session.id, SessionState.PROVISIONING, now, actor)
     await accrue_orphan(tx, orphan, now, session.id)
     await amend(tx, Orphan, orphan.id, instance_id=row.id, reason=command.reason)
     reply = _adopted(command, orphan, session.id, offer.price_usd_h or Decimal(0))
@@ -213,9 +211,9 @@ async def _close_orphan(tx: Tx, command: Adopt, orphan: Orphan, reply: Reply, no
         Orphan,
         orphan.id,
         OrphanState.GONE,
-        at=now,
-        actor=command.decider.actor,
-        reason="It is adopted.",
+        now,
+        command.decider.actor,
+        "It is adopted.",
         only_from=frozenset({OrphanState.QUARANTINED}),
         version=orphan.version,
         values={"ended_at": now},
@@ -266,9 +264,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
     )
     tx.add(request)
     await tx.flush()
-    record(
-        tx, at=now, actor=command.decider.actor, subject=request.id, kind=EventKind.REQUEST_MADE, after=request.state
-    )
+    record(tx, now, command.decider.actor, request.id, EventKind.REQUEST_MADE, after=request.state)
     return request
 
 
@@ -296,7 +292,7 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     approval = votes[-1]
     decided = {"decided_at": now, "decided_by": command.decider.actor.ref}
     by = command.decider.actor
-    await move(tx, Request, request.id, RequestState.APPROVED, at=now, actor=by, reason=command.reason, values=decided)
+    await move(tx, Request, request.id, RequestState.APPROVED, now, by, command.reason, values=decided)
     grant = GrantRow(
         id=new_id("grt", now),
         request_id=request.id,

@@ -121,7 +121,7 @@ def back(tx: Tx, command: Adopt, orphan: Orphan, judged: Judged, now: datetime) 
     """Record one of several required approvals."""
     data = {"hours": str(command.hours), "owner": command.owner.ref, "worst_usd": str(judged.total_cap_usd)}
     actor = command.decider.actor
-    record(tx, at=now, actor=actor, subject=orphan.id, kind=EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
+    record(tx, now, actor, orphan.id, EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
 
 
 async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor: Actor, now: datetime) -> None:

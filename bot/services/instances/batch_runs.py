@@ -82,9 +82,7 @@ async def _close(
             "end_code": ended_by,
             "end_reason": sentence,
         }
-        await move(
-            tx, Session, session.id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=sentence, values=values
-        )
+        await move(tx, Session, session.id, SessionState.TERMINATING, now, SYSTEM, sentence, values=values)
     ended_at = (item.ended_at if item else None) or min(proof.at, now)
     await gone(ctx, tx, row, proof, ended_at, now, outcome=(ended_by, sentence))
 

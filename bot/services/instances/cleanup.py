@@ -86,15 +86,7 @@ async def _noted(ctx: Context, doomed: list[tuple[Leftover, Instance]], now: dat
         for item, row in doomed:
             if row.id not in said:
                 why = f"The {item.what} {item.name} is removed from {item.cloud}: its instance is over."
-                record(
-                    tx,
-                    at=now,
-                    actor=SYSTEM,
-                    subject=row.id,
-                    kind=EventKind.LEFTOVER_CONDEMNED,
-                    reason=why,
-                    data={"ref": item.ref},
-                )
+                record(tx, now, SYSTEM, row.id, EventKind.LEFTOVER_CONDEMNED, reason=why, data={"ref": item.ref})
     return True
 
 
@@ -119,8 +111,6 @@ async def _report(ctx: Context, cloud: str, what: str, counted: Counter[Fate], n
     )
     kind, subject = NotificationKind.OPERATOR_PAGE, f"{cloud}/leftovers/{now:%Y-%m-%d}"
     async with ctx.db.write() as tx:
-        new = await announce_once(
-            tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body={"text": sentence}
-        )
+        new = await announce_once(tx, now, kind, subject, OPERATORS, {"text": sentence})
     if new:
         ctx.hints.outbox.set()

@@ -182,8 +182,8 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
             Instance,
             work.instance.id,
             InstanceState.SENDING,
-            at=now,
-            actor=SYSTEM,
+            now,
+            SYSTEM,
             claim=held.token,
             values={
                 "sent_at": now,
@@ -195,7 +195,7 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
         )
         session = await tx.get_one(Session, work.session.id, populate_existing=True)
         if session.state is SessionState.QUEUED:
-            await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=SYSTEM)
+            await move(tx, Session, session.id, SessionState.PROVISIONING, now, SYSTEM)
         store(tx, work.instance, minted, now)
     ctx.hints.outbox.set()
     return True
@@ -251,9 +251,9 @@ async def _unknown_outcome(ctx: Context, work: _Work, sentence: str) -> None:
             Instance,
             work.instance.id,
             InstanceState.UNKNOWN,
-            at=now,
-            actor=SYSTEM,
-            reason=sentence,
+            now,
+            SYSTEM,
+            sentence,
             values={"outcome": sentence, "due_at": now},
         )
     ctx.hints.instances.set()
@@ -294,9 +294,9 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) 
         Instance,
         work.instance.id,
         InstanceState.REJECTED,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
+        now,
+        SYSTEM,
+        sentence,
         values={
             "outcome": sentence,
             "outcome_code": code,

@@ -161,9 +161,7 @@ async def _followed(ctx: Context, twin: Orphan, now: datetime) -> None:
     """
     async with ctx.db.write() as tx:
         over, version = {"ended_at": now}, twin.version
-        await move(
-            tx, Orphan, twin.id, OrphanState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over
-        )
+        await move(tx, Orphan, twin.id, OrphanState.GONE, now, SYSTEM, TWIN, version=version, values=over)
 
 
 async def _sighted(
@@ -176,7 +174,7 @@ async def _sighted(
         await amend(tx, Orphan, orphan.id, version=orphan.version, last_seen_at=now, absent_at=[])
         if condemn and orphan.state is not OrphanState.CONDEMNED:
             await amend(tx, Orphan, orphan.id, reason=find.reason)
-            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
+            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, SYSTEM, find.reason)
 
 
 async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
@@ -202,9 +200,9 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if not new:
         await _counted_gone(ctx, tx, listing, item, now)
         return
-    record(tx, at=now, actor=SYSTEM, subject=orphan_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
+    record(tx, now, SYSTEM, orphan_id, EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
-        await announce(tx, at=now, kind=NotificationKind.ORPHAN_FOUND, subject=orphan_id, destination=OPERATORS)
+        await announce(tx, now, NotificationKind.ORPHAN_FOUND, orphan_id, OPERATORS)
     if find.row is not None:
         # People are notified first: an orphan that is not kept is terminated at a later sighting.
         await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)
@@ -258,7 +256,7 @@ async def _run_over(ctx: Context, provider: Provider, orphan: Orphan, listing: L
 async def _gone(tx: Tx, orphan: Orphan, ended_at: datetime, now: datetime) -> None:
     await accrue_orphan(tx, orphan, ended_at)
     values = {"ended_at": ended_at}
-    await move(tx, Orphan, orphan.id, OrphanState.GONE, at=now, actor=SYSTEM, version=orphan.version, values=values)
+    await move(tx, Orphan, orphan.id, OrphanState.GONE, now, SYSTEM, version=orphan.version, values=values)
 
 
 async def _end(provider: Provider, ref: str) -> None:

@@ -121,7 +121,7 @@ async def give(
     elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
-    record(tx, at=now, actor=actor, subject=row.id, kind=_event(which), reason=verdict.sentence, key=key)
+    record(tx, now, actor, row.id, _event(which), reason=verdict.sentence, key=key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
 
@@ -233,16 +233,16 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         await _void_starts(tx, row.session_id, SYSTEM, why, now)
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
-        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
+        record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
         owner = Actor.from_ref(session.owner)
         if owner.kind is ActorKind.SLACK:
             subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}
-            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+            await announce(tx, now, NotificationKind.REPLY, subject, owner.id, body)
 
 
 async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: datetime) -> None:
     for grant in await open_starts(tx, session_id):
-        await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=actor, reason=why)
+        await move(tx, GrantRow, grant.id, GrantState.VOID, now, actor, why)
 
 
 async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
@@ -283,10 +283,10 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     if row.state is InstanceState.STOPPED:
         await amend(tx, Instance, row.id, version=row.version, claim_token=None, claim_until=None, **_DONE)
         return
-    await move(tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=_DONE)
+    await move(tx, Instance, row.id, InstanceState.STOPPED, now, SYSTEM, version=row.version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is not SessionState.STOPPED:
-        session = await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
+        session = await move(tx, Session, row.session_id, SessionState.STOPPED, now, SYSTEM)
     (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
     paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
     if paused and await open_overspend_request(tx, session.request_id) is None:
@@ -301,7 +301,7 @@ async def _started(tx: Tx, row: Instance, now: datetime) -> None:
     """
     done = _KEPT_CLAIM if row.wanted == PowerAction.STOP else _DONE
     again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
-    await move(tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again)
+    await move(tx, Instance, row.id, InstanceState.LIVE, now, SYSTEM, version=row.version, values=again)
     await node_api.forget(tx, row)
     for grant in await open_starts(tx, row.session_id):
-        await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+        await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)

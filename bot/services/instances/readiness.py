@@ -72,11 +72,11 @@ async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     if row.wanted == PowerAction.START:  # It runs, so nothing is left to order.
         await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
         for grant in await open_starts(tx, row.session_id):
-            await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+            await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
     session = await tx.get_one(Session, row.session_id)
     if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:
-            await move(tx, Session, session.id, SessionState.RUNNING, at=now, actor=SYSTEM, values={"ready_at": now})
+            await move(tx, Session, session.id, SessionState.RUNNING, now, SYSTEM, values={"ready_at": now})
         except StaleMove:
             return
     ctx.hints.sessions.set()

@@ -47,9 +47,9 @@ async def end_session(
         Session,
         session_id,
         SessionState.TERMINATING,
-        at=now,
-        actor=actor,
-        reason=sentence,
+        now,
+        actor,
+        sentence,
         only_from=ENDABLE_SESSION,
         values=values,
     )
@@ -62,7 +62,7 @@ async def end_session(
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
         closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
+        await move(tx, Request, request.id, RequestState.CANCELLED, now, actor, sentence, values=closed)
     await settle(ctx, tx, session_id, now)
 
 
@@ -165,7 +165,7 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
         owner = Actor.from_ref((await tx.get_one(Session, row.session_id)).owner)
         if owner.kind is ActorKind.SLACK:
             subject, body = f"{row.id}/goes-on", {"text": sentence}
-            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+            await announce(tx, now, NotificationKind.REPLY, subject, owner.id, body)
         await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)
     ctx.hints.outbox.set()
 

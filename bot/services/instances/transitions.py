@@ -51,8 +51,8 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
         Instance,
         instance_id,
         InstanceState.LIVE,
-        at=now,
-        actor=SYSTEM,
+        now,
+        SYSTEM,
         only_from=ADOPTABLE,
         values={
             "ref": seen.ref,
@@ -66,7 +66,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "due_at": None,
         },
     )
-    grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, at=now, actor=SYSTEM)
+    grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, now, SYSTEM)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         await end_instance(tx, row, session.end_code, session.end_reason, now, SYSTEM)
@@ -135,9 +135,9 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
         Instance,
         row.id,
         InstanceState.TERMINATING,
-        at=now,
-        actor=actor,
-        reason=sentence,
+        now,
+        actor,
+        sentence,
         values={
             "outcome_code": code,
             "outcome": sentence,
@@ -183,9 +183,9 @@ async def gone(
         Instance,
         row.id,
         InstanceState.GONE,
-        at=now,
-        actor=actor,
-        reason=sentence,
+        now,
+        actor,
+        sentence,
         version=row.version,
         proof=proof,
         values={
@@ -209,7 +209,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
     spent, longer_usd = await accrued_of_session(tx, session_id), await extension_cap(tx, session_id)
     for grant in await grants_of_session(tx, session_id):
         if grant.state is GrantState.OPEN:
-            await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM)
+            await move(tx, GrantRow, grant.id, GrantState.VOID, now, SYSTEM)
         await reservations.release(tx, grant, now, spent_usd=spent)
     if session.state is SessionState.TERMINATING:
         await _terminated(tx, session, now, session.end_code, session.end_reason)
@@ -218,9 +218,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
     elif session.state in (SessionState.RUNNING, SessionState.STOPPED):
         last = (await instances_of_session(tx, session_id))[-1]
         ended = {"end_code": last.outcome_code, "end_reason": last.outcome}
-        await move(
-            tx, Session, session_id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=last.outcome, values=ended
-        )
+        await move(tx, Session, session_id, SessionState.TERMINATING, now, SYSTEM, last.outcome, values=ended)
         await end_of_session.refresh(tx, session, now)
         await reopen.close_extensions(tx, session.request_id, last.outcome, now, SYSTEM)
         await _terminated(tx, session, now, last.outcome_code, last.outcome)
@@ -230,7 +228,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
 
 async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
     values = {"ended_at": now, "end_code": code, "end_reason": sentence}
-    await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
+    await move(tx, Session, session.id, SessionState.TERMINATED, now, SYSTEM, sentence, values=values)
 
 
 async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: Decimal, now: datetime) -> None:
@@ -240,7 +238,7 @@ async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: De
     """
     last = (await instances_of_session(tx, session.id))[-1]
     again = {"ready_at": None}
-    await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=last.outcome, values=again)
+    await move(tx, Session, session.id, SessionState.QUEUED, now, SYSTEM, last.outcome, values=again)
     if session.replacements_left > 0 and await replace(ctx, tx, session.id, longer_usd, now):
         await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)
         ctx.hints.instances.set()

@@ -96,9 +96,9 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
         Instance,
         instance.id,
         InstanceState.TOMBSTONE,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
+        now,
+        SYSTEM,
+        sentence,
         values={
             "outcome": sentence,
             "outcome_code": OutcomeUnknown.code,

@@ -171,9 +171,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, rea
     if isinstance(row, Orphan):
         await accrue_orphan(tx, row, now)
         values = {"ended_at": now}
-        await move(
-            tx, Orphan, row.id, OrphanState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
-        )
+        await move(tx, Orphan, row.id, OrphanState.GONE, now, actor, reason, version=row.version, values=values)
         return
     code, sentence = EndReason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
@@ -185,7 +183,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, rea
     if row.state is InstanceState.UNKNOWN:
         over = {"outcome": sentence, "outcome_code": code, "ended_at": now}
         to = InstanceState.TOMBSTONE
-        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values=over)
+        await move(tx, Instance, row.id, to, now, actor, reason, values=over)
         await settle(ctx, tx, session.id, now)
         return
     if row.state is not InstanceState.TERMINATING:  # Another instance of the session continues.

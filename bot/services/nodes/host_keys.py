@@ -74,10 +74,10 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
         return False
     record(
         tx,
-        at=now,
-        actor=SYSTEM,
-        subject=row.id,
-        kind=EventKind.INSTANCE_HOST_KEY_CHANGED,
+        now,
+        SYSTEM,
+        row.id,
+        EventKind.INSTANCE_HOST_KEY_CHANGED,
         reason=sentence,
         data={"before": before, "after": after},
     )
@@ -86,7 +86,7 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
     if owner.kind is ActorKind.SLACK:
         places.append((NotificationKind.REPLY, owner.id))
     for kind, place in places:
-        await announce(tx, at=now, kind=kind, subject=subject, destination=place, body=body)
+        await announce(tx, now, kind, subject, place, body)
     ctx.hints.outbox.set()
     return True
 

@@ -75,7 +75,7 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
         token = f"gpua_{bare_id(row.id)}_{secrets.token_urlsafe(32)}"
         await amend_node(tx, row.id, api_token_hash=hashlib.sha256(token.encode()).hexdigest(), api_token_at=now)
         said = "A new token for the API of its machine; the one before opens nothing any more."
-        record(tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_API_TOKEN_MADE, reason=said)
+        record(tx, now, actor, row.id, EventKind.INSTANCE_API_TOKEN_MADE, reason=said)
         opened = Opened(token, url, node.api_certificate or "")
     sentence = (
         f"This opens the API of session {short} from its machine's next report on, within a minute; it is shown this "
@@ -97,14 +97,14 @@ async def notify_changed_certificate(
     )
     data = {"before": before.certificate, "after": after.other}
     kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
-    record(tx, at=now, actor=SYSTEM, subject=row.id, kind=kind, reason=sentence, data=data)
+    record(tx, now, SYSTEM, row.id, kind, reason=sentence, data=data)
     places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
     owner = Actor.from_ref(session.owner)
     if owner.kind is ActorKind.SLACK:
         places.append((NotificationKind.REPLY, owner.id))
     for which, place in places:
         body = {"text": sentence}
-        await announce(tx, at=now, kind=which, subject=f"{row.id}/api", destination=place, body=body)
+        await announce(tx, now, which, f"{row.id}/api", place, body)
 
 
 async def forget(tx: Tx, row: Instance) -> None:

@@ -36,7 +36,7 @@ async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: dateti
     pause = timedelta(seconds=ctx.timing.recovery_page_s)
     if there is not None and there.body == body and now - (there.sent_at or there.created_at) < pause:
         return False
-    await announce(tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body=body)
+    await announce(tx, now, kind, subject, OPERATORS, body)
     return True
 
 

@@ -86,7 +86,7 @@ async def record_run(
         "session": session_id,
     }
     async with db.write() as tx:
-        record(tx, at=now, actor=actor, subject=SUBJECT, kind=EventKind.RUN_MEASURED, data=data)
+        record(tx, now, actor, SUBJECT, EventKind.RUN_MEASURED, data=data)
     share = found.measured_tokens_s / found.predicted_tokens_s
     sentence = (
         f"Recorded: {say(found.measured_tokens_s)} tokens/s on {count}x {gpu}, {share:.0%} of what was predicted. "

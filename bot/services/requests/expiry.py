@@ -58,9 +58,9 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
             Request,
             held.row_id,
             RequestState.EXPIRED,
-            at=now,
-            actor=SYSTEM,
-            reason=sentence,
+            now,
+            SYSTEM,
+            sentence,
             claim=held.token,
             only_from=frozenset({RequestState.PENDING}),
             values={"outcome": sentence},
@@ -101,7 +101,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
         return  # The escalation was this reminder.
     reminder = f"{subject}.{number}"
     if number and await notification_of(tx, kind, reminder, request.channel) is None:
-        await announce(tx, at=now, kind=kind, subject=reminder, destination=request.channel)
+        await announce(tx, now, kind, reminder, request.channel)
 
 
 async def _escalate(
@@ -112,11 +112,11 @@ async def _escalate(
     Its row in the journal says which reminder it was.
     """
     kind = NotificationKind.REQUEST_REMINDER
-    if not await announce_once(tx, at=now, kind=kind, subject=subject, destination=request.channel, body={}):
+    if not await announce_once(tx, now, kind, subject, request.channel, {}):
         return False
     names = ", ".join(groups(ctx.policy, mandate)[1:])
     said = f"Nobody decided, so {names} may decide too."
     data = {"subject": subject, "reminders": number}
-    record(tx, at=now, actor=SYSTEM, subject=request.id, kind=EventKind.REQUEST_ESCALATED, reason=said, data=data)
+    record(tx, now, SYSTEM, request.id, EventKind.REQUEST_ESCALATED, reason=said, data=data)
     await request_message.show_again(tx, request, now)
     return True

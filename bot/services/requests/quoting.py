@@ -154,8 +154,8 @@ async def _offer(
         Request,
         request.id,
         RequestState.PENDING,
-        at=now,
-        actor=SYSTEM,
+        now,
+        SYSTEM,
         claim=held.token,
         only_from=frozenset({RequestState.QUOTING}),
         values={
@@ -235,9 +235,9 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
         Request,
         request.id,
         RequestState.UNAVAILABLE,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
+        now,
+        SYSTEM,
+        sentence,
         claim=held.token,
         values={"outcome": sentence},
     )
@@ -301,7 +301,7 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
     try:
         async with ctx.db.write() as tx:
             failures = await quote_failures(tx, held.row_id, EventKind.REQUEST_UNQUOTED) + 1
-            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=EventKind.REQUEST_UNQUOTED, reason=what)
+            record(tx, now, SYSTEM, held.row_id, EventKind.REQUEST_UNQUOTED, reason=what)
             if failures < TRIES_MAX:
                 pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
                 return not again or await release(tx, Request, held, due_at=now + pause)
@@ -311,9 +311,9 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
                 Request,
                 held.row_id,
                 RequestState.UNAVAILABLE,
-                at=now,
-                actor=SYSTEM,
-                reason=sentence,
+                now,
+                SYSTEM,
+                sentence,
                 claim=held.token,
                 values={"outcome": sentence},
             )

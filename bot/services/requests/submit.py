@@ -80,14 +80,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             due_at=now,
         )
         if new:
-            record(
-                tx,
-                at=now,
-                actor=command.actor,
-                subject=request_id,
-                kind=EventKind.REQUEST_MADE,
-                after=RequestState.QUOTING,
-            )
+            record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=RequestState.QUOTING)
         else:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id if known else request_id, job))

@@ -104,7 +104,7 @@ async def page_again(tx: Tx, orphan: Orphan, pause_s: float, now: datetime, dest
     sentence = (
         f"{orphan.cloud} instance {orphan.ref} {what} End it there, or with gpu-shopper orphans condemn {orphan.id}."
     )
-    await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body={"text": sentence})
+    await announce(tx, now, kind, subject, destination, {"text": sentence})
     return True
 
 
@@ -123,7 +123,7 @@ async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: 
                     False, ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
                 )
             only = CONDEMNABLE
-            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
+            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, actor, reason, only_from=only)
     except StaleMove:
         return Reply(
             False,

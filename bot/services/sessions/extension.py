@@ -120,15 +120,7 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
     end = extension.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
     said = f"{say_hours(command.hours)} more, inside what was approved."
-    record(
-        tx,
-        at=now,
-        actor=command.decider.actor,
-        subject=session.id,
-        kind=EventKind.SESSION_KEPT,
-        reason=said,
-        key=command.key,
-    )
+    record(tx, now, command.decider.actor, session.id, EventKind.SESSION_KEPT, reason=said, key=command.key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return _kept(session, said, end)
 
@@ -191,7 +183,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state)
+    record(tx, now, command.decider.actor, asked.id, EventKind.REQUEST_MADE, after=asked.state)
     await offer_again(tx, asked, row, costs, "the machine that runs now", now)
     await request_message.show_again(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
@@ -227,7 +219,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     tx.add(authority)
     await tx.flush()
     await reservations.reserve(tx, authority, now)
-    await move(tx, GrantRow, authority.id, GrantState.USED, at=now, actor=actor)
+    await move(tx, GrantRow, authority.id, GrantState.USED, now, actor)
     row = (await instances_of_session(tx, session.id))[-1]
     if hold.waiting([row]):
         # Its hours are added to the checkpoint hold, and not to the run as well.
@@ -242,10 +234,10 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
     said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
-    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_EXTENDED, reason=said)
+    record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for ref in sorted({session.owner, request.requester}):
         person = Actor.from_ref(ref)
         if person.kind is ActorKind.SLACK:
             body, subject = {"text": said}, f"{request.id}/extended"
-            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=person.id, body=body)
+            await announce(tx, now, NotificationKind.REPLY, subject, person.id, body)

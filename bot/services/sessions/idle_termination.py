@@ -92,7 +92,7 @@ async def _announce_or_end(ctx: Context, tx: Tx, session: Session, found: EarlyE
             early_end_reason=found.sentence,
         )
         said = f"{found.sentence} It is ended at {early_end_at:%H:%M} UTC unless that changes."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SESSION_CUT, reason=said)
+        record(tx, now, SCHEDULER, session.id, EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
         await end_of_session.announce_early_end(ctx, tx, session, now)
     elif now >= session.early_end_at:
@@ -116,7 +116,7 @@ async def _drop(
         early_end_reason=None,
         kept_running_until=kept_running_until,
     )
-    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_UNCUT, reason=why)
+    record(tx, now, actor, session.id, EventKind.SESSION_UNCUT, reason=why)
     await tx.refresh(session)
 
 

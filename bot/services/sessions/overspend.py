@@ -159,8 +159,8 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state, reason=said)
-    record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_OVER, reason=said)
+    record(tx, now, SCHEDULER, asked.id, EventKind.REQUEST_MADE, after=asked.state, reason=said)
+    record(tx, now, SCHEDULER, session.id, EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
     await _notify_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
@@ -176,7 +176,7 @@ def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: da
 async def _withdraw(tx: Tx, asked: SessionQuestion, now: datetime) -> None:
     said = "It will cost what was approved after all."
     closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref}
-    await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=SCHEDULER, reason=said, values=closed)
+    await move(tx, Request, asked.id, RequestState.CANCELLED, now, SCHEDULER, said, values=closed)
 
 
 def _cannot_pause(ctx: Context, row: Instance) -> str:
@@ -203,21 +203,21 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
         reply = await power.give(ctx, tx, session, PowerAction.STOP, SCHEDULER, now, keep=True)
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
-            record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_PAUSED, reason=said)
+            record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
             await _notify_owner(tx, session, f"drift/{row.id}/paused", said, now)
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_SAVING, reason=said)
+        record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
         await _notify_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
     """Carry out the confirmation of a new cost: start a paused session again. Nothing is reserved: the cap stays."""
     actor = Actor.from_ref(request.decided_by or session.owner)
-    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SPEND_CONFIRMED, reason=request.reason)
+    record(tx, now, actor, session.id, EventKind.SPEND_CONFIRMED, reason=request.reason)
     rows = await instances_of_session(tx, session.id)
     node = await tx.get(Node, rows[-1].id) if rows else None
     if node is not None:
@@ -232,4 +232,4 @@ async def _notify_owner(tx: Tx, session: Session, subject: str, said: str, now: 
     owner = Actor.from_ref(session.owner)
     if owner.kind is ActorKind.SLACK:
         kind, body = NotificationKind.REPLY, {"text": said}
-        await announce(tx, at=now, kind=kind, subject=subject, destination=owner.id, body=body)
+        await announce(tx, now, kind, subject, owner.id, body)

@@ -96,15 +96,7 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
     )
     if new:
         said = f"The disk of {row.name} is kept until {until:%Y-%m-%d %H:%M} UTC."
-        record(
-            tx,
-            at=now,
-            actor=SYSTEM,
-            subject=session.id,
-            kind=EventKind.DISK_KEPT,
-            reason=said,
-            data={"disk_id": disk_id},
-        )
+        record(tx, now, SYSTEM, session.id, EventKind.DISK_KEPT, reason=said, data={"disk_id": disk_id})
     return int(new)
 
 
@@ -122,5 +114,5 @@ async def _close(ctx: Context, disk: Disk, now: datetime) -> int:
         await book_all(tx, disk_accruals(row, disk, ended_at, rule_of(ctx, row), final=True))
         how = "is in use again" if row.state is InstanceState.LIVE else "goes with its machine"
         said = f"The disk of {row.name} {how}."
-        record(tx, at=now, actor=SYSTEM, subject=disk.session_id, kind=EventKind.DISK_OVER, reason=said)
+        record(tx, now, SYSTEM, disk.session_id, EventKind.DISK_OVER, reason=said)
     return 1

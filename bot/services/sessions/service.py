@@ -139,15 +139,7 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
             if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
                 said = f"{how}; the disk is kept."
-                record(
-                    tx,
-                    at=now,
-                    actor=actor,
-                    subject=session.id,
-                    kind=EventKind.SESSION_WORK_OVER,
-                    reason=said,
-                    key=command.key,
-                )
+                record(tx, now, actor, session.id, EventKind.SESSION_WORK_OVER, reason=said, key=command.key)
     except LookupError as error:
         reply = Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if not reply.ok:

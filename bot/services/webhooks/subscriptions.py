@@ -190,4 +190,4 @@ async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook
 def _note(tx: Tx, who: Principal, hook: Webhook, kind: EventKind, now: datetime) -> None:
     """Record who named which address; its query may contain a secret and is left out."""
     reason = f"{hook.id}: {hook.url.partition('?')[0]}"
-    record(tx, at=now, actor=who.actor, subject=hook.actor, kind=kind, reason=reason)
+    record(tx, now, who.actor, hook.actor, kind, reason=reason)
