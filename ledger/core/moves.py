@@ -130,6 +130,24 @@ async def move(
     return row
 
 
+async def decide(
+    tx: AsyncSession,
+    request_id: str,
+    to: RequestState,
+    at: datetime,
+    actor: Actor,
+    reason: str,
+    *,
+    outcome: str | None = None,
+    only_from: frozenset[State] | None = None,
+    noted: dict[str, Any] | None = None,
+    **values: Any,
+) -> Request:
+    """Move a request to what was decided, and store when, by whom, and why: the reason, unless `outcome` is given."""
+    values |= {"outcome": reason if outcome is None else outcome, "decided_at": at, "decided_by": actor.ref}
+    return await move(tx, Request, request_id, to, at, actor, reason, only_from=only_from, noted=noted, values=values)
+
+
 def _freed(to: State) -> dict[str, Any]:
     """Return the columns by which a claim ends with the move, and by which no job looks again at a finished row."""
     if isinstance(to, GrantState | OrphanState):

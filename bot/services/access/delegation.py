@@ -12,7 +12,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import announce, record
+from ledger.core.events import notify_person, record
 from ledger.core.locks import lock_requester
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
@@ -71,7 +71,8 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
         record(tx, now, who.actor, row.id, EventKind.DELEGATION_MADE, reason=said, key=command.key)
-        await _notify(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
+        text = f"{said} Requests of theirs and of your own stay with others."
+        await notify_person(tx, now, row.delegate, row.id, text, NotificationKind.OPERATOR_PAGE)
     ctx.hints.outbox.set()
     return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
@@ -88,7 +89,7 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
             record(tx, now, actor, one.id, EventKind.DELEGATION_ENDED, reason=said, key=command.key)
-            await _notify(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
+            await notify_person(tx, now, one.delegate, f"{one.id}/ended", said, NotificationKind.OPERATOR_PAGE)
     if not given:
         return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
@@ -144,9 +145,3 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
         if not found.known:
             behalf += [DeciderFacts(one) for one in linked(policy, person) if one.kind is ActorKind.OPERATOR]
     return replace(decider, behalf=tuple(behalf))
-
-
-async def _notify(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:
-    if person.kind is ActorKind.SLACK:
-        kind, body = NotificationKind.OPERATOR_PAGE, {"text": text}
-        await announce(tx, now, kind, subject, person.id, body)

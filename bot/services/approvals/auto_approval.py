@@ -14,13 +14,13 @@ from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
+from ledger.core.events import notify_person
 from ledger.core.locks import lock_auto_approval, lock_family
-from ledger.core.moves import move
+from ledger.core.moves import decide
 from ledger.core.writes import Tx
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.states import NotificationKind, RequestState
+from ledger.kernel.states import RequestState
 from ledger.models import Approval, Option, Request
 from ledger.queries.spend import approved_since
 
@@ -84,32 +84,13 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     )
     tx.add(approval)
     await tx.flush()
-    decided = await move(
-        tx,
-        Request,
-        request.id,
-        RequestState.APPROVED,
-        now,
-        actor,
-        judged.sentence,
-        values={
-            "chosen_option_id": option.id,
-            "decided_at": now,
-            "decided_by": actor.ref,
-            "outcome": "",
-        },
+    decided = await decide(
+        tx, request.id, RequestState.APPROVED, now, actor, judged.sentence, outcome="", chosen_option_id=option.id
     )
     spend = _spend(ctx, request, option)
     room = await enforcement.check_budgets(ctx, tx, spend, now)
     await issue.grant_create(ctx, tx, decided, approval, option, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
-    await _notify(tx, decided, judged, now)
-
-
-async def _notify(tx: Tx, request: Request, judged: Verdict, now: datetime) -> None:
-    """Notify the requester directly that the policy approved the request; the channel's message says the same."""
-    owner = Actor.from_ref(request.requester)
-    if owner.kind is ActorKind.SLACK:
-        body = {"text": f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"}
-        subject = f"{request.id}/by_policy"
-        await announce(tx, now, NotificationKind.REPLY, subject, owner.id, body)
+    # The channel's message says the same.
+    said = f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"
+    await notify_person(tx, now, request.requester, f"{request.id}/by_policy", said)

@@ -11,7 +11,7 @@ from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
-from bot.services.grants import reopen
+from bot.services.grants import reopen, reservations
 from bot.services.notifications import end_of_session, interruption
 from bot.services.runtime.commands import AnswerCheckpointHold, Reply
 from bot.services.runtime.context import Context
@@ -25,10 +25,10 @@ from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.ids import new_id, short_id
+from ledger.kernel.ids import short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind
 from ledger.models import GrantRow, Instance, Session
-from ledger.queries.lookups import next_numbers, open_instances_of_session
+from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.session_costs import booked, extension_cap
 from providers.capabilities import Capabilities
@@ -129,23 +129,10 @@ async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: t
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
     """Create a grant for a hold, because it spends; its dollars were reserved at the approval, so it adds none."""
     used = await tx.get_one(GrantRow, row.grant_id)
-    seq, _ = await next_numbers(tx, row.request_id, GrantKind.HOLD)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=row.request_id,
-        approval_id=used.approval_id,
-        session_id=row.session_id,
-        kind=GrantKind.HOLD,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=used.price_cap_usd_h,
-        total_cap_usd=used.total_cap_usd * 0,
-        hours=f"{reserved(row).granted_h:.4f}",
-        until=until,
-        created_at=now,
+    caps_usd, hours = (used.price_cap_usd_h, used.total_cap_usd * 0), f"{reserved(row).granted_h:.4f}"
+    grant = await reservations.new_grant(
+        tx, GrantKind.HOLD, row.request_id, used.approval_id, row.session_id, caps_usd, hours, until, now
     )
-    tx.add(grant)
-    await tx.flush()
     await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
 
 

@@ -16,7 +16,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import GrantState, InstanceState, SessionState
+from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import next_numbers, session_of
 from providers.contract import GPU_MAX
@@ -66,24 +66,11 @@ async def _grant(
 ) -> GrantRow:
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    seq, _ = await next_numbers(tx, request.id, GrantKind.CREATE)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=request.id,
-        approval_id=approval.id,
-        session_id=session_id,
-        kind=GrantKind.CREATE,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=approval.price_cap_usd_h,
-        total_cap_usd=approval.total_cap_usd,
-        hours=approval.hours or str(request.job.hours),
-        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
-        created_at=now,
+    caps_usd, hours = (approval.price_cap_usd_h, approval.total_cap_usd), approval.hours or str(request.job.hours)
+    until = now + timedelta(seconds=ctx.policy.request_ttl_s)
+    return await reservations.new_grant(
+        tx, GrantKind.CREATE, request.id, approval.id, session_id, caps_usd, hours, until, now
     )
-    tx.add(grant)
-    await tx.flush()
-    return grant
 
 
 async def intend(

@@ -10,7 +10,7 @@ from decimal import Decimal
 from bot.rules.pricing import hours_cap
 from bot.services.notifications.request_message import show_again
 from ledger.core.events import record
-from ledger.core.moves import move
+from ledger.core.moves import decide
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
@@ -60,6 +60,4 @@ async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, 
     """Cancel a pending override request that the decision made unnecessary; its message says so."""
     override = await override_of(tx, request_id)
     if override is not None and override.state is RequestState.PENDING:
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        to = RequestState.CANCELLED
-        await move(tx, Request, override.id, to, now, actor, sentence, values=closed)
+        await decide(tx, override.id, RequestState.CANCELLED, now, actor, sentence)

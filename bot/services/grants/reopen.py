@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.services.grants.reservations import release, void_grants
 from bot.services.notifications import end_of_session
-from ledger.core.moves import move
+from ledger.core.moves import decide, move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
@@ -93,8 +93,7 @@ async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
     """Cancel the undecided extension and cost requests of a session that ends."""
     for asked in await undecided(tx, request_id, ABOUT_SESSION):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        await move(tx, Request, asked.id, RequestState.CANCELLED, now, actor, sentence, values=closed)
+        await decide(tx, asked.id, RequestState.CANCELLED, now, actor, sentence)
 
 
 async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str, now: datetime, actor: Actor) -> None:
@@ -108,19 +107,6 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
     for relative in relatives:
         if relative is not None and relative.state in (RequestState.QUOTING, RequestState.PENDING):
             reached = to if relative.state is RequestState.PENDING else RequestState.CANCELLED
-            await move(
-                tx,
-                Request,
-                relative.id,
-                reached,
-                now,
-                actor,
-                sentence,
-                values={
-                    "outcome": sentence,
-                    "decided_at": now,
-                    "decided_by": actor.ref,
-                },
-            )
+            await decide(tx, relative.id, reached, now, actor, sentence)
             await end_waiting_session(tx, relative.id, _UNDECIDED[to], sentence, now)
     await end_waiting_session(tx, request.id, _UNDECIDED[to], sentence, now)

@@ -1,4 +1,4 @@
-"""Reserve the cap of a grant, release it, and void grants that were never used."""
+"""Store grants, reserve the cap of one, release it, and void grants that were never used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,43 @@ from ledger.core.moves import move
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.ids import new_id
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import GrantRow, Instance
-from ledger.queries.lookups import open_grants, open_instances_of_session
+from ledger.queries.lookups import next_numbers, open_grants, open_instances_of_session
+
+
+async def new_grant(
+    tx: Tx,
+    kind: GrantKind,
+    request_id: str,
+    approval_id: str,
+    session_id: str,
+    caps_usd: tuple[Decimal, Decimal],
+    hours: str,
+    until: datetime,
+    now: datetime,
+) -> GrantRow:
+    """Store an open grant, the next of its kind. `caps_usd` are the most per hour and in all."""
+    seq, _ = await next_numbers(tx, request_id, kind)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=request_id,
+        approval_id=approval_id,
+        session_id=session_id,
+        kind=kind,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=caps_usd[0],
+        total_cap_usd=caps_usd[1],
+        hours=hours,
+        until=until,
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+    return grant
 
 
 async def reserve(tx: Tx, grant: GrantRow, now: datetime) -> None:

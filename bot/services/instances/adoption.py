@@ -27,14 +27,14 @@ from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
 from ledger.core.locks import lock_orphan
-from ledger.core.moves import move
+from ledger.core.moves import decide, move
 from ledger.core.writes import Tx, amend
 from ledger.kernel import money
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
 from ledger.queries.orphans import orphan_by_id
@@ -290,24 +290,10 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     tx.add_all(votes)
     await tx.flush()
     approval = votes[-1]
-    decided = {"decided_at": now, "decided_by": command.decider.actor.ref}
-    by = command.decider.actor
-    await move(tx, Request, request.id, RequestState.APPROVED, now, by, command.reason, values=decided)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=request.id,
-        approval_id=approval.id,
-        session_id=session_id,
-        kind=GrantKind.CREATE,
-        seq=1,
-        state=GrantState.OPEN,
-        price_cap_usd_h=judged.price_cap_usd_h,
-        total_cap_usd=judged.total_cap_usd,
-        hours=str(command.hours),
-        until=now + timedelta(hours=1),
-        created_at=now,
+    await decide(tx, request.id, RequestState.APPROVED, now, command.decider.actor, command.reason, outcome="")
+    caps_usd, until = (judged.price_cap_usd_h, judged.total_cap_usd), now + timedelta(hours=1)
+    grant = await reservations.new_grant(
+        tx, GrantKind.CREATE, request.id, approval.id, session_id, caps_usd, str(command.hours), until, now
     )
-    tx.add(grant)
-    await tx.flush()
     await reservations.reserve(tx, grant, now)
     return grant

@@ -11,6 +11,7 @@ from bot.rules.instances.power import PowerAction, judge
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
+from bot.services.grants import reservations
 from bot.services.nodes import node_api
 from bot.services.nodes.host_keys import forgotten
 from bot.services.notifications import request_message
@@ -20,18 +21,18 @@ from bot.services.runtime.commands import Reply, Switch
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce, record
+from ledger.core.events import notify_person, record
 from ledger.core.locks import lock_family
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.states import GrantState, InstanceState, NotificationKind, SessionState
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
-from ledger.queries.lookups import instances_of_session, next_numbers, open_starts
+from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.overspend import open_overspend_request
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
@@ -142,23 +143,10 @@ def _event(which: PowerAction) -> EventKind:
 async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
     """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
     used = await tx.get_one(GrantRow, row.grant_id)
-    seq, _ = await next_numbers(tx, row.request_id, GrantKind.START)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=row.request_id,
-        approval_id=used.approval_id,
-        session_id=session.id,
-        kind=GrantKind.START,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=used.price_cap_usd_h,
-        total_cap_usd=used.total_cap_usd * 0,
-        hours=used.hours,
-        until=session.deadline or now,
-        created_at=now,
+    caps_usd, until = (used.price_cap_usd_h, used.total_cap_usd * 0), session.deadline or now
+    await reservations.new_grant(
+        tx, GrantKind.START, row.request_id, used.approval_id, session.id, caps_usd, used.hours, until, now
     )
-    tx.add(grant)
-    await tx.flush()
 
 
 async def switch_due(ctx: Context) -> int:
@@ -234,10 +222,7 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
-        owner = Actor.from_ref(session.owner)
-        if owner.kind is ActorKind.SLACK:
-            subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}
-            await announce(tx, now, NotificationKind.REPLY, subject, owner.id, body)
+        await notify_person(tx, now, session.owner, f"{row.id}/{row.wanted}/{int(now.timestamp())}", sentence)
 
 
 async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: datetime) -> None:

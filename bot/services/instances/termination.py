@@ -17,14 +17,14 @@ from bot.services.outbox import barrier
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce
-from ledger.core.moves import move
+from ledger.core.events import notify_person
+from ledger.core.moves import decide, move
 from ledger.core.writes import Tx
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
+from ledger.kernel.states import ENDABLE_SESSION, InstanceState, RequestState, SessionState
 from ledger.models import Instance, Request, Session
 from ledger.queries.lookups import open_instances_of_session
 from providers.errors import ProviderError, Unsupported
@@ -61,8 +61,7 @@ async def end_session(
             await end_instance(tx, instance, code, sentence, now, actor)
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        await move(tx, Request, request.id, RequestState.CANCELLED, now, actor, sentence, values=closed)
+        await decide(tx, request.id, RequestState.CANCELLED, now, actor, sentence)
     await settle(ctx, tx, session_id, now)
 
 
@@ -162,10 +161,8 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     log.info("%s cannot be ended from outside: %s", row.id, why)
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
-        owner = Actor.from_ref((await tx.get_one(Session, row.session_id)).owner)
-        if owner.kind is ActorKind.SLACK:
-            subject, body = f"{row.id}/goes-on", {"text": sentence}
-            await announce(tx, now, NotificationKind.REPLY, subject, owner.id, body)
+        owner = (await tx.get_one(Session, row.session_id)).owner
+        await notify_person(tx, now, owner, f"{row.id}/goes-on", sentence)
         await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)
     ctx.hints.outbox.set()
 

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.services.nodes.connection import fingerprint
-from bot.services.notifications.paging import OPERATORS, alone
+from bot.services.notifications.paging import OPERATORS, alone, page_with_owner
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
+from ledger.core.events import record
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx, amend
-from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, NotificationKind
@@ -68,9 +68,9 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
         f"{before}, and {after} answers now. Somebody may stand between you and the machine: do not connect, unless "
         "you changed the key yourself. Nothing was ended."
     )
-    subject, body = f"{row.id}/host_key", {"text": sentence}
+    subject = f"{row.id}/host_key"
     known = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)
-    if known is not None and known.body == body:
+    if known is not None and known.body == {"text": sentence}:
         return False
     record(
         tx,
@@ -81,12 +81,7 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
         reason=sentence,
         data={"before": before, "after": after},
     )
-    places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
-    owner = Actor.from_ref(session.owner)
-    if owner.kind is ActorKind.SLACK:
-        places.append((NotificationKind.REPLY, owner.id))
-    for kind, place in places:
-        await announce(tx, now, kind, subject, place, body)
+    await page_with_owner(tx, session, subject, sentence, now)
     ctx.hints.outbox.set()
     return True
 

@@ -15,15 +15,15 @@ from bot.rules.nodes.node_api import StoredNodeApi
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.nodes.connection import api_url
-from bot.services.notifications.paging import OPERATORS
+from bot.services.notifications.paging import page_with_owner
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
+from ledger.core.events import record
 from ledger.core.writes import Tx
-from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import bare_id, short_id
-from ledger.kernel.states import InstanceState, NotificationKind
+from ledger.kernel.states import InstanceState
 from ledger.models import Instance, Node, Session
 from ledger.queries.nodes import amend_node
 from ledger.queries.views import session_view
@@ -98,13 +98,7 @@ async def notify_changed_certificate(
     data = {"before": before.certificate, "after": after.other}
     kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
     record(tx, now, SYSTEM, row.id, kind, reason=sentence, data=data)
-    places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
-    owner = Actor.from_ref(session.owner)
-    if owner.kind is ActorKind.SLACK:
-        places.append((NotificationKind.REPLY, owner.id))
-    for which, place in places:
-        body = {"text": sentence}
-        await announce(tx, now, which, f"{row.id}/api", place, body)
+    await page_with_owner(tx, session, f"{row.id}/api", sentence, now)
 
 
 async def forget(tx: Tx, row: Instance) -> None:

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
+from ledger.core.events import announce, notify_person
 from ledger.core.moves import StaleMove
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.states import NotificationKind
+from ledger.models import Session
 
 OPERATORS = "channel:operators"
 
@@ -38,6 +39,12 @@ async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: dateti
         return False
     await announce(tx, now, kind, subject, OPERATORS, body)
     return True
+
+
+async def page_with_owner(tx: Tx, session: Session, subject: str, text: str, now: datetime) -> None:
+    """Page the operators, and notify the owner of the session of the same."""
+    await announce(tx, now, NotificationKind.OPERATOR_PAGE, subject, OPERATORS, {"text": text})
+    await notify_person(tx, now, session.owner, subject, text)
 
 
 async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], otherwise: Result) -> Result:

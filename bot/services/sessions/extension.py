@@ -22,19 +22,19 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Extend, Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import announce, record
+from ledger.core.events import notify_person, record
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
+from ledger.kernel.states import GrantState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
-from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
+from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, waiting_extensions
 from ledger.queries.views import session_to_change
 
 #: The states of a session whose end can be moved.
@@ -201,23 +201,13 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
     actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
-    seq, _ = await next_numbers(tx, request.id, GrantKind.EXTEND)
-    authority = GrantRow(
-        id=new_id("grt", now),
-        request_id=request.id,
-        approval_id=approval.id,
-        session_id=session.id,
-        kind=GrantKind.EXTEND,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=approval.price_cap_usd_h,
-        total_cap_usd=approval.total_cap_usd,
-        hours=str(hours),
-        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
-        created_at=now,
+    caps_usd, until = (
+        (approval.price_cap_usd_h, approval.total_cap_usd),
+        now + timedelta(seconds=ctx.policy.request_ttl_s),
     )
-    tx.add(authority)
-    await tx.flush()
+    authority = await reservations.new_grant(
+        tx, GrantKind.EXTEND, request.id, approval.id, session.id, caps_usd, str(hours), until, now
+    )
     await reservations.reserve(tx, authority, now)
     await move(tx, GrantRow, authority.id, GrantState.USED, now, actor)
     row = (await instances_of_session(tx, session.id))[-1]
@@ -236,8 +226,5 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
     record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
-    for ref in sorted({session.owner, request.requester}):
-        person = Actor.from_ref(ref)
-        if person.kind is ActorKind.SLACK:
-            body, subject = {"text": said}, f"{request.id}/extended"
-            await announce(tx, now, NotificationKind.REPLY, subject, person.id, body)
+    for person in sorted({session.owner, request.requester}):
+        await notify_person(tx, now, person, f"{request.id}/extended", said)

@@ -26,16 +26,16 @@ from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from bot.services.sessions.expiration import SCHEDULER
-from ledger.core.events import announce, record
+from ledger.core.events import notify_person, record
 from ledger.core.locks import lock_family
-from ledger.core.moves import move
+from ledger.core.moves import decide
 from ledger.core.writes import Tx
 from ledger.kernel import money
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import NotificationKind, RequestState, SessionState
+from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import instances_of_session
@@ -163,7 +163,7 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
-    await _notify_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
+    await notify_person(tx, now, session.owner, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}")
 
 
 def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: datetime) -> Estimate:
@@ -175,8 +175,7 @@ def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: da
 
 async def _withdraw(tx: Tx, asked: SessionQuestion, now: datetime) -> None:
     said = "It will cost what was approved after all."
-    closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref}
-    await move(tx, Request, asked.id, RequestState.CANCELLED, now, SCHEDULER, said, values=closed)
+    await decide(tx, asked.id, RequestState.CANCELLED, now, SCHEDULER, said)
 
 
 def _cannot_pause(ctx: Context, row: Instance) -> str:
@@ -204,14 +203,14 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
             record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
-            await _notify_owner(tx, session, f"drift/{row.id}/paused", said, now)
+            await notify_person(tx, now, session.owner, f"drift/{row.id}/paused", said)
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
         record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
-        await _notify_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
+        await notify_person(tx, now, session.owner, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}")
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
@@ -225,11 +224,4 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
     if session.state is SessionState.STOPPED:
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
     said = f"What session {short_id(session.id)} will cost is confirmed."
-    await _notify_owner(tx, session, f"drift/{request.id}/confirmed", said, now)
-
-
-async def _notify_owner(tx: Tx, session: Session, subject: str, said: str, now: datetime) -> None:
-    owner = Actor.from_ref(session.owner)
-    if owner.kind is ActorKind.SLACK:
-        kind, body = NotificationKind.REPLY, {"text": said}
-        await announce(tx, now, kind, subject, owner.id, body)
+    await notify_person(tx, now, session.owner, f"drift/{request.id}/confirmed", said)
