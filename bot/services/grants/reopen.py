@@ -42,23 +42,9 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
             await release(tx, grant, now, spent_usd=Decimal(0))
     # Open extension and cost requests were about the lost instance: the new decision has its own hours and cost.
     await close_extensions(tx, request_id, sentence, now, SYSTEM)
-    await move(
-        tx,
-        Request,
-        request_id,
-        RequestState.QUOTING,
-        now,
-        SYSTEM,
-        sentence,
-        only_from=frozenset({RequestState.APPROVED}),
-        values={
-            "outcome": sentence,
-            "due_at": now,
-            "decided_at": None,
-            "decided_by": None,
-            "failed_machines": machines,
-        },
-    )
+    values = {"outcome": sentence, "due_at": now, "decided_at": None, "decided_by": None, "failed_machines": machines}
+    approved = frozenset({RequestState.APPROVED})
+    await move(tx, Request, request_id, RequestState.QUOTING, now, SYSTEM, sentence, only_from=approved, values=values)
     if session is None:
         return
     if session.state is SessionState.PROVISIONING:
@@ -77,17 +63,9 @@ async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence
     if session is not None and session.state is SessionState.QUEUED:
         had = [row for row in await instances_of_session(tx, session.id) if row.live_at is not None]
         sentence = f"{had[-1].outcome} {sentence}".strip() if had else sentence
-        await move(
-            tx,
-            type(session),
-            session.id,
-            SessionState.FAILED,
-            now,
-            SYSTEM,
-            sentence,
-            only_from=frozenset({SessionState.QUEUED}),
-            values={"end_code": code, "end_reason": sentence, "ended_at": now},
-        )
+        to, before = SessionState.FAILED, frozenset({SessionState.QUEUED})
+        values = {"end_code": code, "end_reason": sentence, "ended_at": now}
+        await move(tx, Session, session.id, to, now, SYSTEM, sentence, only_from=before, values=values)
 
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:

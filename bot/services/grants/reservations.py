@@ -88,14 +88,6 @@ async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, 
     """Withdraw the intents of a session that were never sent."""
     for instance in await open_instances_of_session(tx, session_id):
         if instance.state is InstanceState.READY:
-            await move(
-                tx,
-                Instance,
-                instance.id,
-                InstanceState.REJECTED,
-                now,
-                actor,
-                sentence,
-                only_from=frozenset({InstanceState.READY}),
-                values={"outcome": sentence},
-            )
+            to, before = InstanceState.REJECTED, frozenset({InstanceState.READY})
+            outcome = {"outcome": sentence}
+            await move(tx, Instance, instance.id, to, now, actor, sentence, only_from=before, values=outcome)

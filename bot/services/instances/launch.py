@@ -246,16 +246,8 @@ async def _create(ctx: Context, work: _Work, provider: Provider, spec: InstanceS
 async def _unknown_outcome(ctx: Context, work: _Work, sentence: str) -> None:
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await move(
-            tx,
-            Instance,
-            work.instance.id,
-            InstanceState.UNKNOWN,
-            now,
-            SYSTEM,
-            sentence,
-            values={"outcome": sentence, "due_at": now},
-        )
+        values = {"outcome": sentence, "due_at": now}
+        await move(tx, Instance, work.instance.id, InstanceState.UNKNOWN, now, SYSTEM, sentence, values=values)
     ctx.hints.instances.set()
 
 
@@ -289,20 +281,8 @@ async def _ended_meanwhile(ctx: Context, tx: Tx, work: _Work, now: datetime) -> 
 
 
 async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) -> None:
-    await move(
-        tx,
-        Instance,
-        work.instance.id,
-        InstanceState.REJECTED,
-        now,
-        SYSTEM,
-        sentence,
-        values={
-            "outcome": sentence,
-            "outcome_code": code,
-            "ended_at": now,
-        },
-    )
+    values = {"outcome": sentence, "outcome_code": code, "ended_at": now}
+    await move(tx, Instance, work.instance.id, InstanceState.REJECTED, now, SYSTEM, sentence, values=values)
 
 
 async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:

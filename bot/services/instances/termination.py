@@ -41,18 +41,8 @@ async def end_session(
 
     Unsent creates are withdrawn, live instances are terminated, and an unknown outcome is terminated when it is found.
     """
-    values = {"end_code": code, "end_reason": sentence}
-    session = await move(
-        tx,
-        Session,
-        session_id,
-        SessionState.TERMINATING,
-        now,
-        actor,
-        sentence,
-        only_from=ENDABLE_SESSION,
-        values=values,
-    )
+    to, values = SessionState.TERMINATING, {"end_code": code, "end_reason": sentence}
+    session = await move(tx, Session, session_id, to, now, actor, sentence, only_from=ENDABLE_SESSION, values=values)
     await end_of_session.refresh(tx, session, now)
     await reopen.close_extensions(tx, session.request_id, sentence, now, actor)
     await reservations.withdraw_ready(tx, session_id, sentence, now, actor)

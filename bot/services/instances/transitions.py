@@ -130,21 +130,8 @@ async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> Non
 
 async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:
     """Order the termination of one instance. It is *gone* only when that is proved."""
-    await move(
-        tx,
-        Instance,
-        row.id,
-        InstanceState.TERMINATING,
-        now,
-        actor,
-        sentence,
-        values={
-            "outcome_code": code,
-            "outcome": sentence,
-            "terminate_asked_at": now,
-            "due_at": now,
-        },
-    )
+    values = {"outcome_code": code, "outcome": sentence, "terminate_asked_at": now, "due_at": now}
+    await move(tx, Instance, row.id, InstanceState.TERMINATING, now, actor, sentence, values=values)
 
 
 async def end_announced(tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
@@ -178,23 +165,9 @@ async def gone(
         await amend(tx, Session, row.session_id, end_reason=sentence)
     # A lost instance ended some time before the first listing without it, so that much of its cost is not known.
     since = {"trouble_at": row.trouble_at or ended_at} if code == EndReason.LOST else {}
+    values = {"billing_until": ended_at, "ended_at": ended_at, **since, "outcome_code": code, "outcome": sentence}
     await move(
-        tx,
-        Instance,
-        row.id,
-        InstanceState.GONE,
-        now,
-        actor,
-        sentence,
-        version=row.version,
-        proof=proof,
-        values={
-            "billing_until": ended_at,
-            "ended_at": ended_at,
-            **since,
-            "outcome_code": code,
-            "outcome": sentence,
-        },
+        tx, Instance, row.id, InstanceState.GONE, now, actor, sentence, version=row.version, proof=proof, values=values
     )
     if code == EndReason.LOST:
         await interruption.notify_interruption(tx, row, now)

@@ -91,20 +91,8 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
         f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
         "One that shows up later is ended. Approve again?"
     )
-    await move(
-        tx,
-        Instance,
-        instance.id,
-        InstanceState.TOMBSTONE,
-        now,
-        SYSTEM,
-        sentence,
-        values={
-            "outcome": sentence,
-            "outcome_code": OutcomeUnknown.code,
-            "ended_at": now,
-        },
-    )
+    values = {"outcome": sentence, "outcome_code": OutcomeUnknown.code, "ended_at": now}
+    await move(tx, Instance, instance.id, InstanceState.TOMBSTONE, now, SYSTEM, sentence, values=values)
     session = await tx.get_one(Session, instance.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         await settle(ctx, tx, session.id, now)

@@ -53,17 +53,9 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
     open_s = int((request.expires_at - await _opened_at(tx, request)).total_seconds())
     sentence = f"Nobody decided within {say_hours(Decimal(open_s) / 3600)}, so the request expired."
     try:
+        to, before, values = RequestState.EXPIRED, frozenset({RequestState.PENDING}), {"outcome": sentence}
         await move(
-            tx,
-            Request,
-            held.row_id,
-            RequestState.EXPIRED,
-            now,
-            SYSTEM,
-            sentence,
-            claim=held.token,
-            only_from=frozenset({RequestState.PENDING}),
-            values={"outcome": sentence},
+            tx, Request, held.row_id, to, now, SYSTEM, sentence, claim=held.token, only_from=before, values=values
         )
     except StaleMove:
         return  # Somebody decided at this moment.

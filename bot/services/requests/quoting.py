@@ -230,16 +230,9 @@ async def _nothing(
 
 
 async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: datetime) -> None:
+    values = {"outcome": sentence}
     await move(
-        tx,
-        Request,
-        request.id,
-        RequestState.UNAVAILABLE,
-        now,
-        SYSTEM,
-        sentence,
-        claim=held.token,
-        values={"outcome": sentence},
+        tx, Request, request.id, RequestState.UNAVAILABLE, now, SYSTEM, sentence, claim=held.token, values=values
     )
     await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
@@ -306,17 +299,8 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
                 pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
                 return not again or await release(tx, Request, held, due_at=now + pause)
             sentence = f"No offers could be read: something went wrong here, {what}. Ask again, or tell an operator."
-            request = await move(
-                tx,
-                Request,
-                held.row_id,
-                RequestState.UNAVAILABLE,
-                now,
-                SYSTEM,
-                sentence,
-                claim=held.token,
-                values={"outcome": sentence},
-            )
+            to, values = RequestState.UNAVAILABLE, {"outcome": sentence}
+            request = await move(tx, Request, held.row_id, to, now, SYSTEM, sentence, claim=held.token, values=values)
             await reopen.close_family(tx, request, RequestState.CANCELLED, sentence, now, SYSTEM)
     except StaleMove:
         log.info("request %s was moved by somebody else", held.row_id)
