@@ -29,10 +29,7 @@ class AccountInUse:
 
 
 async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
-    """List every account with open instances that were sent, or with orphans that are not gone.
-
-    It takes two queries.
-    """
+    """List, in two queries, the accounts with open instances that were sent or with orphans that are not gone."""
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
     rows = select(Instance.cloud, Instance.account, func.count(), func.min(Instance.created_at)).where(sent)
     orphans = select(Orphan.cloud, Orphan.account, func.count(), func.min(Orphan.first_seen_at))

@@ -27,10 +27,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Name the instance whose label a leftover carries.
-
-    `proved`: its end was proved; `over_at`: since when its row is closed.
-    """
+    """Name the instance whose label a leftover carries; `proved`: its end was, `over_at`: when its row was closed."""
 
     cloud: str
     is_open: bool

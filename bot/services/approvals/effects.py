@@ -43,10 +43,7 @@ async def approved(
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """Carry out the last approval: mark the request approved and issue its grant, session and one intent.
-
-    An approved extension or overspend changes the existing session instead.
-    """
+    """Carry out the last approval: a grant, a session and one intent, or a change of the session that it is about."""
     to, chosen, rule = RequestState.APPROVED, approval.option_id, ask.request.rule
     request = await decide(tx, ask.request.id, to, now, actor, rule, noted=noted, outcome="", chosen_option_id=chosen)
     if ask.option is None:

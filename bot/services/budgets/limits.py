@@ -29,10 +29,7 @@ async def in_force(ctx: Context, tx: Tx) -> Limits:
 
 
 async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd: Decimal | None, reason: str) -> Reply:
-    """Set a budget, or without a limit delete the one that was set, and page the operators.
-
-    The budgets of the policy file stay.
-    """
+    """Set a budget beside those of the policy file, or delete it without a limit, and page the operators."""
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
         return Reply(False, ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")

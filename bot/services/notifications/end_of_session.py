@@ -21,10 +21,7 @@ IDLE = NotificationKind.SESSION_IDLE
 
 
 def subject_of(session: Session) -> str:
-    """Return the subject of a message about the current end of a session.
-
-    Another end is another subject, and so another message.
-    """
+    """Return the subject of a message about the session's current end; another end is another message."""
     if session.deadline is None:
         raise ValueError(f"{session.id} has no end to speak of")
     return f"{session.id}/{int(session.deadline.timestamp())}"
@@ -37,10 +34,7 @@ def same_end(session: Session, seen_end_s: int | None) -> bool:
 
 
 async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: bool) -> None:
-    """Send the warning of the end, or update it.
-
-    An edit notifies nobody, so the final warning is also a new message.
-    """
+    """Send or update the warning; the final one is a new message too, because an edit notifies nobody."""
     subject = subject_of(session)
     owner = Actor.from_ref(session.owner)
     destinations = {row.destination for row in await notifications_of(tx, ENDING, subject)}

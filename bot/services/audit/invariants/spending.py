@@ -53,10 +53,7 @@ def _longer(books: Books, grant: GrantRow) -> Decimal:
 
 
 def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
-    """Whether an accrual was booked before the grant was made.
-
-    An extension comes on top of what was spent until then.
-    """
+    """Whether an accrual was booked before the grant was made; an extension comes on top of all of them."""
     return (
         grant.kind != GrantKind.EXTEND
         and entry.kind == EntryKind.ACCRUE
