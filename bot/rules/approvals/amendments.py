@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.market.estimate import Estimate
-from bot.rules.values.phrases import Verdict, hours, usd
+from bot.rules.values.phrases import Verdict, deny, hours, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
@@ -74,11 +74,11 @@ def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdic
         return None
     if not can:
         sentence = "This request asks for no time that could be shortened; approve or reject it."
-        return Verdict(False, ReplyCode.NOT_CHANGEABLE, sentence)
+        return deny(ReplyCode.NOT_CHANGEABLE, sentence)
     if not time_h.is_finite() or time_h < SHORTEST_H:
-        return Verdict(False, ReplyCode.BAD_HOURS, "The time must be a minute or more, such as 4h.")
+        return deny(ReplyCode.BAD_HOURS, "The time must be a minute or more, such as 4h.")
     if time_h > most_h:
-        return Verdict(False, ReplyCode.HOURS_RAISED, f"The time can be shortened, not raised above {hours(most_h)}.")
+        return deny(ReplyCode.HOURS_RAISED, f"The time can be shortened, not raised above {hours(most_h)}.")
     return None
 
 

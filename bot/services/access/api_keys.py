@@ -27,7 +27,7 @@ from bot.rules.access.scopes import (
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from ledger.core.events import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
@@ -96,20 +96,20 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
         of = holder(command.name, command.owner)
         allowed = scopes(command.scopes, of)
     except BadHolder as error:
-        return Reply(False, error.code, str(error))
+        return refuse(error.code, str(error))
     if not 1 <= command.days <= MOST_KEY_DAYS:
-        return Reply(False, ReplyCode.BAD_EXPIRY, f"A key lives for 1 to {MOST_KEY_DAYS} days.")
+        return refuse(ReplyCode.BAD_EXPIRY, f"A key lives for 1 to {MOST_KEY_DAYS} days.")
     key_id = "".join(secrets.choice(BASE32) for _ in range(KEY_ID_LENGTH))
     secret = secrets.token_urlsafe(32)
     async with db.write() as tx:
         behind = await lock_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
         if behind.owner != of.owner.ref:
             sentence = f"{of.actor.ref} belongs to {behind.owner} already; make its keys with that owner."
-            return Reply(False, ReplyCode.OTHER_OWNER, sentence)
+            return refuse(ReplyCode.OTHER_OWNER, sentence)
         working = await active_keys(tx, of.actor.ref, now)
         if len(working) >= ACTIVE_KEYS:
             sentence = f"{of.actor.ref} has {ACTIVE_KEYS} working keys; revoke one first: {working[0].id} is the older."
-            return Reply(False, ReplyCode.TOO_MANY_KEYS, sentence)
+            return refuse(ReplyCode.TOO_MANY_KEYS, sentence)
         expires_at = now + timedelta(days=command.days)
         tx.add(
             ApiKey(
@@ -136,8 +136,8 @@ async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
     async with db.write() as tx:
         found = await api_key(tx, key_id)
         if found is None:
-            return Reply(
-                False, ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them."
+            return refuse(
+                ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them."
             )
         key, _ = found
         if key.revoked_at is None:

@@ -9,7 +9,7 @@ from bot.rules.approvals.approvers import DeciderFacts, linked
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import notify_person, record
@@ -52,7 +52,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     now, policy, who = ctx.clock.now(), ctx.policy, command.decider
     refused = may_delegate(policy, who, command.to, command.until, now)
     if not refused.allowed or command.to is None or command.until is None:
-        return Reply(False, refused.code, refused.sentence)
+        return refuse(refused.code, refused.sentence)
     until = last_moment(command.until)
     row = Delegation(
         id=new_id("del", now),
@@ -91,7 +91,7 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
             record(tx, now, actor, one.id, EventKind.DELEGATION_ENDED, reason=said, key=command.key)
             await notify_person(tx, now, one.delegate, f"{one.id}/ended", said, NotificationKind.OPERATOR_PAGE)
     if not given:
-        return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
+        return refuse(ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
     return REVOKED
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from bot.rules.values.phrases import no_key
 from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import AddKey, Reply
+from bot.services.runtime.commands import AddKey, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
@@ -76,7 +76,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
     try:
         line, fingerprint = normalise(command.public_key)
     except KeyRefused as refused:
-        return Reply(False, refused.code, str(refused))
+        return refuse(refused.code, str(refused))
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         known = await public_key(tx, command.actor.ref)
@@ -106,7 +106,7 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
             return _removed(done.reason)
         known = await public_key(tx, actor.ref)
         if known is None:
-            return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
+            return refuse(ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_REMOVED, reason=known.fingerprint, key=key)
     return _removed(known.fingerprint)
@@ -121,7 +121,7 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     async with ctx.db.read() as tx:
         known = await public_key(tx, actor.ref)
     if known is None:
-        return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
+        return refuse(ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
     return Reply(
         True,
         ReplyCode.KEY,

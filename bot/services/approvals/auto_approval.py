@@ -8,7 +8,7 @@ from decimal import Decimal
 from bot.rules.approvals.auto_approval import PERIOD, STANDING_PREFIX, applied, auto_approval, signer
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import price_cap, total_cap
-from bot.rules.values.phrases import Verdict
+from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import issue
@@ -32,11 +32,9 @@ async def judge(
     job = request.job
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
-        return Verdict(False, ReplyCode.OFF, "")
+        return deny(ReplyCode.OFF, "")
     if mandate.tier is not None:
-        return Verdict(
-            False, ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it."
-        )
+        return deny(ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it.")
     await lock_family(tx, Request, request.id)
     await lock_auto_approval(tx)
     judged = auto_approval(
@@ -51,7 +49,7 @@ async def judge(
     if not judged.allowed:
         return judged
     room = (await enforcement.check_budgets(ctx, tx, _spend(ctx, request, option), now)).verdict
-    return judged if room.allowed else Verdict(False, room.code, f"{room.sentence} So a person decides.")
+    return judged if room.allowed else deny(room.code, f"{room.sentence} So a person decides.")
 
 
 def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:

@@ -23,7 +23,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.sessions.extension import override_sentence
-from bot.rules.values.phrases import Verdict, read_amount
+from bot.rules.values.phrases import Verdict, deny, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import effects
@@ -32,7 +32,7 @@ from bot.services.grants import amendments, approvers, hours_used
 from bot.services.market.codec import hold_hours
 from bot.services.notifications import request_message
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Cancel, Decide, Reply
+from bot.services.runtime.commands import Cancel, Decide, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from bot.services.sessions import extension
@@ -49,12 +49,11 @@ from ledger.queries.decisions import DecisionSubject, subject_by_token, subject_
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
-NOT_WITHDRAWN = Verdict(
-    False,
+NOT_WITHDRAWN = deny(
     ReplyCode.NOT_WITHDRAWN,
     "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
 )
-UNKNOWN_BUTTON = Reply(False, ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
+UNKNOWN_BUTTON = refuse(ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
 
 
 async def decide(ctx: Context, command: Decide) -> Reply:
@@ -145,11 +144,9 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             if judged.allowed:
                 await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(
-            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
-        )
+        return refuse(ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went.")
     ctx.hints.outbox.set()
     return _reply(ask, judged)
 
@@ -176,13 +173,11 @@ def _judged(
     judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
-        return Verdict(False, ReplyCode.CLOUD_GONE, sentence)
+        return deny(ReplyCode.CLOUD_GONE, sentence)
     about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
-        return Verdict(
-            False, ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend."
-        )
+        return deny(ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend.")
     return judged
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import Verdict
+from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
@@ -91,7 +91,7 @@ async def check_budgets(
             sentence = f"An administrator approves above a budget. {verdict.sentence}"
             verdict = Verdict(True, ReplyCode.OVERRIDDEN, sentence)
         else:
-            verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
+            verdict = deny(amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
     return Room(verdict, lines)
 
 

@@ -10,7 +10,7 @@ from bot.rules.budgets.budget import Period, problems, together
 from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.notifications.paging import page_in
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.locks import lock_budgets
@@ -32,14 +32,14 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
     """Set a budget beside those of the policy file, or delete it without a limit, and page the operators."""
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
-        return Reply(False, ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")
+        return refuse(ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await lock_budgets(tx)
         before = (await budgets_set(tx)).get(scope, {}).get(str(period))
         if before is None and limit_usd is None:
-            return Reply(
-                False, ReplyCode.UNKNOWN_BUDGET, f"No {period} budget of {scope} was set; the policy file has its own."
+            return refuse(
+                ReplyCode.UNKNOWN_BUDGET, f"No {period} budget of {scope} was set; the policy file has its own."
             )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()

@@ -13,7 +13,7 @@ from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
 from bot.services.grants import reopen, reservations
 from bot.services.notifications import end_of_session, interruption
-from bot.services.runtime.commands import AnswerCheckpointHold, Reply
+from bot.services.runtime.commands import AnswerCheckpointHold, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core.claims import wake
 from ledger.core.events import announce, record
@@ -221,7 +221,7 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
         if not any(
             row.checkpoint_until and int(row.checkpoint_until.timestamp()) == command.seen_end_s for row in rows
         ):
-            return Reply(False, ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
+            return refuse(ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "whose data is saved," if command.saved else "without a verified checkpoint,"
         return Reply(

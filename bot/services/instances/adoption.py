@@ -22,7 +22,7 @@ from bot.services.instances import adoption_approval
 from bot.services.instances.adoption_approval import Adopt, Judged
 from bot.services.instances.transitions import adopt
 from bot.services.market.codec import offer_to_json
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
@@ -81,16 +81,16 @@ async def _read_at_cloud(ctx: Context, orphan: Orphan) -> tuple[ObservedInstance
     """Return the instance and its label as its cloud shows them now, or the reply why it cannot be adopted."""
     provider = ctx.providers.get(orphan.cloud)
     if provider is None or provider.account != orphan.account:
-        return Reply(False, ReplyCode.NOT_SET_UP, f"The account at {orphan.cloud} where it runs is not set up here.")
+        return refuse(ReplyCode.NOT_SET_UP, f"The account at {orphan.cloud} where it runs is not set up here.")
     try:
         seen = await provider.get(orphan.ref)
     except ProviderError as error:
-        return Reply(False, ReplyCode.CLOUD_FAILED, f"{orphan.cloud} cannot say how it stands: {error.message}.")
+        return refuse(ReplyCode.CLOUD_FAILED, f"{orphan.cloud} cannot say how it stands: {error.message}.")
     if isinstance(seen, NotSeen) or seen.status is InstanceStatus.TERMINATED:
-        return Reply(False, ReplyCode.STALE, f"{orphan.cloud} does not show {orphan.ref} any more.")
+        return refuse(ReplyCode.STALE, f"{orphan.cloud} does not show {orphan.ref} any more.")
     label = ctx.labels.read(seen.name)
     if label.kind is not LabelKind.OURS or label.label != orphan.label:
-        return Reply(False, ReplyCode.NOT_OURS, f"{orphan.ref} does not carry the label that it was found by.")
+        return refuse(ReplyCode.NOT_OURS, f"{orphan.ref} does not carry the label that it was found by.")
     return seen, label
 
 
@@ -98,29 +98,25 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     """Return the orphan to adopt, or a reply when it cannot be adopted or this very call has adopted it already."""
     orphan = await orphan_by_id(tx, command.orphan)
     if orphan is None:
-        return Reply(
-            False,
-            ReplyCode.UNKNOWN_ID,
-            f"There is no orphan {command.orphan[:40]}; gpu-shopper orphans list shows them.",
+        return refuse(
+            ReplyCode.UNKNOWN_ID, f"There is no orphan {command.orphan[:40]}; gpu-shopper orphans list shows them."
         )
     done = await noted_before(tx, [orphan.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply.
         return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
     if orphan.state is not OrphanState.QUARANTINED or orphan.instance_id is not None:
-        return Reply(
-            False, ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper orphans list says why."
-        )
+        return refuse(ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper orphans list says why.")
     return orphan
 
 
 def _may(ctx: Context, command: Adopt) -> Reply | None:
     if not is_approver(ctx.policy, command.decider):
-        return Reply(False, ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
+        return refuse(ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
     if not command.reason.strip():
-        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
     if command.hours <= 0 or hours_cap.is_above(ctx.policy, command.hours):
         most = hours_said(ctx.policy.max_hours)
-        return Reply(False, ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
+        return refuse(ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
     return None
 
 

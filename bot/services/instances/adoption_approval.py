@@ -22,7 +22,7 @@ from bot.rules.approvals.decision import (
 )
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
-from bot.rules.values.phrases import Verdict
+from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
@@ -111,9 +111,7 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, orphan: Orphan, offer: Off
         room = await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
         judged = judged if room.verdict.allowed else room.verdict
     if not judged.allowed:
-        judged = Verdict(
-            False, judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(orphan)}"
-        )
+        judged = deny(judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(orphan)}")
     return Judged(judged, needed, (*voters, command.decider.actor.ref), cap_usd_h, worst_usd, spend, room)
 
 

@@ -17,7 +17,7 @@ from bot.services.nodes.host_keys import forgotten
 from bot.services.notifications import request_message
 from bot.services.notifications.paging import page
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Reply, Switch
+from bot.services.runtime.commands import Reply, Switch, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.claims import Claim, claim, release
@@ -56,10 +56,10 @@ async def switch(ctx: Context, command: Switch) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
+                return refuse(ReplyCode.NO_SESSION, "That request has no session yet.")
             reply = await recovery_mode.with_recovery_notice(tx, await order(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.instances.set()
         ctx.hints.outbox.set()
@@ -70,15 +70,13 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     """Order a stop, start or restart inside a transaction that holds the family's lock."""
     data = {"session_id": session.id}
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(
-            False, ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data
-        )
+        return refuse(ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data)
     done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply; later orders stay in force.
         return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
-        return Reply(False, ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
+        return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
     actor, key = command.decider.actor, command.key
     return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
 
@@ -103,19 +101,17 @@ async def give(
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row else None
     if row is None or provider is None:
-        return Reply(
-            False, ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data
-        )
+        return refuse(ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data)
     facts = model.load(row.cloud)
     survival = facts.restarted if which is PowerAction.RESTART else facts.stopped
     able, stands, end = provider.capabilities, session.state, session.deadline
     disk_usd_h = hold.disk_rate(row)
     verdict = judge(which, row.cloud, able, stands, row.wanted, disk_usd_h, end, survival, outlives=keep)
     if not verdict.allowed:
-        return Reply(False, verdict.code, verdict.sentence, data)
+        return refuse(verdict.code, verdict.sentence, data)
     if keep and not facts.stop_keeps_data:
-        return Reply(
-            False, ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
+        return refuse(
+            ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
         )
     if which is PowerAction.START:
         await _authority(tx, row, session, now)

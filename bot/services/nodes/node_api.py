@@ -16,7 +16,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.nodes.connection import api_url
 from bot.services.notifications.paging import page_with_owner
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx
@@ -65,13 +65,13 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
         session, row, node, short = view.session, view.instance, view.node, short_id(session_id)
         if session.owner not in await authorization.mine(tx, ctx.policy, actor):
             sentence = f"Only the owner of session {short} takes the token of its machine's API."
-            return Reply(False, ReplyCode.NOT_YOURS, sentence, {"session_id": session.id})
+            return refuse(ReplyCode.NOT_YOURS, sentence, {"session_id": session.id})
         url = api_url(row, node) if row is not None and row.state is InstanceState.LIVE else None
         if row is None or node is None or url is None:
             none = (
                 f"The machine of session {short} has named no API of its own; look again once its agent has reported."
             )
-            return Reply(False, ReplyCode.NO_NODE_API, none, {"session_id": session.id})
+            return refuse(ReplyCode.NO_NODE_API, none, {"session_id": session.id})
         token = f"gpua_{bare_id(row.id)}_{secrets.token_urlsafe(32)}"
         await amend_node(tx, row.id, api_token_hash=hashlib.sha256(token.encode()).hexdigest(), api_token_at=now)
         said = "A new token for the API of its machine; the one before opens nothing any more."

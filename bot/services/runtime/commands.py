@@ -26,6 +26,11 @@ class Reply:
     data: dict[str, Any] = field(default_factory=dict)
 
 
+def refuse(code: ReplyCode, sentence: str, data: dict[str, Any] | None = None) -> Reply:
+    """Return the reply that nothing was done, and why."""
+    return Reply(False, code, sentence, data or {})
+
+
 @dataclass(frozen=True, slots=True)
 class Provision:
     """Request GPUs. `key` identifies the inbound message: the same key creates one request. Replies go to `channel`."""

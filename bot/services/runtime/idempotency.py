@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
 from ledger.queries.access import first_answer, forget_answers, keep_answer
@@ -42,7 +42,7 @@ async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> IdempotentC
         row = await first_answer(tx, key, body_hash, ctx.clock.now())
         if row.body_hash != body_hash:
             sentence = "This Idempotency-Key (--again) was used for another call; take a new one for a new call."
-            return Reply(False, ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
+            return refuse(ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
         return IdempotentCall(key, row.status, row.answer)
 
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from bot.rules.instances.recovery_mode import HOLD, recovery_notice
 from bot.rules.instances.recovery_mode import waits_until as held_until
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from ledger.core.events import announce
 from ledger.core.moves import StaleMove, move
 from ledger.core.outbox import notification_of
@@ -111,21 +111,19 @@ async def page_again(tx: Tx, orphan: Orphan, pause_s: float, now: datetime, dest
 async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
     """Condemn an orphan for an operator: the next reconcile pass ends it, whatever the circuit breaker says."""
     if not reason.strip():
-        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
     try:
         async with db.write() as tx:
             orphan = await orphan_by_id(tx, orphan_id)
             if orphan is None:
-                return Reply(
-                    False, ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
+                return refuse(
+                    ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
                 )
             only = CONDEMNABLE
             await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, actor, reason, only_from=only)
     except StaleMove:
-        return Reply(
-            False,
-            ReplyCode.STALE,
-            f"{orphan_id} does not wait any more; gpu-shopper orphans list shows what became of it.",
+        return refuse(
+            ReplyCode.STALE, f"{orphan_id} does not wait any more; gpu-shopper orphans list shows what became of it."
         )
     return Reply(
         True, ReplyCode.CONDEMNED, f"{orphan.cloud} instance {orphan.ref} is ended at the next look at its cloud."

@@ -19,7 +19,7 @@ from bot.services.grants.requote import offer_again
 from bot.services.instances.transitions import ends_at, paid_until
 from bot.services.notifications import end_of_session, request_message
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Extend, Reply
+from bot.services.runtime.commands import Extend, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import notify_person, record
@@ -48,10 +48,10 @@ async def extend(ctx: Context, command: Extend) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
+                return refuse(ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
             reply = await recovery_mode.with_recovery_notice(tx, await _extend(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()
@@ -60,9 +60,7 @@ async def extend(ctx: Context, command: Extend) -> Reply:
 
 async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: datetime) -> Reply:
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(
-            False, ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session."
-        )
+        return refuse(ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session.")
     known = await by_inbox_key(tx, command.key)
     if known is not None:
         return _asked(known)
@@ -73,30 +71,28 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     held = next(iter(hold.waiting(rows)), None)
     deadline = held.checkpoint_until if held else session.deadline
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
-        return Reply(
-            False, ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
+        return refuse(
+            ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
         )
     seen = command.seen_end_s in (None, int(deadline.timestamp())) if held else None
     if not (end_of_session.same_end(session, command.seen_end_s) if seen is None else seen):
-        return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.")
+        return refuse(ReplyCode.STALE, "The end was moved since that message; nothing was changed.")
     row = rows[-1]
     provider = ctx.providers.get(row.cloud)
     if provider is None:
-        return Reply(
-            False, ReplyCode.CLOUD_GONE, f"{row.cloud} is not set up here any more, so nothing can be extended there."
+        return refuse(
+            ReplyCode.CLOUD_GONE, f"{row.cloud} is not set up here any more, so nothing can be extended there."
         )
     if provider.capabilities.batch:
-        return Reply(
-            False, ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} ends by the timeout that it was pushed with."
-        )
+        return refuse(ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} ends by the timeout that it was pushed with.")
     verdict = hours_cap.check(command.hours, await _already(tx, session, row, now), ctx.policy)
     if not verdict.allowed:
-        return Reply(False, verdict.code, verdict.sentence)
+        return refuse(verdict.code, verdict.sentence)
     if held is None and extension.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
         return await _keep(tx, session, command, deadline, now)
     if command.only_inside:
         sentence = "That is not inside the time and the amount that were approved; ask for an extension."
-        return Reply(False, ReplyCode.OUTSIDE, sentence)
+        return refuse(ReplyCode.OUTSIDE, sentence)
     return await _ask(ctx, tx, session, row, command, now)
 
 
@@ -142,13 +138,13 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     gate = extension.override_sentence(already, command.hours, ctx.policy)
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
-        return Reply(False, ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
+        return refuse(ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
     if wrong := job_bounds.reason(reason, ctx.policy):
-        return Reply(False, *wrong)
+        return refuse(*wrong)
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
-        return Reply(False, ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
+        return refuse(ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)

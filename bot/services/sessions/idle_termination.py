@@ -16,7 +16,7 @@ from bot.services.nodes.checkins import node_status
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import KeepRunning, Reply
+from bot.services.runtime.commands import KeepRunning, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.liveness import LISTENING
 from bot.services.sessions.expiration import SCHEDULER
@@ -132,7 +132,7 @@ async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         if session.early_end_at is None or not end_of_session.same_end(session, command.seen_end_s):
-            return Reply(False, ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
+            return refuse(ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
         until = now + SPARED
         await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, kept_running_until=until)
         stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
