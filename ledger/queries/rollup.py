@@ -31,7 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_rollup
 from ledger.engine.db import insert_for
-from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin, spans
+from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin
 from ledger.kernel.columns import MicroUsd
 from ledger.kernel.entry_kind import SPENT, EntryKind
 from ledger.kernel.states import RollupTier
@@ -281,19 +281,3 @@ async def add(tx: AsyncSession, amounts: Mapping[tuple[Key, RollupTier, datetime
 def _table(model: type[Base]) -> Any:
     """Return a model's table: rows go into it without objects of the model, because there are many."""
     return model.__table__
-
-
-__all__ = [
-    "AMOUNT",
-    "FACETS",
-    "HASHED_COLUMNS",
-    "TOTAL",
-    "add",
-    "daily",
-    "days_and_hours",
-    "fold",
-    "raw",
-    "shares_of",
-    "spans",
-    "sums_of",
-]

@@ -196,8 +196,10 @@ def is_requester(request: RequestFacts, actor: Actor) -> bool:
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     if not decider.known:
         return deny(ReplyCode.LOOKUP_FAILED, "Slack did not say who you are, so nothing was decided; please try again.")
+    # A program may only withdraw its own request, regardless of its key.
+    program = decision is not Decision.CANCEL and decider.actor.kind is ActorKind.CONSUMER
     for holds, code, sentence in (
-        (decider.is_bot or _is_program(decision, decider.actor), ReplyCode.BOT, "A bot cannot decide a request."),
+        (decider.is_bot or program, ReplyCode.BOT, "A bot cannot decide a request."),
         (decider.is_deleted, ReplyCode.DELETED, "A deactivated account cannot decide a request."),
         (
             not decider.team_ok,
@@ -258,11 +260,6 @@ def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
     """Whether somebody's approval is there already, under any of their names or through a delegate."""
     voters = [Actor.from_ref(ref) for ref in (*request.approvals, *request.stood_for)]
     return any(is_same(one, voter) for one in (actor, *linked(policy, actor)) for voter in voters)
-
-
-def _is_program(decision: Decision, actor: Actor) -> bool:
-    """Whether a program tries to decide: it may only withdraw its own request, regardless of its key."""
-    return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
 
 
 _CLOSED = {

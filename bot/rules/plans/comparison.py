@@ -160,7 +160,9 @@ def compare(
         bad += row is None
         rows += [] if row is None else [row]
     rows.sort(key=_order)
-    elsewhere = [_compared(_as_priced(one), question) or _quota(one) for one in environments]
+    elsewhere = [
+        _compared(_as_priced(one), question) or ComparedGpu(_as_priced(one), None, None) for one in environments
+    ]
     notes = (f"{plural(bad, 'GPU')} left out: no usable price (missing, zero or negative).",) if bad else ()
     return Comparison(question, tuple(rows), tuple(elsewhere), notes)
 
@@ -181,10 +183,6 @@ def _order(row: ComparedGpu) -> tuple[Decimal, Decimal, str]:
 
 def _as_priced(one: Environment) -> PricedGpu:
     return PricedGpu(one.gpu, one.memory_gb, one.spot_usd_h, one.price_usd_h, one.name, one.name, one)
-
-
-def _quota(one: Environment) -> ComparedGpu:
-    return ComparedGpu(_as_priced(one), None, None)
 
 
 def cheapest(offers: Iterable[Offer], free: frozenset[str] = frozenset()) -> tuple[PricedGpu, ...]:

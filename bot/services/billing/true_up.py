@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.billing.metering import amount, so_far
+from bot.rules.billing.metering import amount, seconds, so_far
 from bot.rules.billing.true_up import BillLineItem, between, corrections, is_late, is_whole
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
@@ -95,16 +95,12 @@ def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:
     return [
         BillLineItem(
             one.component,
-            amount(_seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
+            amount(seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
             one.begins,
             one.ends,
         )
         for one in account.lines
     ]
-
-
-def _seconds(begins: datetime, ends: datetime) -> Decimal:
-    return Decimal(str((ends - begins) / timedelta(seconds=1)))
 
 
 def _whole(account: BillSubject, lines: list[BillLineItem], now: datetime) -> bool:

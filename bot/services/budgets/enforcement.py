@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import named as actor_named
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy.policy import Policy
@@ -192,13 +193,9 @@ async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
     members = {"user": (name,), "team": ctx.policy.teams.get(name, ())}.get(kind)
     if members is None:
         return EVERYBODY
-    found = [await authorization.mine(tx, ctx.policy, _actor(member)) for member in members]
+    found = [await authorization.mine(tx, ctx.policy, actor_named(member)) for member in members]
     refs = frozenset(ref for whose in found for ref in whose.refs)
     return Purse(Whose(refs, frozenset(one for whose in found for one in whose.slack_ids)))
-
-
-def _actor(name: str) -> Actor:
-    return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
 
 
 def _name(actor: Actor) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.rules.instances.failover import CLOUD_WIDE
+from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.spend_limits import RequoteOutcome, requote
 from bot.services.grants import reopen, reservations
@@ -86,7 +87,7 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
         elif recovering:
             async with ctx.db.write() as tx:
-                await release(tx, Instance, held, due_at=ctx.clock.now() + recovery_mode.HOLD)
+                await release(tx, Instance, held, due_at=ctx.clock.now() + HOLD)
         elif provider is None or provider.account != work.instance.account:
             # The instance is searched for in the row's account, so nothing is sent to another account.
             sentence = f"The account at {work.instance.cloud} that was asked is not set up here any more."
@@ -296,7 +297,7 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
             ctx.hints.requests.set()
         return False
     if await recovery_mode.is_on(tx):  # Recovery mode may have begun during this pass; nothing is bought in it.
-        await release(tx, Instance, held, due_at=now + recovery_mode.HOLD)
+        await release(tx, Instance, held, due_at=now + HOLD)
         return False
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from bot.rules.instances.power import PowerAction, judge
+from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
@@ -166,7 +167,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
     elif provider is None or provider.account != row.account or row.ref is None:
         await _refused(ctx, held, row, "the account that it runs in is not set up here now")
     elif recovering and row.wanted == PowerAction.START:  # A start spends; a stop saves, and a person ordered it.
-        await _give_back(ctx, held, now + recovery_mode.HOLD)
+        await _give_back(ctx, held, now + HOLD)
     else:
         call = {
             PowerAction.STOP: provider.stop,

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot.rules.values.phrases import sum_of
 from bot.services.market.offer_fields import (
@@ -22,6 +22,7 @@ from bot.services.market.offer_fields import (
     RiskUsd,
     Sentence,
     Spot,
+    Strict,
     Why,
     WorstUsd,
 )
@@ -32,11 +33,7 @@ if TYPE_CHECKING:  # A terminal reads these documents without the libraries behi
     from bot.services.market.catalog import Inventory
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MarketOption(_Strict, RankedFields):
+class MarketOption(Strict, RankedFields):
     """One ranked offer. `price_usd_h` is for the whole offer, `memory_gb` for each GPU."""
 
     country: Country
@@ -51,7 +48,7 @@ class MarketOption(_Strict, RankedFields):
     parts: Parts = ""
 
 
-class MarketCloud(_Strict):
+class MarketCloud(Strict):
     """How one cloud answered; `sentence` says why it did not."""
 
     cloud: Cloud
@@ -61,7 +58,7 @@ class MarketCloud(_Strict):
     sentence: Sentence
 
 
-class LeftOut(_Strict):
+class LeftOut(Strict):
     """Offers left out for one reason."""
 
     code: Code
@@ -75,7 +72,7 @@ class MarketLeftOut(LeftOut):
     examples: tuple[str, ...] = Field(description="The ids of some of them.")
 
 
-class MarketDocument(_Strict):
+class MarketDocument(Strict):
     """What is for sale now, ranked by what `hours` would cost. Money is decimal dollars as strings, times are UTC."""
 
     hours: Decimal = Field(description="The hours for which totals are reckoned.")

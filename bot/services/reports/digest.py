@@ -108,7 +108,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         before_usd=sum(recent[-2 * length : -length], _NOTHING),
         month_usd=month_usd,
         forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost say nothing.
-        budgets=await _budgets(ctx, tx, ctx.clock.now()),
+        budgets=tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, ctx.clock.now())),
         groups=_short(groups),
         month=_short(month),
         days=tuple(by_day[-BASE_DAYS:]),
@@ -119,10 +119,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         ended_by=dict(Counter(one.code for one in ended).most_common()),
         saved_usd=_saved(ctx, live, ended, stopped, window),
         stopped_in_all=len(stopped),
-        orphans=tuple(
-            FoundOrphan(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h)
-            for one in found_orphans[:LISTED]
-        ),
+        orphans=tuple(map(FoundOrphan.model_validate, found_orphans[:LISTED])),
         orphans_in_all=len(found_orphans),
         disks=tuple(
             RetainedDisk(
@@ -150,11 +147,6 @@ async def _by_day(tx: Tx, window: Window, zone: str) -> list[tuple[date, Decimal
     every = days(window.last - timedelta(days=BASE_DAYS), window.last, zone)
     amounts = await by_borders(tx, [every[0][1], *(until for _, _, until in every)])
     return [(day, amount) for (day, _, _), amount in zip(every, amounts, strict=True)]
-
-
-async def _budgets(ctx: Context, tx: Tx, now: datetime) -> tuple[str, ...]:
-    """Return the budgets that the policy sets by name, with their current use."""
-    return tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, now))
 
 
 def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:

@@ -16,7 +16,6 @@ from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.policy import consumers
-from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import usd
 from bot.services.approvals import auto_approval
@@ -98,7 +97,9 @@ async def _quote(ctx: Context, held: Claim) -> None:
             if ranked.options:
                 approved = await _offer(ctx, tx, request, held, ranked, market, now)
             else:
-                await _nothing(tx, request, held, [*opens, *_reasons(ranked, market)], now, spent_usd)
+                # Why nothing fits, in the order in which the market was narrowed.
+                reasons = [*opens, *(one.sentence for one in ranked.excluded), *absent(market.answers)]
+                await _nothing(tx, request, held, reasons, now, spent_usd)
     except StaleMove:
         return  # It was cancelled while the clouds were queried.
     ctx.hints.outbox.set()
@@ -139,7 +140,8 @@ async def _offer(
     # Approvers are people, so the plan is the one for people. The checkpoint hold at the end is granted time too.
     time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
-    needed = plan(_by_people(ctx.policy), worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
+    by_people = replace(ctx.policy, auto_approve_below_usd=None)
+    needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
     judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
@@ -187,10 +189,6 @@ def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token
     ]
 
 
-def _by_people(policy: Policy) -> Policy:
-    return replace(policy, auto_approve_below_usd=None)
-
-
 async def _opening(
     ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
@@ -204,11 +202,6 @@ async def _opening(
         return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
 
     return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
-
-
-def _reasons(ranked: Ranked, market: MarketAnswer) -> list[str]:
-    """Return why nothing fits, in the order in which the market was narrowed."""
-    return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
 
 
 async def _nothing(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bot.rules.instances.recovery_mode import HOLD, recovery_notice
+from bot.rules.instances.recovery_mode import recovery_notice
 from bot.rules.instances.recovery_mode import waits_until as held_until
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply, refuse
@@ -25,19 +25,6 @@ from ledger.kernel.states import LIVE_SESSION, NotificationKind, OrphanState, Re
 from ledger.models import Instance, Orphan, Session
 from ledger.queries.orphans import orphan_by_id, unknown_instances, waiting_orphans
 from ledger.queries.views import RequestView, SessionView
-
-__all__ = [
-    "HOLD",
-    "began_at",
-    "condemn",
-    "is_on",
-    "now_on",
-    "of_request",
-    "of_session",
-    "page_again",
-    "waits_until",
-    "with_recovery_notice",
-]
 
 #: The states of a request that recovery mode delays.
 WAITS = frozenset({RequestState.QUOTING, RequestState.PENDING, RequestState.APPROVED})
