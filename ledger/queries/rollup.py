@@ -110,10 +110,7 @@ def _every(
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
 ) -> Any:
-    """Sum dollars spent in these spans with the facets `by`; the conditions say whose.
-
-    Each combination of facets may come in more than one row.
-    """
+    """Sum dollars in these spans by the facets `by`, in one row or more of each; the conditions say whose."""
     whole = [span for span in parts if span.tier is not None]
     edges = [span for span in parts if span.tier is None]
     queries: list[Any] = []

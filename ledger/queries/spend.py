@@ -78,10 +78,7 @@ async def buckets(
 
 
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """Return `(dollars, dollars per hour)` that approvals in force may still spend.
-
-    A replacement is paid from its approval's own amount, so of each approval the largest amount counts, once.
-    """
+    """Return `(dollars, dollars per hour)` that may still be spent: of each approval its largest grant, once."""
     in_force = (
         Session.state.in_(LIVE_SESSION),
         GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),

@@ -48,10 +48,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """Hold a session with its newest instance, and what was booked on it so far.
-
-    `grant` is what that instance was made under; what extensions added comes on top.
-    """
+    """Hold a session with its newest instance, the `grant` of that, without extensions, and what was booked."""
 
     session: Session
     request: Request

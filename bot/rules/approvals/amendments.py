@@ -24,10 +24,7 @@ SHORTEST_H: Final = Decimal(1) / 60
 
 @dataclass(frozen=True, slots=True)
 class AmendedTerms:
-    """Hold what the approvers so far have made of a request: fewer hours, a limit in all.
-
-    `hours` and `cap_usd` are None where nobody changed them.
-    """
+    """Hold what the approvers left of a request: `hours` and `cap_usd`, each None where nobody changed it."""
 
     request_id: str
     version: int
@@ -55,10 +52,7 @@ def covered(request_id: str, version: int, offer_id: str, amounts: tuple[Decimal
 def shortened(
     estimate: Estimate, asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
 ) -> tuple[Decimal, Decimal]:
-    """Return `(expected, worst)` dollars of an estimate for fewer hours: what grows with time shrinks with it.
-
-    Nothing below `least_h` costs less than that does.
-    """
+    """Return `(expected, worst)` dollars for fewer hours: what grows with time shrinks, not below `least_h`."""
     share = min(max(time_h, least_h) / asked_h, Decimal(1))
     expected = worst = Decimal(0)
     for part in estimate.components:

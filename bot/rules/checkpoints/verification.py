@@ -33,10 +33,7 @@ class Unverified(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Name a location that can be checked: `root` is a bucket or a repository, `path` what is below it.
-
-    Of scheme `https`, `root` is the whole URL of one file.
-    """
+    """Name where to look: `root` is a bucket, a repository or (https) the URL of a file, `path` what is below."""
 
     scheme: str
     root: str
@@ -60,10 +57,7 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Hold what the agent reported last: until when it worked, and the newest checkpoint that it knows.
-
-    None: it never reported one.
-    """
+    """Hold what the agent reported last: until when it worked, and its newest checkpoint; None: it never did."""
 
     worked_until: datetime | None = None
     step: int | None = None

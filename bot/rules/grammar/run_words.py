@@ -94,10 +94,7 @@ def question_word(word: WordToken, policy: Policy) -> Fields:
 
 
 def question(fields: Fields) -> ComparisonQuestion:
-    """Make the question of a comparison, with usual budgets, one hour and a 10 % buffer where nothing was said.
-
-    Raises `BadWord` for numbers that make no question.
-    """
+    """Make a comparison's question: usual budgets, 1 hour, 10 % buffer unless said. Raises `BadWord`."""
     plain: Fields = {"hours": Decimal(1), "budgets_usd": PLAIN_BUDGETS, "buffer": PLAIN_BUFFER}
     try:
         return ComparisonQuestion(**{**plain, **fields}).checked()

@@ -176,10 +176,7 @@ def scenarios(
     *,
     whole: bool = False,
 ) -> tuple[Scenario, Scenario, Scenario]:
-    """Return the best, expected and worst case of a job on one cloud.
-
-    `whole` lets the worst one last all of the job's hours, as what is rented may.
-    """
+    """Return the three cases of a job on one cloud; `whole` lets the worst one last all of the job's hours."""
     time = run.hours if run is not None else RunHours(job.hours, job.hours, job.hours)
     hours = (time.best, time.expected, max(time.worst, job.hours) if whole else time.worst)
     boot_s = capabilities.boot_expected_s

@@ -26,10 +26,7 @@ MOST_CHANCE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """Hold the hours to write one checkpoint, to come back after a loss, and between two checkpoints where given.
-
-    `window_h` is the time within which a chance of loss is meant.
-    """
+    """Hold the hours to write a checkpoint, to restart, between two, and of the window of a chance of loss."""
 
     write_h: Decimal
     restart_h: Decimal

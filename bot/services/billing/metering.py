@@ -141,10 +141,7 @@ async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decim
 
 
 async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now: datetime) -> None:
-    """Book the completed hours at the old rate, and a correction for the running hour.
-
-    The correction makes the running hour right when it is booked at the new rate.
-    """
+    """Book the completed hours at the old rate, and what corrects the running hour, booked at the new one."""
     start, old = row.billing_from, gpu_rate(row.price_usd_h, row.storage_usd_h)
     if start is None or old <= 0:
         return
@@ -309,10 +306,7 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
 
 
 def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
-    """Return the entries for what a stopped disk costs above a running one, until then and not booked yet.
-
-    The running rate is booked with the storage of its instance.
-    """
+    """Return the entries for what a stopped disk costs above a running one, until then and not booked yet."""
     surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
     since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)
     return [

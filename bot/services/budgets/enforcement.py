@@ -35,10 +35,7 @@ _NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpend:
-    """What an approval would add: its owner and label, and the most in dollars and in dollars per hour.
-
-    `expected_usd` is the amount that people read and type.
-    """
+    """What an approval would add: owner, label, most dollars in all and per hour, `expected_usd` as people type."""
 
     owner: str
     label: str

@@ -94,10 +94,7 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
 
 
 async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
-    """Return until when the instance may be held: the reserved time, counted from its ordered end.
-
-    Never longer than the approved amount that is not spent pays for.
-    """
+    """Return until when it may be held: as reserved from its ordered end, and as the unspent amount pays for."""
     most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
     return min(ordered_at + most, rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))

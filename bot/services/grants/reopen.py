@@ -55,10 +55,7 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
 
 
 async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence: str, now: datetime) -> None:
-    """Fail a session whose request will not be approved again; it has nothing at any cloud.
-
-    When it had an instance, the reason why that ended comes first in the end reason.
-    """
+    """Fail a waiting session whose request is not approved again; why its last instance ended comes first."""
     session = await session_of(tx, request_id)
     if session is not None and session.state is SessionState.QUEUED:
         had = [row for row in await instances_of_session(tx, session.id) if row.live_at is not None]

@@ -57,10 +57,7 @@ async def close_run(ctx: Context, row: Instance, listing: Listing) -> bool:
 
 
 async def _timed_out(tx: Tx, row: Instance, now: datetime) -> ProofOfEnd | None:
-    """Return the proof of end of a run whose timeout has passed; None before that.
-
-    A run is pushed with the hours of its grant at most, and the reply came after the push.
-    """
+    """Return the proof of end of a run whose timeout, its grant's hours at most, has passed; None before that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
     timeout = timedelta(hours=float(Decimal(grant.hours)))
     return ProofOfEnd.from_timeout(row.account, row.live_at or row.created_at, timeout, now)

@@ -97,10 +97,7 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
 
 
 async def _longest_hold(ctx: Context, tx: Tx, session_id: str, approval: Approval, chosen: Option) -> Decimal:
-    """Return the longest checkpoint hold that an option may have without a new approval.
-
-    A longer hold is more time than was approved, once the total is above the cap.
-    """
+    """Return the longest checkpoint hold without a new approval; more would be time above the cap."""
     session = await tx.get_one(Session, session_id, populate_existing=True)
     override = await override_of(tx, session.request_id)
     run_h = Decimal(session.hours) + await hours_used.hours_before(tx, session_id, approval.id, ctx.clock.now())

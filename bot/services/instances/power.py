@@ -93,10 +93,7 @@ async def give(
     keep: bool = False,
     key: str = "",
 ) -> Reply:
-    """Give an order in somebody's name; the caller has checked that they may. `keep`: only if the data survives.
-
-    `key` is stored with the order, so that a repeated call is recognised.
-    """
+    """Give an order that the actor may give; `keep`: only if data survives, `key`: to know a repeated call."""
     data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None

@@ -60,10 +60,7 @@ class Checkins:
         self._next_group_at = 0.0
 
     async def take(self, token: str, report: Report, claim: NodeApiReport | None = None) -> Taken:
-        """Store one check-in. `claim` is what it reports about its own API.
-
-        A `Reply` is a refusal: `unauthenticated`, or `replayed` for a number seen before.
-        """
+        """Store one check-in and its API's `claim`; a `Reply` refuses it: `unauthenticated` or `replayed`."""
         if not enrollment.SHAPE.fullmatch(token):
             return STRANGE
         answer: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()

@@ -98,10 +98,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class FinishSession:
-    """End a session whose work is done. `succeeded` is what its owner says about the outcome.
-
-    `preserve` stops it instead, so that its disk is retained until the approved end.
-    """
+    """End a session whose work `succeeded` or not; `preserve`: stop it, and keep its disk until its end."""
 
     session: str
     decider: DeciderFacts

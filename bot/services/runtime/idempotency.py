@@ -32,10 +32,7 @@ class IdempotentCall:
 
 
 async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> IdempotentCall | Reply:
-    """Look a call up by the key that was sent. `what` is everything that must be the same the second time.
-
-    Return a refusal when the key was used for another call.
-    """
+    """Look a call up by its key; a refusal when `what`, all that must be the same, differs from the first time."""
     key = f"{actor.ref}/{hashlib.sha256(sent.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}"
     body_hash = hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     async with ctx.db.write() as tx:

@@ -63,10 +63,7 @@ SENDER_DIED = "the process that was showing it ended before it noted the outcome
 
 
 class DeliveryFailed(Exception):
-    """A message could not be delivered now. `retry_after_s` None: try later with back-off.
-
-    `permanent`: no later attempt can succeed (the channel is gone, the message was deleted).
-    """
+    """A message was not delivered: retry after `retry_after_s` (None: back off); never if it is `permanent`."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, permanent: bool = False) -> None:
         super().__init__(message)
