@@ -10,8 +10,7 @@ from sqlalchemy import exists, func, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from ledger.core.events import record
-from ledger.core.locks import lock_families
+from ledger.core import lock_families, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_family
+from ledger.core import lock_family
 from ledger.engine.db import insert_for, may_lock
 from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.states import InstanceState, OrphanState

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_family
+from ledger.core import lock_family
 from ledger.engine.db import may_lock
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.checkpoint_step import WAITS

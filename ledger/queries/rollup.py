@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_rollup
+from ledger.core import lock_rollup
 from ledger.engine.db import insert_for
 from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin
 from ledger.kernel.columns import MicroUsd

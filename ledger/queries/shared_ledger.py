@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_requester
+from ledger.core import lock_requester
 from ledger.engine.db import insert_for
 from ledger.kernel.entry_kind import SPENT, USED, EntryKind
 from ledger.kernel.states import OPEN_INSTANCE, RollupTier

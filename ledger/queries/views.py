@@ -10,7 +10,7 @@ from decimal import Decimal
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_family
+from ledger.core import lock_family
 from ledger.kernel.ids import bare_id
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token

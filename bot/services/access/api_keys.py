@@ -28,7 +28,7 @@ from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply, refuse
-from ledger.core.events import record
+from ledger.core import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind

@@ -17,7 +17,7 @@ from bot.services.access import delegation
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.models import Request, Session
 from ledger.queries.access import Whose, consumers_owned

@@ -12,9 +12,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import notify_person, record
-from ledger.core.locks import lock_requester
-from ledger.core.writes import Tx
+from ledger.core import Tx, lock_requester, notify_person, record
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id

@@ -15,8 +15,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import AddKey, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import record
-from ledger.core.writes import Tx
+from ledger.core import Tx, record
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind

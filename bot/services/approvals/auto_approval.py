@@ -14,10 +14,7 @@ from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
 from bot.services.runtime.context import Context
-from ledger.core.events import notify_person
-from ledger.core.locks import lock_auto_approval, lock_family
-from ledger.core.moves import decide
-from ledger.core.writes import Tx
+from ledger.core import Tx, decide, lock_auto_approval, lock_family, notify_person
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import RequestState

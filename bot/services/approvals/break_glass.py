@@ -21,10 +21,7 @@ from bot.services.notifications.paging import page_in
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.locks import lock_auto_approval
-from ledger.core.moves import StaleMove
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, announce, lock_auto_approval, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind

@@ -36,9 +36,7 @@ from bot.services.runtime.commands import Cancel, Decide, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from bot.services.sessions import extension
-from ledger.core.events import record
-from ledger.core.moves import StaleMove
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id

@@ -9,8 +9,7 @@ from bot.services.grants import amendments, issue, override, reopen
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
 from bot.services.sessions import extension, overspend
-from ledger.core.moves import decide
-from ledger.core.writes import Tx
+from ledger.core import Tx, decide
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState

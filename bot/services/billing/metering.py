@@ -20,8 +20,7 @@ from bot.rules.billing.metering import (
 )
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_family
-from ledger.core.writes import NewEntry, Tx, amend, book, book_all
+from ledger.core import NewEntry, Tx, amend, book, book_all, lock_family
 from ledger.kernel import money
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Disk, Instance, Orphan

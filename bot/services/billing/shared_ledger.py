@@ -24,7 +24,7 @@ from bot.services.budgets import enforcement
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.writes import NewEntry, book_all
+from ledger.core import NewEntry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Node

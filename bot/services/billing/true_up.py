@@ -13,8 +13,7 @@ from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.context import Context
-from ledger.core.events import announce_once, record
-from ledger.core.writes import Tx, book
+from ledger.core import Tx, announce_once, book, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind

@@ -16,10 +16,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.locks import lock_budgets
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce, lock_budgets, notification_of, record
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind

@@ -12,9 +12,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.notifications.paging import page_in
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.locks import lock_budgets
-from ledger.core.writes import Tx
+from ledger.core import Tx, lock_budgets, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.queries.budget_limits import budgets_set, put_budget

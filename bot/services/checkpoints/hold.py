@@ -15,11 +15,7 @@ from bot.services.grants import reopen, reservations
 from bot.services.notifications import end_of_session, interruption
 from bot.services.runtime.commands import AnswerCheckpointHold, Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.claims import wake
-from ledger.core.events import announce, record
-from ledger.core.moves import move
-from ledger.core.outbox import notifications_of
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, announce, move, notifications_of, record, wake
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
 from ledger.kernel.end_reason import EndReason

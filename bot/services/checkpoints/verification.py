@@ -21,9 +21,7 @@ from bot.services.checkpoints import hold
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications.paging import OPERATORS, page, page_in
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_family
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, lock_family, notification_of
 from ledger.kernel.checkpoint_step import BEHIND, CheckpointStep
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, NotificationKind

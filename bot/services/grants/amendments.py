@@ -11,8 +11,7 @@ from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.market.estimate import Estimate
 from bot.rules.values.phrases import usd as said_usd
 from bot.services.market.codec import estimate_from_json
-from ledger.core.events import notify_person
-from ledger.core.writes import Tx
+from ledger.core import Tx, notify_person
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Approval, Option, Request

@@ -11,7 +11,7 @@ from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, Weighed
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind

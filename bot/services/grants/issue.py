@@ -10,8 +10,7 @@ from bot.rules.values.labels import human_part, instance_name
 from bot.services.grants import amendments, reservations
 from bot.services.market.codec import estimate_from_json, offer_from_json
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind

@@ -9,9 +9,7 @@ from decimal import Decimal
 
 from bot.rules.pricing import hours_cap
 from bot.services.notifications.request_message import show_again
-from ledger.core.events import record
-from ledger.core.moves import decide
-from ledger.core.writes import Tx
+from ledger.core import Tx, decide, record
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id

@@ -7,8 +7,7 @@ from decimal import Decimal
 
 from bot.services.grants.reservations import release, void_grants
 from bot.services.notifications import end_of_session
-from ledger.core.moves import decide, move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, decide, move
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind

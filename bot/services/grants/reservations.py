@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from ledger.core.moves import move
-from ledger.core.writes import Tx, book
+from ledger.core import Tx, book, move
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind

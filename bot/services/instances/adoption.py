@@ -25,10 +25,7 @@ from bot.services.market.codec import offer_to_json
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import record
-from ledger.core.locks import lock_orphan
-from ledger.core.moves import decide, move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, decide, lock_orphan, move, record
 from ledger.kernel import money
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind

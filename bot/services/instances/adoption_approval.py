@@ -28,8 +28,7 @@ from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.market.codec import offer_to_json
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx
+from ledger.core import Tx, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from bot.services.instances.transitions import adopt, gone
 from bot.services.runtime.context import Context
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd

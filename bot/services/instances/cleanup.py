@@ -16,7 +16,7 @@ from bot.rules.values.phrases import plural
 from bot.services.notifications.paging import OPERATORS, alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.events import announce_once, record
+from ledger.core import announce_once, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind

@@ -10,7 +10,7 @@ from bot.rules.market.ranking import RankedOption
 from bot.services.grants import hours_used, issue, reopen, reservations
 from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
 from bot.services.runtime.context import Context
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel import money
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind

@@ -14,7 +14,7 @@ from bot.rules.values.phrases import plural
 from bot.services.billing.true_up import COMPARED
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
+from ledger.core import announce
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance, Orphan

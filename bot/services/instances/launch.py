@@ -26,10 +26,7 @@ from bot.services.nodes.enrollment import Minted, mint, store
 from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.locks import lock_family
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx, amend
+from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest

@@ -17,9 +17,7 @@ from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page, page_in
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, announce, move, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id

@@ -21,11 +21,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Reply, Switch, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import notify_person, record
-from ledger.core.locks import lock_family
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx, amend
+from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, notify_person, record, release
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind

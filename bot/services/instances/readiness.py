@@ -10,8 +10,7 @@ from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
 from bot.services.nodes.host_keys import note_key
 from bot.services.runtime.context import Context
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import GrantState, InstanceState, SessionState

@@ -27,8 +27,7 @@ from bot.services.instances.transitions import adopt, check_rate, gone
 from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.context import Context
-from ledger.core.moves import StaleMove
-from ledger.core.writes import amend
+from ledger.core import StaleMove, amend
 from ledger.kernel import money
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.proof import Absence, ProofOfEnd

@@ -16,10 +16,7 @@ from bot.services.notifications.paging import alone, page_in
 from bot.services.outbox import barrier
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import notify_person
-from ledger.core.moves import decide, move
-from ledger.core.writes import Tx
+from ledger.core import Claim, Tx, claim, decide, move, notify_person, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.end_reason import EndReason

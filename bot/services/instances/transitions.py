@@ -13,9 +13,7 @@ from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.notifications import end_of_session, interruption
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_family
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, lock_family, move
 from ledger.kernel import money
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import WAITS

@@ -10,9 +10,7 @@ from bot.services.grants import reopen
 from bot.services.instances.transitions import adopt, settle
 from bot.services.notifications.paging import alone, page, page_in
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx
+from ledger.core import Claim, StaleMove, Tx, claim, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session

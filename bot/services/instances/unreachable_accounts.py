@@ -21,9 +21,7 @@ from bot.services.instances.transitions import end_instance, gone, settle
 from bot.services.notifications.interruption import notify_ended_by
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_families, lock_orphan
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx
+from ledger.core import StaleMove, Tx, lock_families, lock_orphan, move
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd

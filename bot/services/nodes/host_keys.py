@@ -13,9 +13,7 @@ from typing import Any
 from bot.services.nodes.connection import fingerprint
 from bot.services.notifications.paging import OPERATORS, alone, page_with_owner
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, notification_of, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id

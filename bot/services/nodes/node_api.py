@@ -18,8 +18,7 @@ from bot.services.nodes.connection import api_url
 from bot.services.notifications.paging import page_with_owner
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx
+from ledger.core import Tx, record
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import bare_id, short_id

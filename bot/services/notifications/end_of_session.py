@@ -8,9 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
-from ledger.core.outbox import notification_of, notifications_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce, notification_of, notifications_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Session

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bot.services.notifications.request_message import show_again
-from ledger.core.events import announce
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce, notification_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind

@@ -8,10 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, notify_person
-from ledger.core.moves import StaleMove
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import StaleMove, Tx, announce, notification_of, notify_person
 from ledger.kernel.states import NotificationKind
 from ledger.models import Session
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ledger.core.events import announce
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 

@@ -26,9 +26,7 @@ from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
 from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession, Shares
 from bot.services.runtime.context import Context
-from ledger.core.events import announce_once
-from ledger.core.outbox import notifications_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce_once, notifications_of
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind, SessionState

@@ -13,11 +13,7 @@ from bot.services.grants import approvers, reopen
 from bot.services.grants.escalation import next_due
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce, announce_once, record
-from ledger.core.moves import StaleMove, move
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import Claim, StaleMove, Tx, announce, announce_once, claim, move, notification_of, record, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, RequestState

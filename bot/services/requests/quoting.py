@@ -25,10 +25,7 @@ from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import record
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx
+from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind

@@ -15,9 +15,7 @@ from bot.services.plans import planner
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.locks import lock_requester
-from ledger.core.writes import add_request
+from ledger.core import add_request, lock_requester, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest

@@ -15,10 +15,7 @@ from bot.rules.instances.recovery_mode import recovery_notice
 from bot.rules.instances.recovery_mode import waits_until as held_until
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply, refuse
-from ledger.core.events import announce
-from ledger.core.moves import StaleMove, move
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import StaleMove, Tx, announce, move, notification_of
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.states import LIVE_SESSION, NotificationKind, OrphanState, RequestState, SessionState

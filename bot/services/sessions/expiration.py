@@ -11,9 +11,7 @@ from bot.services.instances.termination import end_session
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.locks import lock_family
-from ledger.core.writes import Tx
+from ledger.core import Claim, Tx, claim, lock_family, release
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind

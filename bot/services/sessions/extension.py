@@ -22,9 +22,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Extend, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import notify_person, record
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, move, notify_person, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind

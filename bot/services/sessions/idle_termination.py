@@ -20,9 +20,7 @@ from bot.services.runtime.commands import KeepRunning, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.liveness import LISTENING
 from bot.services.sessions.expiration import SCHEDULER
-from ledger.core.events import record
-from ledger.core.locks import lock_family
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, lock_family, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind

@@ -26,10 +26,7 @@ from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from bot.services.sessions.expiration import SCHEDULER
-from ledger.core.events import notify_person, record
-from ledger.core.locks import lock_family
-from ledger.core.moves import decide
-from ledger.core.writes import Tx
+from ledger.core import Tx, decide, lock_family, notify_person, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind

@@ -12,8 +12,7 @@ from bot.services.billing.metering import disk_accruals, rule_of
 from bot.services.checkpoints import hold
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx, book_all
+from ledger.core import Tx, book_all, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id

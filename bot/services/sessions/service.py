@@ -19,9 +19,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import FinishSession, Reply, Switch, Terminate, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import record
-from ledger.core.moves import StaleMove
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind

@@ -22,8 +22,7 @@ from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx
+from ledger.core import Tx, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.services.audit.invariants.world import Violation
-from ledger.core.moves import MOVED
+from ledger.core import MOVED
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import (
     LEGAL,
