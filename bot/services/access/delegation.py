@@ -19,7 +19,7 @@ from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Delegation
 from ledger.queries.access import Whose
-from ledger.queries.delegations import delegators_of, end_delegations, given_by, in_force, said_before
+from ledger.queries.decisions import delegators_of, end_delegations, given_by, in_force, said_before
 
 REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from now on.")
 

@@ -15,7 +15,7 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, lock_budgets, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.queries.budget_limits import budgets_set, put_budget
+from ledger.queries.spend import budgets_set, put_budget
 
 Limits = Mapping[str, Mapping[str, Decimal]]
 
