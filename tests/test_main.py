@@ -89,6 +89,7 @@ async def running(around: Around, settings: Settings) -> AsyncIterator[str]:
     await asyncio.wait_for(task, READY_S)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("socket_mode", [False, True], ids=["http", "socket"])
 async def test_it_serves_slack_and_health_until_sigterm(tmp_path: Path, socket_mode: bool) -> None:
     async with surroundings(tmp_path, socket_mode=socket_mode) as around:
@@ -137,6 +138,7 @@ async def test_it_refuses_to_start_without_what_it_needs(tmp_path: Path, without
             await serve(around.settings(**dict.fromkeys(without, "")), SystemClock())
 
 
+@pytest.mark.slow
 async def test_an_old_schema_is_upgraded_or_refused(tmp_path: Path) -> None:
     async with surroundings(tmp_path) as around:
         settings = around.settings()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.services.market.catalog import Inventory
 from tests.bench.market import CLOUDS, QUESTIONS, measure, offers
 from tests.support.clock import SteppedClock
@@ -13,6 +15,7 @@ def looked_at(found: Inventory) -> int:
     return found.ranked.answered + sum(one.count for one in found.ranked.excluded)
 
 
+@pytest.mark.slow
 async def test_every_offer_of_every_cloud_is_looked_at() -> None:
     for job in QUESTIONS.values():
         took_ms, found = await measure(SMALL, job)

@@ -45,7 +45,7 @@ from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.server import build_app
 from tests.support.clock import SteppedClock
-from tests.support.jobs import work_off
+from tests.support.jobs import due_jobs, work_off
 from tests.support.wire import reachable
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
@@ -211,7 +211,7 @@ class World:
     async def settle(self, most: int = 12) -> None:
         """Tick until nothing is due now."""
         for number in range(most):
-            if not await self.tick(again=number > 0):
+            if not await self.tick(again=number > 0) or not await due_jobs(self.ctx.db, self.clock.now()):
                 return
 
     async def run(self, seconds: float, step_s: float = STEP_S) -> None:

@@ -22,6 +22,7 @@ ELSEWHERE_DAYS = min(DAYS, 2.0)
 SMALL = Size(days=0.15, sessions_a_day=60, clouds=("vast", "lambda"), hours_max=1, drain=timedelta(hours=3), faults=4)
 
 
+@pytest.mark.slow
 async def test_a_morning_of_faults_keeps_what_is_promised(
     sqlite_db_url: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -33,7 +33,10 @@ SECOND = timedelta(seconds=1)
 ANSWER = timedelta(seconds=30)
 GRACE = timedelta(minutes=10)
 
-every_way = pytest.mark.parametrize("slack", list(Slack))
+#: Slack well comes with every run of the suite; how it is without Slack, or without the owner, with a whole one.
+every_way = pytest.mark.parametrize(
+    "slack", [pytest.param(slack, marks=[] if slack is Slack.WELL else [pytest.mark.slow]) for slack in Slack]
+)
 
 
 def ways(names: Iterable[str], *, away: Collection[str], like: Collection[str]) -> pytest.MarkDecorator:
@@ -46,7 +49,8 @@ def ways(names: Iterable[str], *, away: Collection[str], like: Collection[str]) 
     for name in names:
         later = {Slack.DOWN: name in like, Slack.AWAY: name not in away}
         for slack in Slack:
-            marks = [pytest.mark.soak_only] if later.get(slack) else []
+            mark = pytest.mark.soak_only if later.get(slack) else pytest.mark.slow
+            marks = [mark] if later.get(slack) or slack is not Slack.WELL else []
             found.append(pytest.param(name, slack, marks=marks, id=f"{name}-{slack}"))
     return pytest.mark.parametrize(("name", "slack"), found)
 
