@@ -73,7 +73,7 @@ class HandlerContext:
             if await notification_of(tx, kind, subject, destination) is not None:
                 return
             body = message.payload()
-            await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+            await announce(tx, now, kind, subject, destination, body)
         self.ctx.hints.outbox.set()
 
     async def open(self, job: HandlerJob, view: View, instead: str, channel: str = "") -> None:

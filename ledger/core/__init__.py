@@ -1,1 +1,50 @@
 """Write the ledger: moves, claims, locks, events, inbox, outbox and entries."""
+
+from ledger.core.claims import Claim, claim, release, wake
+from ledger.core.events import announce, announce_once, notify_person, record
+from ledger.core.locks import (
+    lock_auto_approval,
+    lock_budgets,
+    lock_families,
+    lock_family,
+    lock_hash_chain,
+    lock_orphan,
+    lock_requester,
+    lock_rollup,
+)
+from ledger.core.moves import MOVED, StaleMove, decide, move
+from ledger.core.outbox import notification_dead, notification_of, notification_sent, notifications_of
+from ledger.core.writes import NewEntry, Tx, add_request, amend, book, book_all
+
+__all__ = [
+    "MOVED",
+    "Claim",
+    "NewEntry",
+    "StaleMove",
+    "Tx",
+    "add_request",
+    "amend",
+    "announce",
+    "announce_once",
+    "book",
+    "book_all",
+    "claim",
+    "decide",
+    "lock_auto_approval",
+    "lock_budgets",
+    "lock_families",
+    "lock_family",
+    "lock_hash_chain",
+    "lock_orphan",
+    "lock_requester",
+    "lock_rollup",
+    "move",
+    "notification_dead",
+    "notification_of",
+    "notification_sent",
+    "notifications_of",
+    "notify_person",
+    "record",
+    "release",
+    "wake",
+]

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
-from ledger.kernel.actor import Actor
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind, NotificationState
@@ -17,11 +17,11 @@ from ledger.models import Event, Notification
 
 def record(
     tx: AsyncSession,
-    *,
     at: datetime,
     actor: Actor,
     subject: str,
     kind: EventKind,
+    *,
     before: str = "",
     after: str = "",
     reason: str = "",
@@ -48,7 +48,7 @@ def record(
 
 
 async def announce_once(
-    tx: AsyncSession, *, at: datetime, kind: NotificationKind, subject: str, destination: str, body: dict[str, Any]
+    tx: AsyncSession, at: datetime, kind: NotificationKind, subject: str, destination: str, body: dict[str, Any]
 ) -> bool:
     """Make a notification due unless there is one already, here or at another replica. True when it is new."""
     there = ["kind", "subject", "destination"]
@@ -60,7 +60,6 @@ async def announce_once(
 
 async def announce(
     tx: AsyncSession,
-    *,
     at: datetime,
     kind: NotificationKind,
     subject: str,
@@ -84,6 +83,20 @@ async def announce(
             },
         )
     )
+
+
+async def notify_person(
+    tx: AsyncSession,
+    at: datetime,
+    person: str,
+    subject: str,
+    text: str,
+    kind: NotificationKind = NotificationKind.REPLY,
+) -> None:
+    """Notify somebody directly, by their reference; only people in Slack have such messages."""
+    to = Actor.from_ref(person)
+    if to.kind is ActorKind.SLACK:
+        await announce(tx, at, kind, subject, to.id, {"text": text})
 
 
 def _row(tx: AsyncSession, *, at: datetime, **values: Any) -> Any:

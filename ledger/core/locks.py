@@ -44,10 +44,7 @@ _LOCKS: dict[type[Any], Any] = {
 
 
 async def lock_family(tx: AsyncSession, model: type[Any], row_id: str) -> None:
-    """Lock the request at the root of the family that a row belongs to, until the transaction ends.
-
-    A row of another kind, or one that does not exist, locks nothing.
-    """
+    """Lock the root of a row's family until the transaction ends; a row of another kind, or none, locks nothing."""
     lock = _LOCKS.get(model)
     if lock is not None and may_lock(tx):
         await tx.execute(lock, {"row_id": row_id})

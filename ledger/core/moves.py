@@ -73,10 +73,10 @@ async def move(
     model: type[Row],
     row_id: str,
     to: State,
-    *,
     at: datetime,
     actor: Actor,
     reason: str = "",
+    *,
     only_from: frozenset[State] | None = None,
     version: int | None = None,
     claim: str | None = None,
@@ -116,10 +116,10 @@ async def move(
         raise _refusal(row_id, before.state, to)
     record(
         tx,
-        at=at,
-        actor=actor,
-        subject=row_id,
-        kind=MOVED[type(to)],
+        at,
+        actor,
+        row_id,
+        MOVED[type(to)],
         before=str(before.state),
         after=str(to),
         reason=reason,
@@ -128,6 +128,24 @@ async def move(
     for kind in announced(to):
         await _announce(tx, row, to, kind, at)
     return row
+
+
+async def decide(
+    tx: AsyncSession,
+    request_id: str,
+    to: RequestState,
+    at: datetime,
+    actor: Actor,
+    reason: str,
+    *,
+    outcome: str | None = None,
+    only_from: frozenset[State] | None = None,
+    noted: dict[str, Any] | None = None,
+    **values: Any,
+) -> Request:
+    """Move a request to what was decided, and store when, by whom, and why: the reason, unless `outcome` is given."""
+    values |= {"outcome": reason if outcome is None else outcome, "decided_at": at, "decided_by": actor.ref}
+    return await move(tx, Request, request_id, to, at, actor, reason, only_from=only_from, noted=noted, values=values)
 
 
 def _freed(to: State) -> dict[str, Any]:
@@ -167,7 +185,7 @@ async def _announce(
 ) -> None:
     """Find out where the notification of this move is read, and make it due there."""
     if isinstance(row, Orphan):
-        await announce(tx, at=at, kind=kind, subject=row.id, destination="channel:operators")
+        await announce(tx, at, kind, row.id, "channel:operators")
         return
     request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)
     subject, destination = request.id, request.channel
@@ -179,4 +197,4 @@ async def _announce(
         if owner.kind is not ActorKind.SLACK:
             return
         subject, destination = row.id, owner.id
-    await announce(tx, at=at, kind=kind, subject=subject, destination=destination)
+    await announce(tx, at, kind, subject, destination)

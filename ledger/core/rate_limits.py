@@ -42,7 +42,8 @@ async def take(
     try:
         async with db.write() as tx:
             taken = (await tx.execute(statement)).scalar()
-            free_at = taken if taken is not None else (await tx.execute(_free_at(name))).scalar_one() + every_us
+            stored = select(TurnRow.free_at_us).where(TurnRow.name == name)
+            free_at = taken if taken is not None else (await tx.execute(stored)).scalar_one() + every_us
     except (SQLAlchemyError, OSError) as error:
         raise TurnsUnavailable(str(type(error).__name__)) from error
     wait_us = max(free_at - every_us - ahead_us - now_us, 0)
@@ -68,7 +69,3 @@ def _free_from(now_us: int) -> Any:
     stored = TurnRow.free_at_us
     wrong = stored > now_us + HORIZON // _US
     return case((stored < now_us, now_us), (wrong, now_us), else_=stored)
-
-
-def _free_at(name: str) -> Any:
-    return select(TurnRow.free_at_us).where(TurnRow.name == name)

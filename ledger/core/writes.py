@@ -30,10 +30,7 @@ async def amend(
     version: int | None = None,
     **values: Any,
 ) -> bool:
-    """Set columns of one row, guarded by a claim or by the version that was read. False: the guard did not hold.
-
-    The state is not a column to set; `ledger.core.moves.move` changes it.
-    """
+    """Set columns of one row, never its state, under a claim or the version that was read. False: it was stale."""
     if "state" in values:
         raise TypeError("a state is changed only by ledger.core.moves.move")
     await lock_family(tx, model, row_id)

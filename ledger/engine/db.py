@@ -129,10 +129,7 @@ class Database:
 
     @asynccontextmanager
     async def write(self, *, first: bool = False) -> AsyncIterator[AsyncSession]:
-        """Open a transaction and commit it at the end of the block.
-
-        `first` puts it ahead of the other waiting writers. Raises `NestedWrite` inside another write of the same task.
-        """
+        """Open a transaction, ahead of others if `first`; commit it at its end. Raises `NestedWrite` inside one."""
         task = asyncio.current_task()
         if task in self._writing:
             raise NestedWrite("this task is writing already; pass its transaction on instead of opening another")

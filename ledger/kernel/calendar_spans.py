@@ -13,10 +13,7 @@ ORDER = (RollupTier.MONTH, RollupTier.DAY, RollupTier.HOUR)
 
 @dataclass(frozen=True, slots=True)
 class CalendarSpan:
-    """Name the time [since, until) as rows of one tier, or as single entries where `tier` is None.
-
-    `since` or `until` None: open at that side.
-    """
+    """Name [since, until), open where None, as rows of one tier, or as single entries where `tier` is None."""
 
     tier: RollupTier | None
     since: datetime | None

@@ -11,14 +11,12 @@ from typing import Any
 
 from sqlalchemy import event, inspect
 
-from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer
+from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer, Webhook, WebhookDelivery
 from ledger.models.base import Base, Claimable
 from ledger.models.costs import BillLine, EntryHash, ExternalCost, Facet, Rollup, Unrolled
 from ledger.models.journal import Event, EventHash, Inbox, LedgerEntry, Mark, Notification, SshKey, TurnRow
-from ledger.models.nodes import Node
 from ledger.models.requests import Approval, Delegation, GrantRow, Option, Quote, Request, Token
-from ledger.models.sessions import Disk, Instance, Orphan, Session
-from ledger.models.webhooks import Webhook, WebhookDelivery
+from ledger.models.sessions import Disk, Instance, Node, Orphan, Session
 
 __all__ = [
     "MOVABLE",

@@ -44,10 +44,7 @@ Shares = dict[str, list[tuple[str, Decimal]]]
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Cut the time [since, until) into whole days of UTC, `first` to `last`, and single hours.
-
-    The hours `more` are added to the days, the hours `less` are subtracted.
-    """
+    """Cut [since, until) into days of UTC, `first` to `last`, and hours: `more` are added, `less` subtracted."""
 
     since: datetime
     until: datetime

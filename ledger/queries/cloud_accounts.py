@@ -10,8 +10,7 @@ from sqlalchemy import exists, func, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from ledger.core.events import record
-from ledger.core.locks import lock_families
+from ledger.core import lock_families, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState
@@ -29,10 +28,7 @@ class AccountInUse:
 
 
 async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
-    """List every account with open instances that were sent, or with orphans that are not gone.
-
-    It takes two queries.
-    """
+    """List, in two queries, the accounts with open instances that were sent or with orphans that are not gone."""
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
     rows = select(Instance.cloud, Instance.account, func.count(), func.min(Instance.created_at)).where(sent)
     orphans = select(Orphan.cloud, Orphan.account, func.count(), func.min(Orphan.first_seen_at))
@@ -98,16 +94,7 @@ async def move_account(
     moved = 0
     for row_id, old, state in await tx.execute(select(Instance.id, Instance.account, Instance.state).where(*mine)):
         moved += state in OPEN_INSTANCE
-        record(
-            tx,
-            at=at,
-            actor=actor,
-            subject=row_id,
-            kind=EventKind.INSTANCE_ACCOUNT_MOVED,
-            before=old,
-            after=after,
-            reason=reason,
-        )
+        record(tx, at, actor, row_id, EventKind.INSTANCE_ACCOUNT_MOVED, before=old, after=after, reason=reason)
     await tx.flush()  # The database needs the journal row first.
     values = {"account": after, "absent_at": [], "version": Instance.version + 1}
     await tx.execute(update(Instance).where(*mine).values(values).execution_options(synchronize_session=False))
@@ -115,15 +102,7 @@ async def move_account(
     there = exists().where(other.cloud == cloud, other.account == after, other.ref == Orphan.ref)
     orphans = (Orphan.cloud == cloud, Orphan.account.in_(before), Orphan.state != OrphanState.GONE, ~there)
     for orphan in list(await tx.scalars(select(Orphan).where(*orphans))):
-        record(
-            tx,
-            at=at,
-            actor=actor,
-            subject=orphan.id,
-            kind=EventKind.ORPHAN_ACCOUNT_MOVED,
-            before=orphan.account,
-            after=after,
-        )
+        record(tx, at, actor, orphan.id, EventKind.ORPHAN_ACCOUNT_MOVED, before=orphan.account, after=after)
         moved += 1
     new = {"account": after, "absent_at": [], "version": Orphan.version + 1}
     await tx.execute(update(Orphan).where(*orphans).values(new).execution_options(synchronize_session=False))

@@ -1,4 +1,4 @@
-"""Look up what a decision is about: a request as it is now, and the button that was clicked."""
+"""Look up what a decision is about: a request as it is now, its button, and who decides in whose place."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_family
+from ledger.core import lock_family
 from ledger.engine.db import may_lock
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.request_kind import ABOUT_SESSION
 from ledger.kernel.states import InstanceState, RequestState
-from ledger.models import Approval, Consumer, Instance, Option, Quote, Request, Session, Token
+from ledger.models import Approval, Consumer, Delegation, Instance, Option, Quote, Request, Session, Token
+from ledger.queries.access import Whose
+from ledger.queries.journal import noted_before
 from ledger.queries.lookups import override_of, session_of
 from ledger.queries.session_costs import spent_before
 
@@ -164,3 +166,35 @@ async def people_behind(tx: AsyncSession, refs: Collection[str]) -> dict[str, st
     if not refs:
         return {}
     return {one.actor: one.owner for one in await tx.scalars(select(Consumer).where(Consumer.actor.in_(sorted(refs))))}
+
+
+async def delegators_of(tx: AsyncSession, delegate: Whose, now: datetime) -> list[Delegation]:
+    """Return the delegations to somebody that are in force, the oldest first."""
+    mine = (delegate.where(Delegation.delegate), Delegation.ended_at.is_(None), Delegation.until > now)
+    return list(await tx.scalars(select(Delegation).where(*mine).order_by(Delegation.created_at, Delegation.id)))
+
+
+async def given_by(tx: AsyncSession, delegator: Whose, now: datetime) -> list[Delegation]:
+    """Return the delegations from somebody that are in force."""
+    mine = (delegator.where(Delegation.delegator), Delegation.ended_at.is_(None), Delegation.until > now)
+    return list(await tx.scalars(select(Delegation).where(*mine).order_by(Delegation.created_at, Delegation.id)))
+
+
+async def in_force(tx: AsyncSession, of: Whose | None, now: datetime) -> Sequence[Delegation]:
+    """Return every delegation in force, or those that somebody gave or has."""
+    query = select(Delegation).where(Delegation.ended_at.is_(None), Delegation.until > now)
+    if of is not None:
+        query = query.where(or_(of.where(Delegation.delegator), of.where(Delegation.delegate)))
+    return (await tx.scalars(query.order_by(Delegation.created_at, Delegation.id))).all()
+
+
+async def said_before(tx: AsyncSession, delegator: Whose, key: str, since: datetime) -> bool:
+    """Whether the call that `key` names has made or ended a delegation already."""
+    mine = select(Delegation.id).where(delegator.where(Delegation.delegator))
+    return await noted_before(tx, mine, key, since) is not None
+
+
+async def end_delegations(tx: AsyncSession, ids: Sequence[str], by: str, now: datetime) -> None:
+    """End some delegations from this moment on."""
+    mine = (Delegation.id.in_(list(ids)), Delegation.ended_at.is_(None))
+    await tx.execute(update(Delegation).where(*mine).values(ended_at=now, ended_by=by))

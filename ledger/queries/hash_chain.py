@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_hash_chain
+from ledger.core import lock_hash_chain
 from ledger.kernel.ids import base32
 from ledger.models import Event, EventHash, GrantRow, Instance, Request, Session
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_families
+from ledger.core import lock_families
 from ledger.kernel.states import BILLABLE_INSTANCE, OrphanState
 from ledger.models import Instance, LedgerEntry, Orphan
 

@@ -21,10 +21,7 @@ from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_c
 
 @dataclass(frozen=True, slots=True)
 class SpendTerms:
-    """Hold what was decided on: the estimate of an option for `asked_h`, and an approver's changes to it.
-
-    `hours` are those that were approved; None where nobody shortened them.
-    """
+    """Hold an option's estimate for `asked_h`, and an approver's changes; `hours` None: nobody shortened it."""
 
     expected_usd: Decimal
     estimate: Mapping[str, Any]
@@ -168,10 +165,7 @@ async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, li
 
 
 async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request | None:
-    """Return the newest request to confirm a session's new cost, while it is unconfirmed.
-
-    A request from before the last approval no longer counts: that approval has a figure of its own.
-    """
+    """Return the newest unconfirmed request about a session's cost since its last approval; None without one."""
     decided_at = select(func.max(Approval.at)).where(Approval.request_id == request_id, Approval.decision == "approve")
     since = func.coalesce(decided_at.scalar_subquery(), Request.created_at)
     newest = await tx.scalar(
@@ -184,10 +178,7 @@ async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request |
 
 
 def is_open(state: RequestState, decided_by: str | None) -> bool:
-    """Whether a request to confirm a cost leaves the new figure unconfirmed.
-
-    An approval closes it, and so does the service itself when the figure is what was approved after all.
-    """
+    """Whether a cost is unconfirmed: neither approved nor withdrawn by the service, as it is as approved."""
     withdrawn = state is RequestState.CANCELLED and (decided_by or "").startswith(f"{ActorKind.SYSTEM}:")
     return state is not RequestState.APPROVED and not withdrawn
 

@@ -29,9 +29,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_rollup
+from ledger.core import lock_rollup
 from ledger.engine.db import insert_for
-from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin, spans
+from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin
 from ledger.kernel.columns import MicroUsd
 from ledger.kernel.entry_kind import SPENT, EntryKind
 from ledger.kernel.states import RollupTier
@@ -110,10 +110,7 @@ def _every(
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
 ) -> Any:
-    """Sum dollars spent in these spans with the facets `by`; the conditions say whose.
-
-    Each combination of facets may come in more than one row.
-    """
+    """Sum dollars in these spans by the facets `by`, in one row or more of each; the conditions say whose."""
     whole = [span for span in parts if span.tier is not None]
     edges = [span for span in parts if span.tier is None]
     queries: list[Any] = []
@@ -149,10 +146,7 @@ def sums_of(
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
 ) -> Select[Any]:
-    """Build the statement for dollars spent in these spans per combination of the facets `by`.
-
-    The conditions say whose.
-    """
+    """Build the statement for dollars per combination of the facets `by`; the conditions say whose."""
     every = _every(parts, by, on_facet, on_entry).subquery()
     total = type_coerce(func.sum(every.c.amount), MicroUsd)
     return select(*(every.c[name] for name in by), total).group_by(*(every.c[name] for name in by))
@@ -284,19 +278,3 @@ async def add(tx: AsyncSession, amounts: Mapping[tuple[Key, RollupTier, datetime
 def _table(model: type[Base]) -> Any:
     """Return a model's table: rows go into it without objects of the model, because there are many."""
     return model.__table__
-
-
-__all__ = [
-    "AMOUNT",
-    "FACETS",
-    "HASHED_COLUMNS",
-    "TOTAL",
-    "add",
-    "daily",
-    "days_and_hours",
-    "fold",
-    "raw",
-    "shares_of",
-    "spans",
-    "sums_of",
-]

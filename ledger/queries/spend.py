@@ -1,21 +1,23 @@
-"""Sum up what was spent and what may still be spent, by owner and project, in the database."""
+"""Sum up what was spent and what may still be spent, by owner and project; read and write budgets that were set."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy import ColumnElement, and_, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.engine.db import insert_for
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
 from ledger.kernel.entry_kind import SPENT, USED
 from ledger.kernel.states import LIVE_SESSION, GrantState, RollupTier
-from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
+from ledger.models import Approval, BudgetLimit, Facet, GrantRow, Instance, LedgerEntry, Session
 from ledger.queries.access import Whose
 from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
 from ledger.queries.session_costs import RELEASED
@@ -65,10 +67,7 @@ async def spent(tx: AsyncSession, purse: Purse, since: datetime | None, until: d
 
 
 async def counted(tx: AsyncSession, purse: Purse, since: datetime | None) -> Decimal:
-    """Return dollars spent as budgets count them.
-
-    Refunds to other tools lower what those tools cost, and never what we spent.
-    """
+    """Return dollars spent as budgets count them: refunds to other tools lower only what those tools cost."""
     by_tool = await sums(tx, purse, ("tool",), since)
     return sum((max(usd, Decimal(0)) if tool else usd for (tool,), usd in by_tool), Decimal(0))
 
@@ -81,10 +80,7 @@ async def buckets(
 
 
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """Return `(dollars, dollars per hour)` that approvals in force may still spend.
-
-    A replacement is paid from its approval's own amount, so of each approval the largest amount counts, once.
-    """
+    """Return `(dollars, dollars per hour)` that may still be spent: of each approval its largest grant, once."""
     in_force = (
         Session.state.in_(LIVE_SESSION),
         GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),
@@ -173,3 +169,23 @@ async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime
         )
     )
     return total or Decimal(0)
+
+
+async def budgets_set(tx: AsyncSession) -> dict[str, dict[str, Decimal]]:
+    """Return the limits that were set: scope → period → dollars."""
+    found: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
+    for row in await tx.scalars(select(BudgetLimit).order_by(BudgetLimit.scope, BudgetLimit.period)):
+        found[row.scope][row.period] = row.limit_usd
+    return dict(found)
+
+
+async def put_budget(
+    tx: AsyncSession, scope: str, period: str, limit_usd: Decimal | None, by: str, at: datetime
+) -> None:
+    """Store a limit, or delete it when there is none."""
+    if limit_usd is None:
+        await tx.execute(delete(BudgetLimit).where(BudgetLimit.scope == scope, BudgetLimit.period == period))
+        return
+    values = {"limit_usd": limit_usd, "set_by": by, "set_at": at}
+    insert = insert_for(tx, BudgetLimit).values(scope=scope, period=period, **values)
+    await tx.execute(insert.on_conflict_do_update(index_elements=["scope", "period"], set_=values))

@@ -30,10 +30,7 @@ class Said:
 
 
 async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
-    """Whether any of these notifications was not yet attempted at some destination.
-
-    An attempt that failed makes the row due later; one that is under way holds a claim.
-    """
+    """Whether a delivery of any of these is untried: one that failed is due later, one under way has a claim."""
     ways = []
     for one in said:
         untried = and_(Notification.sent_version == 0, Notification.error == "")

@@ -10,7 +10,7 @@ from decimal import Decimal
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.locks import lock_family
+from ledger.core import lock_family
 from ledger.kernel.ids import bare_id
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token
@@ -48,10 +48,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """Hold a session with its newest instance, and what was booked on it so far.
-
-    `grant` is what that instance was made under; what extensions added comes on top.
-    """
+    """Hold a session with its newest instance, the `grant` of that, without extensions, and what was booked."""
 
     session: Session
     request: Request

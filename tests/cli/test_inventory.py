@@ -18,8 +18,7 @@ from bot.clock import SystemClock
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from bot.services.market.catalog import CloudAnswer, Inventory
-from bot.services.market.document import market_document
-from bot.services.market.tables import market_table
+from bot.services.market.document import market_document, market_table
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app

@@ -8,8 +8,7 @@ from bot.cli.access.api_client import elsewhere, spoken
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE, fail
 from bot.cli.terminal.terminal_tables import print_report
-from bot.services.market.document import MarketDocument
-from bot.services.market.tables import market_table
+from bot.services.market.document import MarketDocument, market_table
 
 
 def inventory(

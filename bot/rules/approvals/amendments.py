@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.market.estimate import Estimate
-from bot.rules.values.phrases import Verdict, hours, usd
+from bot.rules.values.phrases import Verdict, deny, hours, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
@@ -24,10 +24,7 @@ SHORTEST_H: Final = Decimal(1) / 60
 
 @dataclass(frozen=True, slots=True)
 class AmendedTerms:
-    """Hold what the approvers so far have made of a request: fewer hours, a limit in all.
-
-    `hours` and `cap_usd` are None where nobody changed them.
-    """
+    """Hold what the approvers left of a request: `hours` and `cap_usd`, each None where nobody changed it."""
 
     request_id: str
     version: int
@@ -55,10 +52,7 @@ def covered(request_id: str, version: int, offer_id: str, amounts: tuple[Decimal
 def shortened(
     estimate: Estimate, asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
 ) -> tuple[Decimal, Decimal]:
-    """Return `(expected, worst)` dollars of an estimate for fewer hours: what grows with time shrinks with it.
-
-    Nothing below `least_h` costs less than that does.
-    """
+    """Return `(expected, worst)` dollars for fewer hours: what grows with time shrinks, not below `least_h`."""
     share = min(max(time_h, least_h) / asked_h, Decimal(1))
     expected = worst = Decimal(0)
     for part in estimate.components:
@@ -69,19 +63,16 @@ def shortened(
 
 
 def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdict | None:
-    """Refuse hours that an approver may not set; None when they may.
-
-    `most_h` is what was asked, or what an earlier approver left.
-    """
+    """Refuse hours that an approver may not set; `most_h` is what was asked, or what an earlier approver left."""
     if time_h is None:
         return None
     if not can:
         sentence = "This request asks for no time that could be shortened; approve or reject it."
-        return Verdict(False, ReplyCode.NOT_CHANGEABLE, sentence)
+        return deny(ReplyCode.NOT_CHANGEABLE, sentence)
     if not time_h.is_finite() or time_h < SHORTEST_H:
-        return Verdict(False, ReplyCode.BAD_HOURS, "The time must be a minute or more, such as 4h.")
+        return deny(ReplyCode.BAD_HOURS, "The time must be a minute or more, such as 4h.")
     if time_h > most_h:
-        return Verdict(False, ReplyCode.HOURS_RAISED, f"The time can be shortened, not raised above {hours(most_h)}.")
+        return deny(ReplyCode.HOURS_RAISED, f"The time can be shortened, not raised above {hours(most_h)}.")
     return None
 
 

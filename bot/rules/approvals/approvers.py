@@ -113,11 +113,12 @@ def _names(actor: Actor) -> set[str]:
 
 def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
     """Return the other identities of one person, as the policy names them."""
-    people = [[_named(name) for name in names] for names in policy.same_person]
+    people = [[named(name) for name in names] for names in policy.same_person]
     return tuple(one for names in people if any(is_same(actor, one) for one in names) for one in names if one != actor)
 
 
-def _named(name: str) -> Actor:
+def named(name: str) -> Actor:
+    """Return the actor that a policy names: by a reference, or by a Slack id alone."""
     return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
 
 

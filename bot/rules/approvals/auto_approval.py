@@ -16,7 +16,7 @@ from typing import Any, Final
 from bot.rules.approvals.decision import plan
 from bot.rules.policy.consumers import of
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import Verdict, usd
+from bot.rules.values.phrases import Verdict, deny, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 
@@ -72,24 +72,20 @@ def auto_approval(
     """
     needed = plan(policy, worst_usd, expected_usd, hours_total)
     if policy.auto_approve_below_usd is None or needed.required > 0:
-        return Verdict(False, ReplyCode.NOT_COVERED, "")
+        return deny(ReplyCode.NOT_COVERED, "")
     if asked_before:
-        return _no(ReplyCode.ASKED_AGAIN, "It is asked again, so the policy does not approve it by itself.")
+        return deny(ReplyCode.ASKED_AGAIN, "It is asked again, so the policy does not approve it by itself.")
     if policy.auto_approve_until is None or now.date() > policy.auto_approve_until:
-        return _no(ReplyCode.STANDING_OVER, "The policy's standing approval is over, so a person decides.")
+        return deny(ReplyCode.STANDING_OVER, "The policy's standing approval is over, so a person decides.")
     limit = policy.auto_approve_daily_usd
     if approved_usd + worst_usd > limit:
         sentence = (
             f"The policy has approved {usd(approved_usd)} by itself in 24 hours, and {usd(limit)} is the most, "
             "so a person decides."
         )
-        return _no(ReplyCode.STANDING_USED_UP, sentence)
+        return deny(ReplyCode.STANDING_USED_UP, sentence)
     sentence = (
         f"{needed.rule} {policy.auto_approve_signed_by} signed for that until {policy.auto_approve_until:%Y-%m-%d} "
         f"(policy {fingerprint(policy)})."
     )
     return Verdict(True, ReplyCode.APPROVED, sentence)
-
-
-def _no(code: ReplyCode, sentence: str) -> Verdict:
-    return Verdict(False, code, sentence)

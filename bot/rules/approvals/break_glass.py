@@ -14,7 +14,7 @@ from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
-from bot.rules.values.phrases import Verdict, hours, usd
+from bot.rules.values.phrases import Verdict, deny, hours, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import ActorKind
 
@@ -31,15 +31,15 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
     usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
     named = bool(names & set(policy.break_glass)) and not never(policy, actor)
     if not usable or not named or actor.kind is ActorKind.CONSUMER:
-        return Verdict(False, ReplyCode.NO_BREAK_GLASS, "The policy does not let you start without an approval.")
+        return deny(ReplyCode.NO_BREAK_GLASS, "The policy does not let you start without an approval.")
     if actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF
     if not own:
-        return Verdict(False, ReplyCode.NOT_YOURS, "Only who asked for it can start it without an approval.")
+        return deny(ReplyCode.NOT_YOURS, "Only who asked for it can start it without an approval.")
     if not reason.strip():
-        return Verdict(False, ReplyCode.REASON_NEEDED, "Say why it cannot wait; everybody who decides will read it.")
+        return deny(ReplyCode.REASON_NEEDED, "Say why it cannot wait; everybody who decides will read it.")
     if wrong := job_bounds.reason(reason, policy):
-        return Verdict(False, *wrong)
+        return deny(*wrong)
     return Verdict(True, ReplyCode.BREAK_GLASS, "")
 
 
@@ -54,7 +54,7 @@ def inside_hours(policy: Policy, total_h: Decimal, allowed_h: Decimal) -> Verdic
         f"{hours(total_h)} in all, with what it has had before, is above {hours(policy.max_hours)}: somebody else must "
         "allow that first, by the override."
     )
-    return Verdict(False, ReplyCode.OVERRIDE_FIRST, sentence)
+    return deny(ReplyCode.OVERRIDE_FIRST, sentence)
 
 
 def left(policy: Policy, taken_usd: Decimal) -> Decimal:
@@ -71,7 +71,7 @@ def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal, left_usd: Deci
             f"{usd(expected_usd)}; of {usd(policy.break_glass_usd)} in 24 hours, {usd(left_usd)} is left to you. "
             "Name a cheaper offer, or wait for the approval."
         )
-        return Verdict(False, ReplyCode.ABOVE_BREAK_GLASS, sentence)
+        return deny(ReplyCode.ABOVE_BREAK_GLASS, sentence)
     return Verdict(True, ReplyCode.OK, "")
 
 

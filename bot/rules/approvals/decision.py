@@ -17,7 +17,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, change_cap, total_cap
-from bot.rules.values.phrases import Verdict, hours, plural, read_amount, usd
+from bot.rules.values.phrases import Verdict, deny, hours, plural, read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
@@ -195,9 +195,11 @@ def is_requester(request: RequestFacts, actor: Actor) -> bool:
 
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     if not decider.known:
-        return _no(ReplyCode.LOOKUP_FAILED, "Slack did not say who you are, so nothing was decided; please try again.")
+        return deny(ReplyCode.LOOKUP_FAILED, "Slack did not say who you are, so nothing was decided; please try again.")
+    # A program may only withdraw its own request, regardless of its key.
+    program = decision is not Decision.CANCEL and decider.actor.kind is ActorKind.CONSUMER
     for holds, code, sentence in (
-        (decider.is_bot or _is_program(decision, decider.actor), ReplyCode.BOT, "A bot cannot decide a request."),
+        (decider.is_bot or program, ReplyCode.BOT, "A bot cannot decide a request."),
         (decider.is_deleted, ReplyCode.DELETED, "A deactivated account cannot decide a request."),
         (
             not decider.team_ok,
@@ -207,17 +209,17 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
         (decider.is_guest, ReplyCode.GUEST, "Guests cannot decide a request; ask a full member."),
     ):
         if holds:
-            return _no(code, sentence)
+            return deny(code, sentence)
     own = is_requester(request, decider.actor)
     if decision is Decision.CANCEL and own:
         return None
     if decider.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF
     if decision is Decision.CANCEL and not is_approver(policy, decider):
-        return _no(ReplyCode.NOT_YOURS, "Only the requester or an approver can cancel this request.")
+        return deny(ReplyCode.NOT_YOURS, "Only the requester or an approver can cancel this request.")
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
         hint = "cancel it instead" if decision is Decision.REJECT else "ask an approver"
-        return _no(ReplyCode.REQUESTER, f"You asked for this, so somebody else decides it; {hint}.")
+        return deny(ReplyCode.REQUESTER, f"You asked for this, so somebody else decides it; {hint}.")
     if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
         return None
     return _in_place_of(policy, request, decider)
@@ -227,21 +229,21 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
     """Refuse who is neither an approver nor a valid stand-in; nobody stands in on their own request."""
     standing_in = stands_for(policy, decider, request.mandate)
     if standing_in and is_requester(request, decider.actor):
-        return _no(
+        return deny(
             ReplyCode.REQUESTER, "You asked for this, so you do not decide it in somebody's place; ask an approver."
         )
     if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
         return None
     if standing_in:
-        return _no(
+        return deny(
             ReplyCode.DELEGATOR_ASKED, "You decide in the place of who asked for this, so somebody else decides it."
         )
     if any(not one.known for one in decider.behalf):
         sentence = "Slack did not say whether the one in whose place you decide still may; try again, or decide there."
-        return _no(ReplyCode.DELEGATOR_UNKNOWN, sentence)
+        return deny(ReplyCode.DELEGATOR_UNKNOWN, sentence)
     if not is_approver(policy, decider):
-        return _no(ReplyCode.NOT_AN_APPROVER, "You are not an approver for this team's GPU spend; ask one of them.")
-    return _no(
+        return deny(ReplyCode.NOT_AN_APPROVER, "You are not an approver for this team's GPU spend; ask one of them.")
+    return deny(
         ReplyCode.OTHER_GROUP, f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them."
     )
 
@@ -260,11 +262,6 @@ def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
     return any(is_same(one, voter) for one in (actor, *linked(policy, actor)) for voter in voters)
 
 
-def _is_program(decision: Decision, actor: Actor) -> bool:
-    """Whether a program tries to decide: it may only withdraw its own request, regardless of its key."""
-    return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
-
-
 _CLOSED = {
     RequestState.APPROVED: (ReplyCode.ALREADY_APPROVED, "This request was already approved"),
     RequestState.REJECTED: (ReplyCode.ALREADY_REJECTED, "This request was already rejected"),
@@ -275,12 +272,8 @@ _CLOSED = {
 
 
 #: The answer where Slack only notifies.
-SLACK_OFF = Verdict(
-    False, ReplyCode.SLACK_OFF, "Decisions in Slack are switched off; decide on the command line or over REST."
-)
-STILL_QUOTING = Verdict(
-    False, ReplyCode.QUOTING, "Offers are being quoted for this request; decide when they are shown."
-)
+SLACK_OFF = deny(ReplyCode.SLACK_OFF, "Decisions in Slack are switched off; decide on the command line or over REST.")
+STILL_QUOTING = deny(ReplyCode.QUOTING, "Offers are being quoted for this request; decide when they are shown.")
 
 
 def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
@@ -288,16 +281,16 @@ def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) ->
     if request.state in _CLOSED:
         by = f" by {request.decided_by}" if request.decided_by else ""
         code, sentence = _CLOSED[request.state]
-        return _no(code, f"{sentence}{by}.")
+        return deny(code, f"{sentence}{by}.")
     if what.decision is Decision.CANCEL:
         return None
     if request.state is not RequestState.PENDING:
         return STILL_QUOTING
     if now >= request.expires_at:
-        return _no(ReplyCode.ALREADY_EXPIRED, "This request has expired; ask again for fresh offers.")
+        return deny(ReplyCode.ALREADY_EXPIRED, "This request has expired; ask again for fresh offers.")
     # A rejection is about the request itself, so it holds whatever the offers have become: a denial wins.
     if what.decision is Decision.APPROVE and what.quote_version != request.quote_version:
-        return _no(ReplyCode.QUOTE_MOVED, "The offers of this request have changed; decide on the new ones.")
+        return deny(ReplyCode.QUOTE_MOVED, "The offers of this request have changed; decide on the new ones.")
     return None
 
 
@@ -306,17 +299,17 @@ def _approve(
 ) -> Verdict:
     place = decides_for(policy, request, decider)
     if any(_has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
-        return _no(ReplyCode.ALREADY_VOTED, "You have approved this already; it waits for another approver.")
+        return deny(ReplyCode.ALREADY_VOTED, "You have approved this already; it waits for another approver.")
     if needed.needs_override:
-        return _no(ReplyCode.OVERRIDE_FIRST, "The override for more hours must be decided first.")
+        return deny(ReplyCode.OVERRIDE_FIRST, "The override for more hours must be decided first.")
     stands = request.standing
     if stands is not None and what.seen != stands.digest and (what.seen is not None or stands.is_changed):
-        return _no(
+        return deny(
             ReplyCode.CHANGED_SINCE, "Another approver has changed this since you looked; look again, then decide."
         )
     if request.chosen_offer_id not in (None, what.offer_id):
         sentence = f"The first approver chose {request.chosen_offer_id}; approve that option, or reject the request."
-        return _no(ReplyCode.OTHER_OFFER, sentence)
+        return deny(ReplyCode.OTHER_OFFER, sentence)
     refusal = may_shorten(what.hours, request.most_hours or Decimal(0), can=request.most_hours is not None)
     refusal = refusal or _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
     # A limit that was set before still holds; the next approver sees it in the dialog and may set another one.
@@ -335,15 +328,15 @@ def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider
     if cap_usd is None:
         return None
     if not cap_usd.is_finite() or cap_usd <= 0:
-        return _no(ReplyCode.BAD_CAP, "A limit must be an amount above zero, such as $50.")
+        return deny(ReplyCode.BAD_CAP, "A limit must be an amount above zero, such as $50.")
     if request.cap_usd is not None and cap_usd > request.cap_usd:
-        return _no(
+        return deny(
             ReplyCode.CAP_RAISED, f"A limit of {usd(request.cap_usd)} already holds; it can be lowered, not raised."
         )
     most_usd = request.worst_usd + request.spent_usd
     if cap_usd > most_usd:
         sentence = f"The limit can be lowered, not raised above the worst case of {usd(most_usd)}."
-        return _no(ReplyCode.CAP_RAISED, sentence)
+        return deny(ReplyCode.CAP_RAISED, sentence)
     held_usd = request.limit.usd if request.limit is not None else most_usd
     lifted = change_cap(cap_usd, held_usd, set_by_approver=True, by_approver=is_approver(policy, decider))
     return None if lifted.allowed else lifted
@@ -359,12 +352,12 @@ def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
         sentence = (
             f"Of the {usd(asked)} that the requester set, earlier attempts spent {usd(spent)}; reject the request."
         )
-        return _no(ReplyCode.BUDGET_SPENT, sentence)
+        return deny(ReplyCode.BUDGET_SPENT, sentence)
     sentence = (
         f"Of the limit of {usd(limit_usd or spent)} for all attempts, earlier ones spent {usd(spent)}; "
         "set a higher limit, or reject the request."
     )
-    return _no(ReplyCode.LIMIT_SPENT, sentence)
+    return deny(ReplyCode.LIMIT_SPENT, sentence)
 
 
 def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
@@ -372,24 +365,19 @@ def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
     shown, whole = money.cents(expected_usd), money.dollars(expected_usd)
     type_this = f"type {shown} or {whole}"
     if typed is None or not typed.strip():
-        sentence = f"The expected total is {usd(expected_usd)}; to confirm it, {type_this}."
-        return _no(ReplyCode.AMOUNT_NEEDED, sentence)
+        return deny(ReplyCode.AMOUNT_NEEDED, f"The expected total is {usd(expected_usd)}; to confirm it, {type_this}.")
     amount = read_amount(typed)
     if amount not in (shown, whole):
         said = "an amount that cannot be read" if amount is None else usd(amount)
         sentence = f"You typed {said}, but the expected total is {usd(expected_usd)}; to confirm it, {type_this}."
-        return _no(ReplyCode.AMOUNT_MISMATCH, sentence)
+        return deny(ReplyCode.AMOUNT_MISMATCH, sentence)
     return None
 
 
 def _reject(policy: Policy, what: DecisionInput) -> Verdict:
     reason = what.reason.strip()
     if not reason:
-        return _no(ReplyCode.REASON_NEEDED, "A rejection needs a reason, so that the requester knows what to change.")
+        return deny(ReplyCode.REASON_NEEDED, "A rejection needs a reason, so that the requester knows what to change.")
     if wrong := job_bounds.reason(reason, policy):
-        return _no(*wrong)
+        return deny(*wrong)
     return Verdict(True, ReplyCode.REJECTED, "The request is rejected.")
-
-
-def _no(code: ReplyCode, sentence: str) -> Verdict:
-    return Verdict(False, code, sentence)

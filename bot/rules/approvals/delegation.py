@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from bot.rules.approvals.approvers import DeciderFacts, is_approver, is_same, linked, never
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import Verdict, plural
+from bot.rules.values.phrases import Verdict, deny, plural
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 
@@ -18,30 +18,21 @@ def last_moment(until: date) -> datetime:
 
 
 def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: date | None, now: datetime) -> Verdict:
-    """Whether somebody may name a delegate to approve in their place.
-
-    Only rights that the policy gives can be passed on.
-    """
+    """Whether somebody may name a delegate; only rights that the policy gives can be passed on."""
     usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
     if not usable or who.actor.kind is ActorKind.CONSUMER or not is_approver(policy, who):
-        return Verdict(
-            False, ReplyCode.NOT_AN_APPROVER, "Only those whom the policy names as approvers can name a delegate."
-        )
+        return deny(ReplyCode.NOT_AN_APPROVER, "Only those whom the policy names as approvers can name a delegate.")
     if to is not None and who.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF  # People who click in Slack decide nothing there, so they name no delegate there either.
     if to is None or until is None:
-        return Verdict(
-            False, ReplyCode.BAD_DELEGATE, "Say who decides in your place, and until when: @who until 2026-12-01."
-        )
+        return deny(ReplyCode.BAD_DELEGATE, "Say who decides in your place, and until when: @who until 2026-12-01.")
     if to.kind not in (ActorKind.SLACK, ActorKind.OPERATOR):
-        return Verdict(
-            False, ReplyCode.BAD_DELEGATE, "Only a person can decide in somebody's place: @who or operator:ada."
-        )
+        return deny(ReplyCode.BAD_DELEGATE, "Only a person can decide in somebody's place: @who or operator:ada.")
     if any(is_same(one, to) for one in (who.actor, *linked(policy, who.actor))):
-        return Verdict(False, ReplyCode.OWN_DELEGATE, "That is you; name somebody else.")
+        return deny(ReplyCode.OWN_DELEGATE, "That is you; name somebody else.")
     if never(policy, to):
-        return Verdict(False, ReplyCode.DENIED_DELEGATE, "The policy says that this person never decides.")
+        return deny(ReplyCode.DENIED_DELEGATE, "The policy says that this person never decides.")
     if not now < last_moment(until) <= last_moment(now.date() + timedelta(days=policy.delegation_days)):
         most = plural(policy.delegation_days, "day")
-        return Verdict(False, ReplyCode.BAD_UNTIL, f"The last day must lie between today and {most} from now.")
+        return deny(ReplyCode.BAD_UNTIL, f"The last day must lie between today and {most} from now.")
     return Verdict(True, ReplyCode.OK, "")

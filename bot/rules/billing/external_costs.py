@@ -47,10 +47,7 @@ def is_own(entry: object) -> bool:
 
 
 def read(entry: object, now: datetime, most_usd: Decimal) -> External | str:
-    """Read the cost from an entry, or say in one sentence what is wrong with it.
-
-    `most_usd` is the most that one entry may say, of a cost or of a refund.
-    """
+    """Read a cost or refund of at most `most_usd` from an entry, or say in one sentence what is wrong with it."""
     if not isinstance(entry, Mapping):
         return "An entry is an object with skill, provider, action, amount_usd, timestamp and notes."
     names = {name: _text(entry.get(name), most) for name, most in _TEXTS.items()}

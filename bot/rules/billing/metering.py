@@ -28,7 +28,7 @@ class Piece:
 
 def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool) -> list[Piece]:
     """List the accruals due for [start, until). Without `final` only completed hours, with it the rest."""
-    seconds = max(Decimal(0), Decimal(str((until - start) / timedelta(seconds=1))))
+    used_s = max(Decimal(0), seconds(start, until))
     whole = completed(start, until)
     hourly = money.amount(rate_usd_h)
     found = [
@@ -39,7 +39,7 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
     if final:
         # An instance that was ended at once existed all the same, and a cloud with a minimum bills it.
         least = Decimal(1) if rule.minimum_s and start <= until else Decimal(0)
-        rest = amount(max(seconds, least), rate_usd_h, rule) - hourly * whole
+        rest = amount(max(used_s, least), rate_usd_h, rule) - hourly * whole
         if rest > 0:
             found.append(Piece("final", rest, until))
     return found
@@ -50,8 +50,13 @@ def rate_step(start: datetime, at: datetime, old_usd_h: Decimal, new_usd_h: Deci
 
     That hour is booked at the new rate, and its part before the change cost the old one. Negative when the rate rose.
     """
-    seconds = Decimal(str(max(at - start, timedelta(0)) / timedelta(seconds=1)))
-    return money.amount((old_usd_h - new_usd_h) * (seconds - HOUR_S * completed(start, at)) / HOUR_S)
+    used_s = max(Decimal(0), seconds(start, at))
+    return money.amount((old_usd_h - new_usd_h) * (used_s - HOUR_S * completed(start, at)) / HOUR_S)
+
+
+def seconds(since: datetime, until: datetime) -> Decimal:
+    """Return the seconds from one moment to another, with their fractions."""
+    return Decimal(str((until - since) / timedelta(seconds=1)))
 
 
 def completed(start: datetime, until: datetime) -> int:
@@ -69,11 +74,11 @@ def hour_suffix(hour: int) -> str:
     return f"h{hour}"
 
 
-def amount(seconds: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
+def amount(used_s: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
     """Return the dollars for a duration at a rate, by the cloud's quantum and minimum. Nothing used costs nothing."""
-    if seconds <= 0:
+    if used_s <= 0:
         return Decimal(0)
-    quanta = (seconds / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING)
+    quanta = (used_s / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING)
     billed = max(quanta * rule.quantum_s, Decimal(rule.minimum_s))
     return money.amount(rate_usd_h * billed / HOUR_S)
 
@@ -99,4 +104,4 @@ def so_far(start: datetime | None, now: datetime, rate_usd_h: Decimal, rule: Bil
     """Return what has been used since `start`, the running hour included; for showing, never for booking."""
     if start is None:
         return Decimal(0)
-    return amount(Decimal(str((now - start) / timedelta(seconds=1))), rate_usd_h, rule)
+    return amount(seconds(start, now), rate_usd_h, rule)

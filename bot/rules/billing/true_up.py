@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.billing.metering import amount
+from bot.rules.billing.metering import so_far
 from ledger.kernel import money
 from providers.capabilities import BillingRule
 
@@ -79,9 +79,5 @@ def between(
     moment that its create was sent until it was gone.
     """
     stopped_at = min(asked_at or ended_at, ended_at)
-    least = amount(_seconds(ran_at, stopped_at), gpu_usd_h, rule)
-    return least, max(least, amount(_seconds(sent_at, ended_at), gpu_usd_h, rule))
-
-
-def _seconds(since: datetime | None, until: datetime) -> Decimal:
-    return Decimal(str((until - since) / timedelta(seconds=1))) if since is not None else Decimal(0)
+    least = so_far(ran_at, stopped_at, gpu_usd_h, rule)
+    return least, max(least, so_far(sent_at, ended_at, gpu_usd_h, rule))

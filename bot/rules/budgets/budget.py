@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from bot.rules.values.phrases import Verdict, usd
+from bot.rules.values.phrases import Verdict, deny, usd
 from bot.rules.values.reply_code import ReplyCode
 
 #: `user:*` is a budget for each user on their own; `user:U012AB3CD` takes its place for that one.
@@ -140,7 +140,7 @@ def fits(lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal) -
         f"The {worst.period} budget of {worst.key} is {usd(limit)}{unit}; {usd(committed)}{unit} is spent or reserved, "
         f"and this may cost {usd(more)}{unit} more."
     )
-    return Verdict(False, ReplyCode.OVER_BUDGET, sentence)
+    return deny(ReplyCode.OVER_BUDGET, sentence)
 
 
 def reached(line: BudgetLine, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:

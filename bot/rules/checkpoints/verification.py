@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import Verdict, plural, usd
+from bot.rules.values.phrases import Verdict, deny, plural, usd
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.reply_code import ReplyCode
 from providers.capabilities import Capabilities
@@ -33,10 +33,7 @@ class Unverified(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Name a location that can be checked: `root` is a bucket or a repository, `path` what is below it.
-
-    Of scheme `https`, `root` is the whole URL of one file.
-    """
+    """Name where to look: `root` is a bucket, a repository or (https) the URL of a file, `path` what is below."""
 
     scheme: str
     root: str
@@ -60,10 +57,7 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Hold what the agent reported last: until when it worked, and the newest checkpoint that it knows.
-
-    None: it never reported one.
-    """
+    """Hold what the agent reported last: until when it worked, and its newest checkpoint; None: it never did."""
 
     worked_until: datetime | None = None
     step: int | None = None
@@ -87,21 +81,19 @@ def place(location: str | None) -> StoreLocation | None:
 def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: datetime) -> Verdict:
     """Whether the newest checkpoint is there, whole, recent, and no older than what the agent reported."""
     if newest is None:
-        return Verdict(False, ReplyCode.MISSING, "There is no checkpoint at its place.")
+        return deny(ReplyCode.MISSING, "There is no checkpoint at its place.")
     if newest.size <= 0:
-        return Verdict(False, ReplyCode.EMPTY, f"The newest checkpoint, {newest.path}, is empty.")
+        return deny(ReplyCode.EMPTY, f"The newest checkpoint, {newest.path}, is empty.")
     if newest.at - now > SLACK:
         said = f"The newest checkpoint, {newest.path}, is dated in the future, so nobody can tell how old it is."
-        return Verdict(False, ReplyCode.FUTURE, said)
+        return deny(ReplyCode.FUTURE, said)
     worked_until = min(reported.worked_until or now, now)
     if worked_until - newest.at > timedelta(seconds=max_age_s) + SLACK:
         age = plural(int((worked_until - newest.at) / timedelta(minutes=1)), "minute")
-        return Verdict(False, ReplyCode.OLD, f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
+        return deny(ReplyCode.OLD, f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
     behind = reported.step is not None and newest.step is not None and newest.step < reported.step
     if behind or (newest.step is None and reported.at is not None and reported.at - newest.at > SLACK):
-        return Verdict(
-            False, ReplyCode.BEHIND, f"The newest checkpoint, {newest.path}, is older than what its agent reported."
-        )
+        return deny(ReplyCode.BEHIND, f"The newest checkpoint, {newest.path}, is older than what its agent reported.")
     return Verdict(True, ReplyCode.VERIFIED, f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
 
 

@@ -50,6 +50,7 @@ _AMOUNT_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
 _COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9})|(\+))?")
 MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
+_AN_IMAGE = "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
 
 
 class BadWord(ValueError):
@@ -149,14 +150,13 @@ def _money(text: str) -> Decimal:
     return amount
 
 
-def read_budget(text: str, _policy: Policy) -> Fields:
-    """Read the most that the run may cost in all."""
-    return {"budget_cap_usd": _money(text)}
+def one(field: str, read: Callable[[str], Any]) -> Callable[[str, Policy], Fields]:
+    """Make a reader for a word that sets one field, whatever the policy says."""
+    return lambda text, _policy: {field: read(text)}
 
 
-def read_price(text: str, _policy: Policy) -> Fields:
-    """Read the most per hour, for all GPUs together."""
-    return {"max_price_usd_h": _money(re.sub(r"/h(?:our|r)?$", "", text))}
+_read_max = one("budget_cap_usd", _money)
+_read_price = one("max_price_usd_h", lambda text: _money(re.sub(r"/h(?:our|r)?$", "", text)))
 
 
 def read_memory(text: str, _policy: Policy) -> Fields:
@@ -247,9 +247,7 @@ def yes_or_no(text: str, key: str) -> bool:
     return answers[text.lower()]
 
 
-def read_verified(text: str, _policy: Policy) -> Fields:
-    """Read `yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
-    return {"verified_only": yes_or_no(text, "verified")}
+_read_verified = one("verified_only", lambda text: yes_or_no(text, "verified"))
 
 
 def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
@@ -295,15 +293,15 @@ def read_reason(text: str, policy: Policy) -> Fields:
     return {"reason": text}
 
 
-def _plain(field: str, what: str, pattern: str, sample: str) -> Callable[[str, Policy], Fields]:
-    """Make a reader for a word that is passed on as it is when it has the right shape."""
+def _as_is(key: str, value: str, doc: str, example: str, what: str, pattern: str, *aliases: str) -> Word:
+    """Make a word whose value is passed on as it is when it has the right shape."""
 
     def read(text: str, _policy: Policy) -> Fields:
         if not re.fullmatch(pattern, text):
-            raise BadWord(f"{show(text)} is not {what}; write {sample}.")
-        return {field: text}
+            raise BadWord(f"{show(text)} is not {what}; write {example}.")
+        return {key: text}
 
-    return read
+    return Word(key, value, doc, example, read, aliases)
 
 
 WORDS: tuple[Word, ...] = (
@@ -313,15 +311,15 @@ WORDS: tuple[Word, ...] = (
     Word(
         "memory", "SIZE", "Memory per GPU: 40GB exactly, 40GB+ at least.", "memory=40GB+", read_memory, ("mem", "vram")
     ),
-    Word("max", "MONEY", "The most it may cost in all.", "max=$50", read_budget, ("budget", "cap", "limit")),
-    Word("price", "MONEY", "The most per hour.", "price=$2.50", read_price, ("max-price", "max_price")),
+    Word("max", "MONEY", "The most it may cost in all.", "max=$50", _read_max, ("budget", "cap", "limit")),
+    Word("price", "MONEY", "The most per hour.", "price=$2.50", _read_price, ("max-price", "max_price")),
     Word("clouds", "CLOUD[,CLOUD]", "Only these clouds.", "clouds=vast,runpod", read_clouds, ("cloud", "provider")),
     Word("region", "PLACE[,PLACE]", "Only in these regions or countries.", "region=US", read_regions, ("regions",)),
     Word("spot", "no, yes or any", "Whether it may be interrupted; no unless asked.", "spot=no", read_spot),
     Word("disk", "SIZE", "Disk in GB.", "disk=100", read_disk, ("storage",)),
     Word("reliability", "SHARE", "The least reliability.", "reliability=98%", read_reliability),
     Word("total", "SIZE", "The least memory of all GPUs together.", "total=160GB", read_total, ("total-memory",)),
-    Word("verified", "yes or no", "Only machines that their cloud has verified.", "verified=yes", read_verified),
+    Word("verified", "yes or no", "Only machines that their cloud has verified.", "verified=yes", _read_verified),
     Word("cuda", "VERSION", "The least CUDA that the driver runs.", "cuda=12.4", _version("min_cuda", "cuda=12.4")),
     Word(
         "capability",
@@ -340,49 +338,34 @@ WORDS: tuple[Word, ...] = (
         ("availability",),
     ),
     Word("offer", "ID", "One offer of an inventory answer.", "offer=vast:123", read_offer),
-    Word(
-        "image",
-        "IMAGE",
-        "The container image.",
-        "image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel",
-        _plain("image", "the name of an image", IMAGE, "image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"),
-    ),
-    Word(
-        "workload",
-        "NAME",
-        "What kind of work.",
-        "workload=training",
-        _plain("workload", "a kind of work", r"[A-Za-z][\w-]{0,30}", "workload=training"),
-    ),
-    Word(
-        "model",
-        "NAME",
-        "The model, for names and estimates.",
-        "model=7B",
-        _plain("model", "a model", r"[\w./-]{1,60}", "model=7B"),
-    ),
+    _as_is("image", "IMAGE", "The container image.", f"image={_AN_IMAGE}", "the name of an image", IMAGE),
+    _as_is("workload", "NAME", "What kind of work.", "workload=training", "a kind of work", r"[A-Za-z][\w-]{0,30}"),
+    _as_is("model", "NAME", "The model, for names and estimates.", "model=7B", "a model", r"[\w./-]{1,60}"),
     Word("tokens", "NUMBER", "How many tokens are trained on.", "tokens=3B", read_tokens),
-    Word(
+    _as_is(
         "run",
         "COMMAND",
         "The command to run.",
         'run="python train.py"',
-        _plain("run", "a command of at most 1,000 characters", r".{1,1000}", 'run="python train.py"'),
+        "a command of at most 1,000 characters",
+        r".{1,1000}",
     ),
-    Word(
+    _as_is(
         "checkpoint",
         "PLACE",
         "Where checkpoints are kept.",
         "checkpoint=hf://org/model",
-        _plain("checkpoint", "a place for checkpoints", r"[^\s`]{1,300}", "checkpoint=hf://org/model"),
+        "a place for checkpoints",
+        r"[^\s`]{1,300}",
     ),
-    Word(
+    _as_is(
         "label",
         "NAME",
         "The project that it counts for.",
         "label=mosaic",
-        _plain("label", "a label", r"[A-Za-z0-9][\w.-]{0,39}", "label=mosaic"),
-        ("project",),
+        "a label",
+        r"[A-Za-z0-9][\w.-]{0,39}",
+        "project",
     ),
     Word("for", "TEXT", "Why it is needed; approvers read this.", 'for="fine-tune"', read_reason, ("reason", "why")),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 
-from bot.rules.grammar.job_words import BadWord, Fields, Word, near, read_hours, show
+from bot.rules.grammar.job_words import BadWord, Fields, Word, near, one, read_hours, show
 from bot.rules.grammar.workload_words import WORK_KEYS, read
 from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy
@@ -70,17 +70,13 @@ def _budgets(text: str, _policy: Policy) -> Fields:
     return {"budgets_usd": amounts}
 
 
-def _one(field: str, reader: Callable[[str], Decimal]) -> Callable[[str, Policy], Fields]:
-    return lambda text, _policy: {field: reader(text)}
-
-
 QUESTION_WORDS: tuple[Word, ...] = (
     Word("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
     Word("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
-    Word("buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", _one("buffer", _share)),
-    Word("baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", _one("baseline_usd_h", _amount)),
-    Word("success", "SHARE", "How many runs succeed: cost per success.", "success=80%", _one("success_rate", _share)),
-    Word("value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", _one("value_usd", _amount)),
+    Word("buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", one("buffer", _share)),
+    Word("baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", one("baseline_usd_h", _amount)),
+    Word("success", "SHARE", "How many runs succeed: cost per success.", "success=80%", one("success_rate", _share)),
+    Word("value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", one("value_usd", _amount)),
 )
 _QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
@@ -98,10 +94,7 @@ def question_word(word: WordToken, policy: Policy) -> Fields:
 
 
 def question(fields: Fields) -> ComparisonQuestion:
-    """Make the question of a comparison, with usual budgets, one hour and a 10 % buffer where nothing was said.
-
-    Raises `BadWord` for numbers that make no question.
-    """
+    """Make a comparison's question: usual budgets, 1 hour, 10 % buffer unless said. Raises `BadWord`."""
     plain: Fields = {"hours": Decimal(1), "budgets_usd": PLAIN_BUDGETS, "buffer": PLAIN_BUFFER}
     try:
         return ComparisonQuestion(**{**plain, **fields}).checked()

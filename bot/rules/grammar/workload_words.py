@@ -101,12 +101,9 @@ def _time_h(text: str) -> Decimal:
     return round(total, 6)
 
 
-def _read_goal(text: str) -> Fields:
-    return {"goal_hours": _time_h(text)}
-
-
-def _read_hours(text: str) -> Fields:
-    return {"hours": _time_h(text)}
+def _time(field: str) -> Callable[[str], Fields]:
+    """Make a reader for a time in hours."""
+    return lambda text: {field: _time_h(text)}
 
 
 def _read_cadence(text: str) -> Fields:
@@ -114,10 +111,7 @@ def _read_cadence(text: str) -> Fields:
 
 
 def _read_model(text: str) -> Fields:
-    """Read `7B`, `30B-A3B` for a mixture of experts, or a name.
-
-    An unknown name is kept: only its size is unknown.
-    """
+    """Read `7B`, `30B-A3B` for a mixture of experts, or a name; one whose size is unknown is kept."""
     found = re.fullmatch(rf"{NUMBER}(?:-a{NUMBER})?", text.lower())
     if found is None:
         if not re.fullmatch(r"[\w./-]{1,60}", text):
@@ -210,8 +204,8 @@ WORK_WORDS: tuple[WorkWord, ...] = (
         "concurrency=16",
         _counted("concurrency", _COUNT, "16", 10**6),
     ),
-    WorkWord("goal", "TIME", "When it should be done at the latest.", "goal=24h", _read_goal),
-    WorkWord("hours", "TIME", "For how long, when the work is not known.", "hours=6h", _read_hours, ("time",)),
+    WorkWord("goal", "TIME", "When it should be done at the latest.", "goal=24h", _time("goal_hours")),
+    WorkWord("hours", "TIME", "For how long, when the work is not known.", "hours=6h", _time("hours"), ("time",)),
     WorkWord("checkpoint-size", "SIZE", "Size of a checkpoint.", "checkpoint-size=20GB", _size("checkpoint_gb")),
     WorkWord("checkpoint-every", "TIME", "Pause between checkpoints.", "checkpoint-every=30m", _read_cadence),
     WorkWord("dataset", "SIZE", "Size of the data.", "dataset=50GB", _size("dataset_gb")),

@@ -27,10 +27,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Name the instance whose label a leftover carries.
-
-    `proved`: its end was proved; `over_at`: since when its row is closed.
-    """
+    """Name the instance whose label a leftover carries; `proved`: its end was, `over_at`: when its row was closed."""
 
     cloud: str
     is_open: bool
@@ -39,10 +36,7 @@ class Owner:
 
 
 def fate(kind: LabelKind, cloud: str, owner: Owner | None, now: datetime) -> Fate:
-    """Decide the fate of a leftover of `cloud` whose name was read as `kind`.
-
-    `owner` is None when no row has its label. Raises nothing. Only REMOVE deletes anything.
-    """
+    """Decide the fate of a leftover at `cloud`; `owner` is None without a row. Only REMOVE deletes anything."""
     if kind is LabelKind.FORGED:
         return Fate.FORGED
     if kind is not LabelKind.OURS:

@@ -38,10 +38,7 @@ def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -
 
 
 def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Trouble | None:
-    """Say what is wrong with an instance that has been ready; None while it runs as it was approved.
-
-    `other` is what it has instead of its GPUs, from `other_gpus`.
-    """
+    """Say what is wrong with an instance that was ready, None for nothing; `other` comes from `other_gpus`."""
     if status == InstanceStatus.RUNNING and other:
         return Trouble(EndReason.WRONG_GPUS, f"It has {other} instead of the GPUs that were approved.")
     if status == InstanceStatus.STOPPED:

@@ -120,6 +120,7 @@ def estimate(
     best, expected, worst = (sum(case, _ZERO) for case in cases)
     held = reserve(policy, job.checkpoint, capabilities)
     hold_usd = hold_amount(offer, held, policy)
+    basis = () if run is None or run.throughput is None else (run.throughput.basis,)
     if hold_usd:
         components = (*components, Component("hold", _ZERO, _ZERO, hold_usd))
     return Estimate(
@@ -131,7 +132,7 @@ def estimate(
         hold_usd=hold_usd,
         hold_hours=held.run_h,
         disk_hours=held.disk_h,
-        assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, three[1])),
+        assumptions=(*basis, *_assumptions(offer, policy, capabilities, three[1])),
         **({} if run is None else _of_the_run(run)),
     )
 
@@ -175,16 +176,14 @@ def scenarios(
     *,
     whole: bool = False,
 ) -> tuple[Scenario, Scenario, Scenario]:
-    """Return the best, expected and worst case of a job on one cloud.
-
-    `whole` lets the worst one last all of the job's hours, as what is rented may.
-    """
+    """Return the three cases of a job on one cloud; `whole` lets the worst one last all of the job's hours."""
     time = run.hours if run is not None else RunHours(job.hours, job.hours, job.hours)
     hours = (time.best, time.expected, max(time.worst, job.hours) if whole else time.worst)
-    boots_s = (Decimal(0), Decimal(capabilities.boot_expected_s), Decimal(_boot_worst_s(capabilities)))
+    boot_s = capabilities.boot_expected_s
+    boots_s = (Decimal(0), Decimal(boot_s), Decimal(max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, boot_s)))
     found: list[Scenario] = []
-    for n, (work_h, boot_s) in enumerate(zip(hours, boots_s, strict=True)):
-        case = _scenario(work_h, policy, capabilities.billing, n, boot_s)
+    for n, (work_h, before_s) in enumerate(zip(hours, boots_s, strict=True)):
+        case = _scenario(work_h, policy, capabilities.billing, n, before_s)
         # Rounding up to a quantum can shrink with more hours; no part of a worse case may be below a better one's.
         case = replace(case, startup_h=max(case.startup_h, found[-1].startup_h if found else _ZERO))
         found.append(case if run is None else _with_work(case, run, n, capabilities, policy))
@@ -220,10 +219,6 @@ def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boo
         retries=policy.retry_buffer * n,
         interruptions=Decimal(n) / 2,
     )
-
-
-def _boot_worst_s(capabilities: Capabilities) -> int:
-    return max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, capabilities.boot_expected_s)
 
 
 def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:
@@ -271,11 +266,6 @@ def lost_share(chance: Decimal, case: Scenario) -> Decimal:
     if case.checkpointing is None:
         return case.interruptions * chance
     return case.interruptions * 2 * loss(chance, case.checkpointing).share
-
-
-def _basis(run: RunTime | None) -> tuple[str, ...]:
-    """Say what the tokens per second are based on."""
-    return () if run is None or run.throughput is None else (run.throughput.basis,)
 
 
 def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case: Scenario) -> Iterator[str]:

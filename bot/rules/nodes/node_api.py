@@ -29,10 +29,7 @@ class NodeApiReport:
 
 @dataclass(frozen=True, slots=True)
 class StoredNodeApi:
-    """Hold what is kept of the API.
-
-    `other` is a certificate that replaced the first one; people were notified of it at `other_at`.
-    """
+    """Hold what is kept of the API; people were notified at `other_at` of `other`, a later certificate."""
 
     port: int | None = None
     certificate: str | None = None
@@ -76,15 +73,11 @@ def _port(claim: NodeApiReport, host: str | None) -> int | str:
         return "The url must begin with https://."
     if said.username is not None or said.path not in ("", "/") or said.query or said.fragment:
         return "The url has a host and a port and nothing else."
-    if host is None or not _is_same(said.hostname or "", host):
+    if host is None or _canonical(said.hostname or "") != _canonical(host):
         return "The host of the url is not the address that the cloud shows for this machine; say the port only."
     if not 0 < port <= MOST_PORT or claim.port not in (None, port):
         return "The port of the API is unclear."
     return port
-
-
-def _is_same(one: str, other: str) -> bool:
-    return _canonical(one) == _canonical(other)
 
 
 def _canonical(host: str) -> str:

@@ -73,10 +73,7 @@ class ComparisonQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RunsPerBudget:
-    """Say what one budget buys at one price: runs and their hours, and the successes and their net value where known.
-
-    `net_usd` counts the whole budget as spent.
-    """
+    """Say what one budget buys: runs, their hours and, where known, successes and the net of the whole budget."""
 
     budget_usd: Decimal
     runs: int
@@ -120,10 +117,7 @@ class Comparison:
 
 
 def per_run(price_usd_h: Decimal, question: ComparisonQuestion) -> PerRun:
-    """Work out one price, which must be usable and above zero.
-
-    A run that costs less than half a cent counts as one cent, so that no budget buys endless runs.
-    """
+    """Work out one usable price above zero; a run costs a cent at least, so that no budget buys endless runs."""
     cost = run_cost(price_usd_h, question)
     rate, value = question.success_rate, question.value_usd
     each = None if rate is None else money.cents(cost / rate)
@@ -160,7 +154,9 @@ def compare(
         bad += row is None
         rows += [] if row is None else [row]
     rows.sort(key=_order)
-    elsewhere = [_compared(_as_priced(one), question) or _quota(one) for one in environments]
+    elsewhere = [
+        _compared(_as_priced(one), question) or ComparedGpu(_as_priced(one), None, None) for one in environments
+    ]
     notes = (f"{plural(bad, 'GPU')} left out: no usable price (missing, zero or negative).",) if bad else ()
     return Comparison(question, tuple(rows), tuple(elsewhere), notes)
 
@@ -181,10 +177,6 @@ def _order(row: ComparedGpu) -> tuple[Decimal, Decimal, str]:
 
 def _as_priced(one: Environment) -> PricedGpu:
     return PricedGpu(one.gpu, one.memory_gb, one.spot_usd_h, one.price_usd_h, one.name, one.name, one)
-
-
-def _quota(one: Environment) -> ComparedGpu:
-    return ComparedGpu(_as_priced(one), None, None)
 
 
 def cheapest(offers: Iterable[Offer], free: frozenset[str] = frozenset()) -> tuple[PricedGpu, ...]:

@@ -33,65 +33,57 @@ class Environment:
     quota: str = ""
 
 
-_SPACES = "https://huggingface.co/docs/hub/spaces-gpus (huggingface/hub-docs @34ee0f0)"
 _SPACES_DAY = date(2026, 7, 21)
-_SPACES_PROS = ("No machine to look after", "The Hub's models and datasets are next door", "Billed by the minute")
-_SPACES_CONS = (
-    "Made for demos: no SSH, no multi-GPU training",
-    "Dearer per hour",
-    "An upgraded Space runs on until paused",
-)
-_SPACES_VERDICT = "Second choice: convenient for a short fine-tune and a demo, dear for anything longer."
-
 _AUTOTRAIN = "https://huggingface.co/docs/autotrain/cost: Spaces hardware, by the minute"
 _COLAB = (
     "https://techcrunch.com/2022/09/29/google-colaboratory-launches-a-pay-as-you-go-option-premium-gpu-access/ and "
     "https://www.currypurin.com/entry/2022/09/30/093810"
 )
-_COLAB_NOTE = "$49.99 for 500 compute units a month, {units} units an hour: $49.99 / 500 x {units}"
-_COLAB_PROS = ("A notebook at once", "No machine to look after", "Runs on in the background")
-_COLAB_CONS = ("The GPU is not guaranteed", "Sessions end after a day at most", "No SSH, no API for jobs")
-_COLAB_VERDICT = "Fine for exploring by hand; its caps rule out planned runs."
 
 _SAGEMAKER = (
     "A team's own comparison of this day, $2.82 for two hours; https://aws.amazon.com/sagemaker/pricing/ is current"
 )
 _AZURE = "the-full-stack/website docs/cloud-gpus @2bddc6d (MIT), NC24ads A100 v4; Azure ML adds no charge of its own"
 
+
+def _space(gpu: str, memory_gb: int, price_usd_h: str) -> Environment:
+    return Environment(
+        "Hugging Face Spaces",
+        gpu,
+        memory_gb,
+        Decimal(price_usd_h),
+        _SPACES_DAY,
+        "https://huggingface.co/docs/hub/spaces-gpus (huggingface/hub-docs @34ee0f0)",
+        ("No machine to look after", "The Hub's models and datasets are next door", "Billed by the minute"),
+        (
+            "Made for demos: no SSH, no multi-GPU training",
+            "Dearer per hour",
+            "An upgraded Space runs on until paused",
+        ),
+        "Second choice: convenient for a short fine-tune and a demo, dear for anything longer.",
+    )
+
+
+def _colab(gpu: str, memory_gb: int, price_usd_h: str, *, units: str, hours: int) -> Environment:
+    return Environment(
+        "Google Colab Pro+",
+        gpu,
+        memory_gb,
+        Decimal(price_usd_h),
+        date(2022, 9, 30),
+        _COLAB,
+        ("A notebook at once", "No machine to look after", "Runs on in the background"),
+        ("The GPU is not guaranteed", "Sessions end after a day at most", "No SSH, no API for jobs"),
+        "Fine for exploring by hand; its caps rule out planned runs.",
+        note=f"$49.99 for 500 compute units a month, {units} units an hour: $49.99 / 500 x {units}",
+        quota=f"about {hours} {gpu.partition('-')[0]} hours a month, then more units must be bought",
+    )
+
+
 ENVIRONMENTS: tuple[Environment, ...] = (
-    Environment(
-        "Hugging Face Spaces",
-        "A10G",
-        24,
-        Decimal("1.00"),
-        _SPACES_DAY,
-        _SPACES,
-        _SPACES_PROS,
-        _SPACES_CONS,
-        _SPACES_VERDICT,
-    ),
-    Environment(
-        "Hugging Face Spaces",
-        "L40S",
-        48,
-        Decimal("1.80"),
-        _SPACES_DAY,
-        _SPACES,
-        _SPACES_PROS,
-        _SPACES_CONS,
-        _SPACES_VERDICT,
-    ),
-    Environment(
-        "Hugging Face Spaces",
-        "A100-SXM-80GB",
-        80,
-        Decimal("2.50"),
-        _SPACES_DAY,
-        _SPACES,
-        _SPACES_PROS,
-        _SPACES_CONS,
-        _SPACES_VERDICT,
-    ),
+    _space("A10G", 24, "1.00"),
+    _space("L40S", 48, "1.80"),
+    _space("A100-SXM-80GB", 80, "2.50"),
     Environment(
         "Hugging Face AutoTrain",
         "A10G",
@@ -103,32 +95,8 @@ ENVIRONMENTS: tuple[Environment, ...] = (
         ("Little control over the training loop", "Only the recipes it offers", "Same prices as Spaces"),
         "Not for a team with its own training code.",
     ),
-    Environment(
-        "Google Colab Pro+",
-        "A100-SXM-40GB",
-        40,
-        Decimal("1.31"),
-        date(2022, 9, 30),
-        _COLAB,
-        _COLAB_PROS,
-        _COLAB_CONS,
-        _COLAB_VERDICT,
-        note=_COLAB_NOTE.format(units="13.08"),
-        quota="about 38 A100 hours a month, then more units must be bought",
-    ),
-    Environment(
-        "Google Colab Pro+",
-        "T4",
-        16,
-        Decimal("0.20"),
-        date(2022, 9, 30),
-        _COLAB,
-        _COLAB_PROS,
-        _COLAB_CONS,
-        _COLAB_VERDICT,
-        note=_COLAB_NOTE.format(units="1.96"),
-        quota="about 255 T4 hours a month, then more units must be bought",
-    ),
+    _colab("A100-SXM-40GB", 40, "1.31", units="13.08", hours=38),
+    _colab("T4", 16, "0.20", units="1.96", hours=255),
     Environment(
         "AWS SageMaker",
         "A10G",

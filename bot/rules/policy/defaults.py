@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
 
 
 def frozen(**items: Any) -> Mapping[str, Any]:
@@ -12,9 +15,12 @@ def frozen(**items: Any) -> Mapping[str, Any]:
     return MappingProxyType(dict(items))
 
 
-def doc(text: str) -> Mapping[str, object]:
-    """Return the metadata of a setting."""
-    return frozen(doc=text)
+def setting(default: Value, text: str, **bounds: float) -> Value:
+    """Return the field of a setting: its default, what it means, and its `floor` where it has one."""
+    about = frozen(doc=text, **bounds)
+    if isinstance(default, Mapping):  # Dataclasses take any table for one that may change.
+        return field(default_factory=lambda: default, metadata=about)
+    return field(default=default, metadata=about)
 
 
 def disks() -> Mapping[str, int]:

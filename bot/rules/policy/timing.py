@@ -2,88 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
-from types import MappingProxyType
 
 from bot.rules.policy.bounds import LONGEST_S
+from bot.rules.policy.defaults import setting
 from ledger.kernel.proof import AbsenceRule
 from providers.capabilities import BOOT_DEADLINE_S
-
-
-def _doc(text: str, *, floor: float) -> Mapping[str, object]:
-    return MappingProxyType({"doc": text, "floor": floor})
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Say how often the service polls and how long it waits. In production no value may be below its floor."""
 
-    tick_s: float = field(default=1.0, metadata=_doc("Pause between two looks for rows that are due.", floor=0.2))
-    sweep_s: float = field(default=30.0, metadata=_doc("Pause between two complete listings of one cloud.", floor=10))
-    label_search_s: float = field(
-        default=15.0, metadata=_doc("Pause between two searches for the label of an unclear create.", floor=10)
+    tick_s: float = setting(1.0, "Pause between two looks for rows that are due.", floor=0.2)
+    sweep_s: float = setting(30.0, "Pause between two complete listings of one cloud.", floor=10)
+    label_search_s: float = setting(15.0, "Pause between two searches for the label of an unclear create.", floor=10)
+    quarantine_floor_s: float = setting(
+        300.0, "Least time an unclear create is searched for; a cloud that lags more gets longer.", floor=300
     )
-    quarantine_floor_s: float = field(
-        default=300.0,
-        metadata=_doc("Least time an unclear create is searched for; a cloud that lags more gets longer.", floor=300),
+    absence_count: int = setting(3, "Complete listings without the instance that prove its end.", floor=3)
+    absence_apart_s: float = setting(10.0, "Least time between two of those listings.", floor=10)
+    absence_over_s: float = setting(60.0, "Least time from the first to the last.", floor=60)
+    orphan_apart_s: float = setting(
+        30.0, "Time between the two sightings after which an orphan is terminated.", floor=30
     )
-    absence_count: int = field(
-        default=3, metadata=_doc("Complete listings without the instance that prove its end.", floor=3)
+    boot_deadline_s: float = setting(
+        float(BOOT_DEADLINE_S),
+        "An instance not ready by then is ended, where its cloud has no such time of its own.",
+        floor=300,
     )
-    absence_apart_s: float = field(default=10.0, metadata=_doc("Least time between two of those listings.", floor=10))
-    absence_over_s: float = field(default=60.0, metadata=_doc("Least time from the first to the last.", floor=60))
-    orphan_apart_s: float = field(
-        default=30.0, metadata=_doc("Time between the two sightings after which an orphan is terminated.", floor=30)
+    broken_grace_s: float = setting(
+        600.0,
+        "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then.",
+        floor=120,
     )
-    boot_deadline_s: float = field(
-        default=float(BOOT_DEADLINE_S),
-        metadata=_doc(
-            "An instance not ready by then is ended, where its cloud has no such time of its own.", floor=300
-        ),
+    create_timeout_s: float = setting(
+        120.0, "A create that has no outcome after this is unclear, and its label is searched for.", floor=100
     )
-    broken_grace_s: float = field(
-        default=600.0,
-        metadata=_doc(
-            "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then.",
-            floor=120,
-        ),
+    boot_poll_s: float = setting(5.0, "Pause between two looks at a booting instance.", floor=2)
+    reach_timeout_s: float = setting(5.0, "How long one attempt to reach the SSH port may take.", floor=2)
+    offers_timeout_s: float = setting(10.0, "How long a search waits for the slowest cloud.", floor=2)
+    pace: float = setting(
+        1.0,
+        "How many times the documented pause between two calls of a cloud is kept; more than 1 leaves room for "
+        "other programs that use the account.",
+        floor=1,
     )
-    create_timeout_s: float = field(
-        default=120.0,
-        metadata=_doc("A create that has no outcome after this is unclear, and its label is searched for.", floor=100),
-    )
-    boot_poll_s: float = field(default=5.0, metadata=_doc("Pause between two looks at a booting instance.", floor=2))
-    reach_timeout_s: float = field(
-        default=5.0, metadata=_doc("How long one attempt to reach the SSH port may take.", floor=2)
-    )
-    offers_timeout_s: float = field(
-        default=10.0, metadata=_doc("How long a search waits for the slowest cloud.", floor=2)
-    )
-    pace: float = field(
-        default=1.0,
-        metadata=_doc(
-            "How many times the documented pause between two calls of a cloud is kept; more than 1 leaves room for "
-            "other programs that use the account.",
-            floor=1,
-        ),
-    )
-    terminate_retry_s: float = field(
-        default=5.0, metadata=_doc("First pause before a termination is ordered again; it doubles.", floor=2)
-    )
-    terminate_retry_max_s: float = field(default=60.0, metadata=_doc("Longest such pause.", floor=10))
-    terminate_page_s: float = field(
-        default=600.0, metadata=_doc("A termination unproved for this long pages the operators.", floor=60)
-    )
-    recovery_page_s: float = field(
-        default=1800.0, metadata=_doc("Pause between two pages while an instance without a row waits.", floor=60)
-    )
-    claim_ttl_s: float = field(
-        default=60.0, metadata=_doc("After this the row of a worker that died is taken over.", floor=30)
-    )
-    outbox_retry_s: float = field(default=2.0, metadata=_doc("First pause before a message is sent again.", floor=1))
-    outbox_retry_max_s: float = field(default=300.0, metadata=_doc("Longest such pause.", floor=30))
+    terminate_retry_s: float = setting(5.0, "First pause before a termination is ordered again; it doubles.", floor=2)
+    terminate_retry_max_s: float = setting(60.0, "Longest such pause.", floor=10)
+    terminate_page_s: float = setting(600.0, "A termination unproved for this long pages the operators.", floor=60)
+    recovery_page_s: float = setting(1800.0, "Pause between two pages while an instance without a row waits.", floor=60)
+    claim_ttl_s: float = setting(60.0, "After this the row of a worker that died is taken over.", floor=30)
+    outbox_retry_s: float = setting(2.0, "First pause before a message is sent again.", floor=1)
+    outbox_retry_max_s: float = setting(300.0, "Longest such pause.", floor=30)
 
     @property
     def absence_rule(self) -> AbsenceRule:
@@ -92,10 +64,7 @@ class Timing:
         return AbsenceRule(count=self.absence_count, apart=apart, over=over)
 
     def validated(self, *, practice: bool = False) -> Timing:
-        """Return this timing, or raise ValueError when a value is out of bounds.
-
-        A practice workspace only needs values above 0.
-        """
+        """Return this timing, or raise ValueError for a value out of bounds; in practice above 0 is enough."""
         for item in fields(self):
             # Written as `not above`, so that a NaN is refused as well.
             value, floor = getattr(self, item.name), item.metadata["floor"]

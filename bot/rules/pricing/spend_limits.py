@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import Verdict, rate, rates, usd
+from bot.rules.values.phrases import Verdict, deny, rate, rates, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
@@ -103,7 +103,7 @@ def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdi
     if billed_usd_h >= price_cap_usd_h + money.MICRO_USD:
         billed, approved = rates(billed_usd_h, price_cap_usd_h)
         sentence = f"The cloud bills {billed}, above the approved {approved}, so the instance is ended and asked again."
-        return Verdict(False, ReplyCode.BILLED_ABOVE_CAP, sentence)
+        return deny(ReplyCode.BILLED_ABOVE_CAP, sentence)
     sentence = f"The cloud bills {rate(billed_usd_h)}, within the approved {rate(price_cap_usd_h)}."
     return Verdict(True, ReplyCode.OK, sentence)
 
@@ -126,8 +126,8 @@ def total_cap(
 def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:
     """Whether a total cap may become `new_usd`. Everybody may lower it; only an approver lifts an approver's."""
     if not new_usd.is_finite() or new_usd <= 0:
-        return Verdict(False, ReplyCode.BAD_AMOUNT, "A limit must be an amount above zero, such as $50.")
+        return deny(ReplyCode.BAD_AMOUNT, "A limit must be an amount above zero, such as $50.")
     if new_usd > current_usd and set_by_approver and not by_approver:
         sentence = f"The limit of {usd(current_usd)} was set by an approver; only an approver can lift it."
-        return Verdict(False, ReplyCode.CAP_IS_APPROVERS, sentence)
+        return deny(ReplyCode.CAP_IS_APPROVERS, sentence)
     return Verdict(True, ReplyCode.OK, f"The limit is {usd(new_usd)}.")

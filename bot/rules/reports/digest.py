@@ -54,10 +54,7 @@ def read_time(text: str) -> time | None:
 
 
 def due_day(now: datetime, at: str, zone: str) -> date | None:
-    """Return the day on which the newest digest was due: today, or yesterday before its time; None without one.
-
-    The digest covers the day before it.
-    """
+    """Return the day (today or yesterday) on which the newest digest, about the day before it, was due; or None."""
     when = read_time(at)
     if when is None:
         return None

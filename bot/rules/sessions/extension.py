@@ -48,10 +48,7 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
 
 
 def override_sentence(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
-    """Write the sentence for time beyond the cap; empty below it.
-
-    Then somebody other than the requester decides, whatever the policy allows.
-    """
+    """Write the sentence for time beyond the cap, which somebody other than the requester decides; "" below it."""
     total = already_hours + extra_hours
     if not hours_cap.is_above(policy, total):
         return ""

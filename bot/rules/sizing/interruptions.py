@@ -26,10 +26,7 @@ MOST_CHANCE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """Hold the hours to write one checkpoint, to come back after a loss, and between two checkpoints where given.
-
-    `window_h` is the time within which a chance of loss is meant.
-    """
+    """Hold the hours to write a checkpoint, to restart, between two, and of the window of a chance of loss."""
 
     write_h: Decimal
     restart_h: Decimal
@@ -51,10 +48,7 @@ class Loss:
 
 @functools.lru_cache(maxsize=8192)
 def loss(chance: Decimal, how: Checkpointing) -> Loss:
-    """Estimate what a chance of losing the host within the window costs a run.
-
-    A higher chance never costs less.
-    """
+    """Estimate what a chance of losing the host within the window costs a run; a higher one never costs less."""
     rate = -math.log1p(-min(float(chance), MOST_CHANCE)) / float(how.window_h)
     write, restart = float(how.write_h), float(how.restart_h)
     interval = float(how.every_h) if how.every_h is not None else math.sqrt(2 * write / rate) if rate else 0.0

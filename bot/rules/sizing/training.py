@@ -47,10 +47,7 @@ _RECOMPUTED = 4 / 3
 
 @dataclass(frozen=True, slots=True)
 class TrainingHardware:
-    """Hold the rates of a run's hardware in units per second.
-
-    `link` is the memory bandwidth for a single GPU; `network` counts only with several machines.
-    """
+    """Hold hardware rates in units per second; `link` of one GPU is its memory's, `network` is between machines."""
 
     peak: float
     attention: float
@@ -90,10 +87,7 @@ def link_gb_s(gpu: GpuModel) -> float:
 
 
 def peak_flops(gpu: GpuModel, precision: Precision) -> float | None:
-    """Return the dense FLOP/s of one GPU in `precision`; None where no figure is known.
-
-    Formats without their own tensor cores run at the 16-bit rate.
-    """
+    """Return the dense FLOP/s of one GPU, the 16-bit ones for formats without own cores; None where unknown."""
     if gpu.peak_bf16_tflops is None:
         return None
     rate = RATE.get(precision, 1.0)
@@ -155,10 +149,7 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayo
 
 
 def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:
-    """Return the seconds per token and GPU that an optimizer in the host's memory adds.
-
-    It moves its 16 bytes per weight once per step.
-    """
+    """Return the seconds per token and GPU for an optimizer in host memory: 16 bytes per weight and step move."""
     if not plan.offload:
         return 0.0
     tokens = max(work.batch / count, float(plan.micro_batch)) * work.sequence

@@ -32,10 +32,7 @@ class WorkKind(StrEnum):
 
 
 class Precision(StrEnum):
-    """Name how numbers are stored and multiplied.
-
-    `amp_` keeps sums, norms and gradient exchange in 32 bits; without it they are in the short format as well.
-    """
+    """Name how numbers are stored and multiplied; `amp_` keeps sums, norms and gradient exchange in 32 bits."""
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -107,10 +104,7 @@ class Workload:
 
     @property
     def batch(self) -> int:
-        """Return the sequences per optimizer step, as said or as assumed.
-
-        Assumed are about half a million tokens; 16 sequences for fine-tuning.
-        """
+        """Return the sequences per step, as said or assumed: 16 for fine-tuning, else about 500,000 tokens."""
         if self.global_batch is not None:
             return self.global_batch
         return max(PLAIN_BATCH_TOKENS // self.sequence, 1) if self.kind is WorkKind.TRAINING else 16
@@ -159,10 +153,7 @@ class Architecture:
 
 
 def architecture(work: Workload) -> Architecture | None:
-    """Return the shape behind a workload: the named model's, the numbers that were said, or a typical one of that size.
-
-    None when neither the size nor layers and width are known.
-    """
+    """Return the shape: the named model's, as said, or typical of the size; None without size, layers and width."""
     shape = model(work.model) if work.model else None
     changed = any(said is not None for said in (work.layers, work.width, work.total_params))
     if shape is not None and not changed:

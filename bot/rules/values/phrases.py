@@ -24,6 +24,11 @@ class Verdict:
     sentence: str
 
 
+def deny(code: ReplyCode, sentence: str) -> Verdict:
+    """Return the verdict that something may not happen."""
+    return Verdict(False, code, sentence)
+
+
 def usd(amount_usd: Decimal) -> str:
     """Write dollars as people read them: `$1,234.50`, `-$3.00`, and `<$0.01` for less than half a cent."""
     if 0 < amount_usd < _HALF_CENT:
@@ -97,8 +102,5 @@ def read_amount(typed: str) -> Decimal | None:
 
 
 def no_key(who: str, how: str) -> str:
-    """Warn before anything is bought that the requester could not log in to it.
-
-    `how` is the command that adds a key.
-    """
+    """Warn before anything is bought that the requester could not log in; the command `how` adds a key."""
     return f"{who} has no SSH key here yet, so nobody could log in: {how}"

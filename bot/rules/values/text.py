@@ -35,10 +35,7 @@ class UnclosedQuote(ValueError):
 
 
 def clean(text: str) -> str:
-    """Clean one line: drop control, bidirectional and invisible characters, even spaces, undo Slack's escapes.
-
-    Curly quotes, which Slack and phones insert, become straight ones.
-    """
+    """Clean a line: no control or invisible characters, even spaces, straight quotes, Slack's escapes undone."""
     undone = _ESCAPED.sub(lambda match: _ESCAPES[match[0]], text)
     if undone.isascii() and undone.isprintable():
         return _SPACES.sub(" ", undone).strip()  # Nothing below would change it.
@@ -56,10 +53,7 @@ def in_markdown(text: str) -> str:
 
 
 def tokens(line: str) -> list[WordToken]:
-    """Cut a cleaned line into words. A quote opens a value only where a word or its value begins: `it's` is a word.
-
-    Raises `UnclosedQuote`.
-    """
+    """Cut a cleaned line into words; a quote opens only where a word or value begins. Raises `UnclosedQuote`."""
     words: list[WordToken] = []
     place = 0
     while place < len(line):

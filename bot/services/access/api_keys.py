@@ -27,8 +27,8 @@ from bot.rules.access.scopes import (
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
-from ledger.core.events import record
+from bot.services.runtime.commands import Reply, refuse
+from ledger.core import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
@@ -96,20 +96,20 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
         of = holder(command.name, command.owner)
         allowed = scopes(command.scopes, of)
     except BadHolder as error:
-        return Reply(False, error.code, str(error))
+        return refuse(error.code, str(error))
     if not 1 <= command.days <= MOST_KEY_DAYS:
-        return Reply(False, ReplyCode.BAD_EXPIRY, f"A key lives for 1 to {MOST_KEY_DAYS} days.")
+        return refuse(ReplyCode.BAD_EXPIRY, f"A key lives for 1 to {MOST_KEY_DAYS} days.")
     key_id = "".join(secrets.choice(BASE32) for _ in range(KEY_ID_LENGTH))
     secret = secrets.token_urlsafe(32)
     async with db.write() as tx:
         behind = await lock_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
         if behind.owner != of.owner.ref:
             sentence = f"{of.actor.ref} belongs to {behind.owner} already; make its keys with that owner."
-            return Reply(False, ReplyCode.OTHER_OWNER, sentence)
+            return refuse(ReplyCode.OTHER_OWNER, sentence)
         working = await active_keys(tx, of.actor.ref, now)
         if len(working) >= ACTIVE_KEYS:
             sentence = f"{of.actor.ref} has {ACTIVE_KEYS} working keys; revoke one first: {working[0].id} is the older."
-            return Reply(False, ReplyCode.TOO_MANY_KEYS, sentence)
+            return refuse(ReplyCode.TOO_MANY_KEYS, sentence)
         expires_at = now + timedelta(days=command.days)
         tx.add(
             ApiKey(
@@ -123,7 +123,7 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
             )
         )
         said = f"{', '.join(allowed)}; until {expires_at:%Y-%m-%d}"
-        record(tx, at=now, actor=by, subject=of.actor.ref, kind=EventKind.API_KEY_CREATED, reason=f"{key_id}: {said}")
+        record(tx, now, by, of.actor.ref, EventKind.API_KEY_CREATED, reason=f"{key_id}: {said}")
     sentence = (
         f"Key {key_id} of {of.actor.ref} works for {plural(command.days, 'day')}. Store it now: it is shown once."
     )
@@ -136,13 +136,13 @@ async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
     async with db.write() as tx:
         found = await api_key(tx, key_id)
         if found is None:
-            return Reply(
-                False, ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them."
+            return refuse(
+                ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them."
             )
         key, _ = found
         if key.revoked_at is None:
             key.revoked_at, key.revoked_by = now, by.ref
-            record(tx, at=now, actor=by, subject=key.actor, kind=EventKind.API_KEY_REVOKED, reason=key.id)
+            record(tx, now, by, key.actor, EventKind.API_KEY_REVOKED, reason=key.id)
     sentence = f"Key {key.id} of {key.actor} is revoked; it opens nothing any more."
     return Reply(True, ReplyCode.KEY_REVOKED, sentence, {"key_id": key.id})
 
@@ -193,10 +193,7 @@ def _known(names: Collection[str]) -> frozenset[Scope]:
 
 
 def combined_rights(actor: Actor, names: Collection[str] | None) -> Principal:
-    """Return a principal with the scopes of all its working keys.
-
-    On the server, where no key is needed, it has every scope.
-    """
+    """Return a principal with the scopes of all its working keys; on the server, where none is needed, all of them."""
     return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
 
 

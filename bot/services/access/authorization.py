@@ -15,9 +15,9 @@ from bot.rules.sessions.extension import may_act as rule
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.access.api_keys import Principal
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.models import Request, Session
 from ledger.queries.access import Whose, consumers_owned
@@ -36,10 +36,7 @@ async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
 
 
 def sees_all(policy: Policy, who: Principal) -> bool:
-    """Whether a principal sees everything: an administrator's key, or an approver with `approvals:write`.
-
-    A key without `approvals:write` has no approver rights.
-    """
+    """Whether a principal sees everything: an administrator, or an approver whose key has `approvals:write`."""
     if who.actor.kind is ActorKind.CONSUMER:
         return False
     return Scope.ADMIN in who.scopes or (decides(who) and is_approver(policy, DeciderFacts(who.actor)))
@@ -129,9 +126,9 @@ async def acted(
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, text)
             if session is None:
-                return Reply(False, ReplyCode.NO_SESSION, refusals[0])
+                return refuse(ReplyCode.NO_SESSION, refusals[0])
             if not await may_act(tx, ctx.policy, session, decider):
-                return Reply(False, ReplyCode.NOT_YOURS, refusals[1], {"session_id": session.id})
+                return refuse(ReplyCode.NOT_YOURS, refusals[1], {"session_id": session.id})
             return await act(tx, session, now)
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")

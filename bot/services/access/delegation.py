@@ -9,19 +9,17 @@ from bot.rules.approvals.approvers import DeciderFacts, linked
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import announce, record
-from ledger.core.locks import lock_requester
-from ledger.core.writes import Tx
+from ledger.core import Tx, lock_requester, notify_person, record
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Delegation
 from ledger.queries.access import Whose
-from ledger.queries.delegations import delegators_of, end_delegations, given_by, in_force, said_before
+from ledger.queries.decisions import delegators_of, end_delegations, given_by, in_force, said_before
 
 REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from now on.")
 
@@ -52,7 +50,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     now, policy, who = ctx.clock.now(), ctx.policy, command.decider
     refused = may_delegate(policy, who, command.to, command.until, now)
     if not refused.allowed or command.to is None or command.until is None:
-        return Reply(False, refused.code, refused.sentence)
+        return refuse(refused.code, refused.sentence)
     until = last_moment(command.until)
     row = Delegation(
         id=new_id("del", now),
@@ -70,10 +68,9 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
-        record(
-            tx, at=now, actor=who.actor, subject=row.id, kind=EventKind.DELEGATION_MADE, reason=said, key=command.key
-        )
-        await _notify(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
+        record(tx, now, who.actor, row.id, EventKind.DELEGATION_MADE, reason=said, key=command.key)
+        text = f"{said} Requests of theirs and of your own stay with others."
+        await notify_person(tx, now, row.delegate, row.id, text, NotificationKind.OPERATOR_PAGE)
     ctx.hints.outbox.set()
     return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
@@ -89,12 +86,10 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
-            record(
-                tx, at=now, actor=actor, subject=one.id, kind=EventKind.DELEGATION_ENDED, reason=said, key=command.key
-            )
-            await _notify(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
+            record(tx, now, actor, one.id, EventKind.DELEGATION_ENDED, reason=said, key=command.key)
+            await notify_person(tx, now, one.delegate, f"{one.id}/ended", said, NotificationKind.OPERATOR_PAGE)
     if not given:
-        return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
+        return refuse(ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
     return REVOKED
 
@@ -148,9 +143,3 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
         if not found.known:
             behalf += [DeciderFacts(one) for one in linked(policy, person) if one.kind is ActorKind.OPERATOR]
     return replace(decider, behalf=tuple(behalf))
-
-
-async def _notify(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:
-    if person.kind is ActorKind.SLACK:
-        kind, body = NotificationKind.OPERATOR_PAGE, {"text": text}
-        await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body=body)

@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from bot.rules.values.phrases import no_key
 from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import AddKey, Reply
+from bot.services.runtime.commands import AddKey, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import record
-from ledger.core.writes import Tx
+from ledger.core import Tx, record
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
@@ -76,7 +75,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
     try:
         line, fingerprint = normalise(command.public_key)
     except KeyRefused as refused:
-        return Reply(False, refused.code, str(refused))
+        return refuse(refused.code, str(refused))
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         known = await public_key(tx, command.actor.ref)
@@ -92,15 +91,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
         else:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
         actor = command.actor
-        record(
-            tx,
-            at=now,
-            actor=actor,
-            subject=actor.ref,
-            kind=EventKind.SSH_KEY_ADDED,
-            reason=fingerprint,
-            key=command.key,
-        )
+        record(tx, now, actor, actor.ref, EventKind.SSH_KEY_ADDED, reason=fingerprint, key=command.key)
     sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
     return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
 
@@ -114,17 +105,9 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
             return _removed(done.reason)
         known = await public_key(tx, actor.ref)
         if known is None:
-            return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
+            return refuse(ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
-        record(
-            tx,
-            at=now,
-            actor=actor,
-            subject=actor.ref,
-            kind=EventKind.SSH_KEY_REMOVED,
-            reason=known.fingerprint,
-            key=key,
-        )
+        record(tx, now, actor, actor.ref, EventKind.SSH_KEY_REMOVED, reason=known.fingerprint, key=key)
     return _removed(known.fingerprint)
 
 
@@ -137,7 +120,7 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     async with ctx.db.read() as tx:
         known = await public_key(tx, actor.ref)
     if known is None:
-        return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
+        return refuse(ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
     return Reply(
         True,
         ReplyCode.KEY,
@@ -147,10 +130,7 @@ async def show(ctx: Context, actor: Actor) -> Reply:
 
 
 async def keyless(tx: Tx, request: Request) -> str:
-    """Return the warning for an undecided request whose people have no SSH key; "" for other requests.
-
-    A program may never log in, so it gets no warning.
-    """
+    """Return the warning for an undecided request of people without an SSH key; "" for others and for programs."""
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.kind is ActorKind.CONSUMER or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""

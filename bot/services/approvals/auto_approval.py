@@ -8,19 +8,16 @@ from decimal import Decimal
 from bot.rules.approvals.auto_approval import PERIOD, STANDING_PREFIX, applied, auto_approval, signer
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import price_cap, total_cap
-from bot.rules.values.phrases import Verdict
+from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
-from ledger.core.locks import lock_auto_approval, lock_family
-from ledger.core.moves import move
-from ledger.core.writes import Tx
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.core import Tx, decide, lock_auto_approval, lock_family, notify_person
+from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.states import NotificationKind, RequestState
+from ledger.kernel.states import RequestState
 from ledger.models import Approval, Option, Request
 from ledger.queries.spend import approved_since
 
@@ -32,11 +29,9 @@ async def judge(
     job = request.job
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
-        return Verdict(False, ReplyCode.OFF, "")
+        return deny(ReplyCode.OFF, "")
     if mandate.tier is not None:
-        return Verdict(
-            False, ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it."
-        )
+        return deny(ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it.")
     await lock_family(tx, Request, request.id)
     await lock_auto_approval(tx)
     judged = auto_approval(
@@ -51,7 +46,7 @@ async def judge(
     if not judged.allowed:
         return judged
     room = (await enforcement.check_budgets(ctx, tx, _spend(ctx, request, option), now)).verdict
-    return judged if room.allowed else Verdict(False, room.code, f"{room.sentence} So a person decides.")
+    return judged if room.allowed else deny(room.code, f"{room.sentence} So a person decides.")
 
 
 def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:
@@ -84,32 +79,13 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     )
     tx.add(approval)
     await tx.flush()
-    decided = await move(
-        tx,
-        Request,
-        request.id,
-        RequestState.APPROVED,
-        at=now,
-        actor=actor,
-        reason=judged.sentence,
-        values={
-            "chosen_option_id": option.id,
-            "decided_at": now,
-            "decided_by": actor.ref,
-            "outcome": "",
-        },
+    decided = await decide(
+        tx, request.id, RequestState.APPROVED, now, actor, judged.sentence, outcome="", chosen_option_id=option.id
     )
     spend = _spend(ctx, request, option)
     room = await enforcement.check_budgets(ctx, tx, spend, now)
     await issue.grant_create(ctx, tx, decided, approval, option, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
-    await _notify(tx, decided, judged, now)
-
-
-async def _notify(tx: Tx, request: Request, judged: Verdict, now: datetime) -> None:
-    """Notify the requester directly that the policy approved the request; the channel's message says the same."""
-    owner = Actor.from_ref(request.requester)
-    if owner.kind is ActorKind.SLACK:
-        body = {"text": f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"}
-        subject = f"{request.id}/by_policy"
-        await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+    # The channel's message says the same.
+    said = f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"
+    await notify_person(tx, now, request.requester, f"{request.id}/by_policy", said)

@@ -19,12 +19,9 @@ from bot.services.grants import amendments, hours_used, override
 from bot.services.market.codec import hold_hours
 from bot.services.notifications.paging import page_in
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.locks import lock_auto_approval
-from ledger.core.moves import StaleMove
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, announce, lock_auto_approval, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind
@@ -62,11 +59,9 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
             reply = await _done_before(tx, command, request.id) or await _judge(ctx, tx, ask, command, now)
             reply = await recovery_mode.with_recovery_notice(tx, reply)
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(
-            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
-        )
+        return refuse(ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went.")
     if reply.ok:
         for hint in (ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
             hint.set()
@@ -91,22 +86,22 @@ async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass
     own = request.requester in names
     allowed = approval_break_glass.may_break_glass(policy, who, own=own, reason=command.reason)
     if not allowed.allowed:
-        return Reply(False, allowed.code, allowed.sentence)
+        return refuse(allowed.code, allowed.sentence)
     if (
         request.kind is not RequestKind.PROVISION
         or request.state is not RequestState.PENDING
         or now >= request.expires_at
     ):
-        return Reply(False, ReplyCode.NOT_WAITING, f"Request {short_id(request.id)} does not wait for an approval now.")
+        return refuse(ReplyCode.NOT_WAITING, f"Request {short_id(request.id)} does not wait for an approval now.")
     if any(vote.approver in names for vote in ask.votes):
         # An approval is never changed, and one person approves a request once.
         sentence = "You approved this yourself already, so it waits for another approver; ask again to start without."
-        return Reply(False, ReplyCode.ALREADY_VOTED, sentence)
+        return refuse(ReplyCode.ALREADY_VOTED, sentence)
     options = [one for one in (await shown_options(tx, {request.id}))[request.id] if one.cloud in ctx.providers]
     option = next((one for one in options if command.offer_id in (None, one.offer_id)), None)
     if option is None:
         sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request; look at its options."
-        return Reply(False, ReplyCode.UNKNOWN_OFFER, sentence)
+        return refuse(ReplyCode.UNKNOWN_OFFER, sentence)
     await lock_auto_approval(tx)
     taken_usd = await started_alone(tx, names, approval_break_glass.BREAK_GLASS, now - approval_break_glass.PERIOD)
     left_usd = approval_break_glass.left(policy, taken_usd)
@@ -114,14 +109,14 @@ async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass
     total_h = time_h + hold_hours(option) + await hours_used.used(tx, request, now)
     inside = approval_break_glass.inside_hours(policy, total_h, hours_used.covered_by(ask.override))
     if not inside.allowed:
-        return Reply(False, inside.code, inside.sentence)
+        return refuse(inside.code, inside.sentence)
     cheap = approval_break_glass.fits(policy, expected_usd, cover[1], left_usd)
     if not cheap.allowed:
-        return Reply(False, cheap.code, cheap.sentence)
+        return refuse(cheap.code, cheap.sentence)
     spend = enforcement.spend_of(policy, request, request.requester, cover, expected_usd)
     room = await enforcement.check_budgets(ctx, tx, spend, now)
     if not room.verdict.allowed:
-        return Reply(False, room.verdict.code, room.verdict.sentence)
+        return refuse(room.verdict.code, room.verdict.sentence)
     said = approval_break_glass.announcement(who.actor.ref, option.offer_id, time_h, cover[1], command.reason)
     await _start(ctx, tx, replace(ask, option=option), command, (time_h, cover), said, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
@@ -177,9 +172,7 @@ async def _start(
     )
     tx.add(approval)
     await tx.flush()
-    record(
-        tx, at=now, actor=actor, subject=request.id, kind=EventKind.REQUEST_BREAK_GLASS, reason=said, key=command.key
-    )
+    record(tx, now, actor, request.id, EventKind.REQUEST_BREAK_GLASS, reason=said, key=command.key)
     await effects.approved(ctx, tx, ask, approval, actor, now)
 
 
@@ -187,5 +180,5 @@ async def _shout(ctx: Context, tx: Tx, request: Request, said: str, now: datetim
     """Notify the channel, the operators and every approver of a break-glass start, each in a message of their own."""
     kind, subject, body = NotificationKind.OPERATOR_PAGE, f"{request.id}/break_glass", {"text": said}
     for destination in (request.channel, *approval_break_glass.audience(ctx.policy)):
-        await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+        await announce(tx, now, kind, subject, destination, body)
     await page_in(ctx, tx, subject, said, now)

@@ -9,7 +9,7 @@ from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import decisions
-from bot.services.runtime.commands import Decide, Reply
+from bot.services.runtime.commands import Decide, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.kernel.states import RequestState
 from ledger.models import Request
@@ -18,10 +18,7 @@ from ledger.queries.decisions import button
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A decision on a request by its id, with the option by its offer id.
-
-    `version` None means the current quote.
-    """
+    """A decision on a request by its id, with the option by its offer id; `version` None: the current quote."""
 
     request_id: str
     decision: Decision
@@ -65,10 +62,8 @@ async def decide(ctx: Context, command: Named) -> Reply:
 def _no_button(request: Request, command: Named) -> Reply:
     data = {"request_id": request.id}
     if request.state is RequestState.QUOTING:
-        return Reply(False, STILL_QUOTING.code, STILL_QUOTING.sentence, data)
+        return refuse(STILL_QUOTING.code, STILL_QUOTING.sentence, data)
     if command.offer_id is None:
-        return Reply(
-            False, ReplyCode.OFFER_NEEDED, "Say which option is approved, by its offer id, such as vast:123.", data
-        )
+        return refuse(ReplyCode.OFFER_NEEDED, "Say which option is approved, by its offer id, such as vast:123.", data)
     sentence = f"{command.offer_id[:80]} is not an option of this request; look at it to see its options."
-    return Reply(False, ReplyCode.UNKNOWN_OFFER, sentence, data)
+    return refuse(ReplyCode.UNKNOWN_OFFER, sentence, data)

@@ -23,7 +23,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.sessions.extension import override_sentence
-from bot.rules.values.phrases import Verdict, read_amount
+from bot.rules.values.phrases import Verdict, deny, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import effects
@@ -32,13 +32,11 @@ from bot.services.grants import amendments, approvers, hours_used
 from bot.services.market.codec import hold_hours
 from bot.services.notifications import request_message
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Cancel, Decide, Reply
+from bot.services.runtime.commands import Cancel, Decide, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from bot.services.sessions import extension
-from ledger.core.events import record
-from ledger.core.moves import StaleMove
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
@@ -49,12 +47,11 @@ from ledger.queries.decisions import DecisionSubject, subject_by_token, subject_
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
-NOT_WITHDRAWN = Verdict(
-    False,
+NOT_WITHDRAWN = deny(
     ReplyCode.NOT_WITHDRAWN,
     "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
 )
-UNKNOWN_BUTTON = Reply(False, ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
+UNKNOWN_BUTTON = refuse(ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
 
 
 async def decide(ctx: Context, command: Decide) -> Reply:
@@ -115,10 +112,7 @@ async def preview(ctx: Context, command: Decide) -> Reply:
 
 
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
-    """Return the stored reply to a repeated call whose process may have ended before it could reply.
-
-    Later changes to the request do not change that reply.
-    """
+    """Return the stored reply to a repeated call, whatever the request has become since."""
     row = await noted_before(tx, [request_id], key, now - KEPT)
     return (
         None if row is None else Reply(True, ReplyCode(row.data["code"]), row.data["said"], {"request_id": request_id})
@@ -148,11 +142,9 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             if judged.allowed:
                 await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(
-            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
-        )
+        return refuse(ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went.")
     ctx.hints.outbox.set()
     return _reply(ask, judged)
 
@@ -175,20 +167,15 @@ def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
 def _judged(
     ctx: Context, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup, used_h: Decimal
 ) -> Verdict:
-    """Judge by the rules, and refuse an approved option whose cloud can no longer be used.
-
-    `used_h` are the hours that its session had under earlier approvals.
-    """
+    """Judge by the rules, and refuse an option whose cloud is gone; `used_h` are the session's earlier hours."""
     judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
-        return Verdict(False, ReplyCode.CLOUD_GONE, sentence)
+        return deny(ReplyCode.CLOUD_GONE, sentence)
     about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
-        return Verdict(
-            False, ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend."
-        )
+        return deny(ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend.")
     return judged
 
 
@@ -306,7 +293,7 @@ async def _apply(
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
         said = f"{actor.ref} decides in the place of {place.ref}."
-        record(tx, at=now, actor=actor, subject=ask.request.id, kind=EventKind.REQUEST_IN_PLACE, reason=said)
+        record(tx, now, actor, ask.request.id, EventKind.REQUEST_IN_PLACE, reason=said)
     if judged.code == ReplyCode.REJECTED:
         if actor.ref not in {
             vote.approver for vote in ask.votes
@@ -321,7 +308,7 @@ async def _apply(
         if judged.code == ReplyCode.FIRST_OF_TWO:
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
             said, subject = judged.sentence, ask.request.id
-            record(tx, at=now, actor=actor, subject=subject, kind=EventKind.REQUEST_VOTE, reason=said, data=noted)
+            record(tx, now, actor, subject, EventKind.REQUEST_VOTE, reason=said, data=noted)
             await request_message.show_again(tx, ask.request, now)
             return
         await effects.approved(ctx, tx, ask, approval, actor, now, noted)

@@ -9,8 +9,7 @@ from bot.services.grants import amendments, issue, override, reopen
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
 from bot.services.sessions import extension, overspend
-from ledger.core.moves import move
-from ledger.core.writes import Tx
+from ledger.core import Tx, decide
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
@@ -29,24 +28,8 @@ async def close(
 ) -> None:
     """Close a request that somebody rejected or withdrew. `noted` goes into the journal."""
     sentence = reason.strip()
-    await move(
-        tx,
-        Request,
-        ask.request.id,
-        to,
-        at=now,
-        actor=actor,
-        reason=sentence,
-        noted=noted,
-        only_from=frozenset(
-            {RequestState.PENDING} if to is RequestState.REJECTED else {RequestState.PENDING, RequestState.QUOTING}
-        ),
-        values={
-            "outcome": sentence,
-            "decided_at": now,
-            "decided_by": actor.ref,
-        },
-    )
+    open_now = {RequestState.PENDING} | ({RequestState.QUOTING} if to is not RequestState.REJECTED else set())
+    await decide(tx, ask.request.id, to, now, actor, sentence, noted=noted, only_from=frozenset(open_now))
     await reopen.close_family(tx, ask.request, to, sentence, now, actor)
 
 
@@ -59,26 +42,9 @@ async def approved(
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """Carry out the last approval: mark the request approved and issue its grant, session and one intent.
-
-    An approved extension or overspend changes the existing session instead.
-    """
-    request = await move(
-        tx,
-        Request,
-        ask.request.id,
-        RequestState.APPROVED,
-        at=now,
-        actor=actor,
-        reason=ask.request.rule,
-        noted=noted,
-        values={
-            "chosen_option_id": approval.option_id,
-            "decided_at": now,
-            "decided_by": actor.ref,
-            "outcome": "",
-        },
-    )
+    """Carry out the last approval: a grant, a session and one intent, or a change of the session that it is about."""
+    to, chosen, rule = RequestState.APPROVED, approval.option_id, ask.request.rule
+    request = await decide(tx, ask.request.id, to, now, actor, rule, noted=noted, outcome="", chosen_option_id=chosen)
     if ask.option is None:
         if request.parent_id:
             await request_message.show_again(tx, await tx.get_one(Request, request.parent_id), now)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys, authorization
 from bot.services.access.api_keys import Principal
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.kernel.ids import first_id
 from ledger.models import Event
@@ -60,10 +60,7 @@ class Following:
         return found
 
     async def stream(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield the events of one read after another, until the key stops working or the stream is old.
-
-        A read without new events yields an empty list.
-        """
+        """Yield the new events of each read, none included, until the key stops working or it grows old."""
         clock = self.ctx.clock
         while clock.now() - self.began < LONGEST:
             if not await api_keys.works(self.ctx.db, self.who, clock.now()):
@@ -81,6 +78,6 @@ async def begin(ctx: Context, who: Principal, after: str | None) -> Following | 
         whose = await authorization.visible(tx, ctx.policy, who)
         position = await event_at(tx, after) if after else now
     if position is None:
-        return Reply(False, ReplyCode.UNKNOWN_EVENT, f"There is no event {(after or '')[:40]}; begin without one.")
+        return refuse(ReplyCode.UNKNOWN_EVENT, f"There is no event {(after or '')[:40]}; begin without one.")
     # A new stream skips what happened before now; a continued one looks back for late events.
     return Following(ctx, who, whose, now, position if after else now + LATE)

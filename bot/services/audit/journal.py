@@ -11,7 +11,6 @@ from typing import Any
 from bot.rules.audit.hash_chain import START, event_hash, first_broken
 from bot.services.runtime.context import Context
 from ledger.engine.db import Database
-from ledger.kernel.clock import Clock
 from ledger.models import Event, EventHash
 from ledger.queries.hash_chain import MARGIN, family, hashed_events, heads, last_hashed_at, unsealed
 from ledger.queries.views import resolve
@@ -53,12 +52,8 @@ def content(event: Event) -> dict[str, Any]:
 
 async def hash_events_due(ctx: Context) -> int:
     """Hash what was written since the last pass. Return how many events were hashed."""
-    return await _hash_events(ctx.db, ctx.clock)
-
-
-async def _hash_events(db: Database, clock: Clock) -> int:
-    async with db.write() as tx:
-        events = await unsealed(tx, clock.now() - SETTLED, BATCH)
+    async with ctx.db.write() as tx:
+        events = await unsealed(tx, ctx.clock.now() - SETTLED, BATCH)
         last = await heads(tx, {event.subject for event in events})
         for event in events:
             before = last.get(event.subject)

@@ -11,7 +11,7 @@ from bot.rules.budgets.budget import Period, begins
 from bot.rules.plans.completion import FinishedJob, SuccessCost, cost_per_success
 from bot.services.access import authorization
 from bot.services.runtime.context import Context
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.calendar_spans import after, begin
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG

@@ -20,8 +20,7 @@ from bot.rules.billing.metering import (
 )
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_family
-from ledger.core.writes import NewEntry, Tx, amend, book, book_all
+from ledger.core import NewEntry, Tx, amend, book, book_all, lock_family
 from ledger.kernel import money
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Disk, Instance, Orphan
@@ -71,10 +70,7 @@ async def accrue_due(ctx: Context) -> int:
 
 
 async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datetime) -> int:
-    """Book the hours of those that are still billed when their families are locked.
-
-    An instance that ended meanwhile has booked the rest itself.
-    """
+    """Book the hours of those still billed under their families' locks; who ended meanwhile has booked the rest."""
     async with ctx.db.write() as tx:
         rows = await lock_billable(tx, instance_ids)
         found = [entry for row in rows for entry in accruals(ctx, row, _billed_until(row, now), final=False)]
@@ -144,10 +140,7 @@ async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decim
 
 
 async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now: datetime) -> None:
-    """Book the completed hours at the old rate, and a correction for the running hour.
-
-    The correction makes the running hour right when it is booked at the new rate.
-    """
+    """Book the completed hours at the old rate, and what corrects the running hour, booked at the new one."""
     start, old = row.billing_from, gpu_rate(row.price_usd_h, row.storage_usd_h)
     if start is None or old <= 0:
         return
@@ -260,10 +253,7 @@ async def accrue_orphans(ctx: Context) -> int:
 
 
 async def accrue_orphan(tx: Tx, orphan: Orphan, until: datetime, session_id: str | None = None) -> None:
-    """Book what an orphan has cost until its end, or until it becomes a session.
-
-    From then on its cost is booked under that session.
-    """
+    """Book what an orphan has cost until its end, or until it becomes a session, which then pays."""
     await book_all(tx, orphan_entries(orphan, until, final=True, session_id=session_id))
 
 
@@ -309,19 +299,13 @@ def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule,
 
 
 def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
-    """Return the dollars that an instance has cost beyond its time at this price.
-
-    They come from its earlier rates, and from a retained disk.
-    """
+    """Return what an instance cost beyond its time at this price: earlier rates, and a retained disk."""
     rates = {"gpu": gpu_rate(price_usd_h, row.storage_usd_h), "storage": row.storage_usd_h}
     return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
 def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
-    """Return the entries for what a stopped disk costs above a running one, until then and not booked yet.
-
-    The running rate is booked with the storage of its instance.
-    """
+    """Return the entries for what a stopped disk costs above a running one, until then and not booked yet."""
     surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
     since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)
     return [

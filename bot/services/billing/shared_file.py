@@ -51,10 +51,7 @@ def others(entries: Sequence[Any]) -> list[Any]:
 
 
 def merge(path: Path, own: Sequence[dict[str, Any]]) -> int:
-    """Merge our entries into the file: the same id is replaced, all else stays. Return how many are new.
-
-    A link is followed, because other tools use the file that it leads to.
-    """
+    """Merge our entries by id into the file that a link leads to; all else stays. Return how many are new."""
     with _locked(path):
         path = path.resolve()
         document = _read(path)

@@ -22,9 +22,9 @@ from bot.services.billing.rollup import entry_hash
 from bot.services.billing.shared_file import SharedFileError, others, read_locked
 from bot.services.budgets import enforcement
 from bot.services.nodes.connection import api_url, ssh_command
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.writes import NewEntry, book_all
+from ledger.core import NewEntry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Node
@@ -78,10 +78,10 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
     now = ctx.clock.now()
     found = read(entry, now, ctx.policy.external_entry_usd)
     if isinstance(found, str):
-        return Reply(False, ReplyCode.BAD_ENTRY, found)
+        return refuse(ReplyCode.BAD_ENTRY, found)
     (done,) = await _booked(ctx, actor, [found], now)
     if isinstance(done, str):
-        return Reply(False, ReplyCode.REFUND_UNMATCHED, f"This refund is not booked. {done}")
+        return refuse(ReplyCode.REFUND_UNMATCHED, f"This refund is not booked. {done}")
     entry_id, new = done
     if new:
         await enforcement.noticed(ctx, actor.ref, now)

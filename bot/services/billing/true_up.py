@@ -7,14 +7,13 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.billing.metering import amount, so_far
+from bot.rules.billing.metering import amount, seconds, so_far
 from bot.rules.billing.true_up import BillLineItem, between, corrections, is_late, is_whole
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.context import Context
-from ledger.core.events import announce_once, record
-from ledger.core.writes import Tx, book
+from ledger.core import Tx, announce_once, book, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
@@ -95,16 +94,12 @@ def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:
     return [
         BillLineItem(
             one.component,
-            amount(_seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
+            amount(seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
             one.begins,
             one.ends,
         )
         for one in account.lines
     ]
-
-
-def _seconds(begins: datetime, ends: datetime) -> Decimal:
-    return Decimal(str((ends - begins) / timedelta(seconds=1)))
 
 
 def _whole(account: BillSubject, lines: list[BillLineItem], now: datetime) -> bool:
@@ -146,7 +141,7 @@ async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime
         )
         kind = EventKind.ORPHAN_TRUED_UP if one.session_id is None else EventKind.SESSION_TRUED_UP
         sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
-        record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
+        record(tx, now, SYSTEM, one.subject, kind, reason=sentence)
     return done
 
 
@@ -210,4 +205,4 @@ async def _alarm(tx: Tx, account: BillSubject, now: datetime) -> None:
         f"says {booked}. Compare it by hand."
     )
     kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
-    await announce_once(tx, at=now, kind=kind, subject=f"{account.id}/uncleared", destination=OPERATORS, body=body)
+    await announce_once(tx, now, kind, f"{account.id}/uncleared", OPERATORS, body)

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import named as actor_named
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import Verdict
+from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.locks import lock_budgets
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce, lock_budgets, notification_of, record
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
@@ -34,10 +32,7 @@ _NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpend:
-    """What an approval would add: its owner and label, and the most in dollars and in dollars per hour.
-
-    `expected_usd` is the amount that people read and type.
-    """
+    """What an approval would add: owner, label, most dollars in all and per hour, `expected_usd` as people type."""
 
     owner: str
     label: str
@@ -91,7 +86,7 @@ async def check_budgets(
             sentence = f"An administrator approves above a budget. {verdict.sentence}"
             verdict = Verdict(True, ReplyCode.OVERRIDDEN, sentence)
         else:
-            verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
+            verdict = deny(amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
     return Room(verdict, lines)
 
 
@@ -126,14 +121,14 @@ async def _notify(
             for destination in _owners(ctx.policy, line.scope):
                 if await notification_of(tx, kind, subject, destination) is None:
                     new, body = True, {"text": sentence}
-                    await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+                    await announce(tx, now, kind, subject, destination, body)
             if new:
-                record(tx, at=now, actor=SYSTEM, subject=line.key, kind=EventKind.BUDGET_THRESHOLD, reason=sentence)
+                record(tx, now, SYSTEM, line.key, EventKind.BUDGET_THRESHOLD, reason=sentence)
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
     """Record that an administrator approved above a budget."""
-    record(tx, at=now, actor=actor, subject=request.id, kind=EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
+    record(tx, now, actor, request.id, EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
 
 
 async def overview(ctx: Context, actor: Actor | None = None) -> list[BudgetLine]:
@@ -183,10 +178,7 @@ async def _measured(
 
 
 async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
-    """Return whose spending a budget counts.
-
-    A person's includes all their names and programs, a team's all its members.
-    """
+    """Return whose spending a budget counts: all names and programs of a person, all members of a team."""
     kind, _, name = key.partition(":")
     if kind == "label":
         return Purse(label=name)
@@ -195,13 +187,9 @@ async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
     members = {"user": (name,), "team": ctx.policy.teams.get(name, ())}.get(kind)
     if members is None:
         return EVERYBODY
-    found = [await authorization.mine(tx, ctx.policy, _actor(member)) for member in members]
+    found = [await authorization.mine(tx, ctx.policy, actor_named(member)) for member in members]
     refs = frozenset(ref for whose in found for ref in whose.refs)
     return Purse(Whose(refs, frozenset(one for whose in found for one in whose.slack_ids)))
-
-
-def _actor(name: str) -> Actor:
-    return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
 
 
 def _name(actor: Actor) -> str:

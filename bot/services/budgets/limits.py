@@ -10,14 +10,12 @@ from bot.rules.budgets.budget import Period, problems, together
 from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.notifications.paging import page_in
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.locks import lock_budgets
-from ledger.core.writes import Tx
+from ledger.core import Tx, lock_budgets, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.queries.budget_limits import budgets_set, put_budget
+from ledger.queries.spend import budgets_set, put_budget
 
 Limits = Mapping[str, Mapping[str, Decimal]]
 
@@ -29,26 +27,21 @@ async def in_force(ctx: Context, tx: Tx) -> Limits:
 
 
 async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd: Decimal | None, reason: str) -> Reply:
-    """Set a budget, or without a limit delete the one that was set, and page the operators.
-
-    The budgets of the policy file stay.
-    """
+    """Set a budget beside those of the policy file, or delete it without a limit, and page the operators."""
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
-        return Reply(False, ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")
+        return refuse(ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await lock_budgets(tx)
         before = (await budgets_set(tx)).get(scope, {}).get(str(period))
         if before is None and limit_usd is None:
-            return Reply(
-                False, ReplyCode.UNKNOWN_BUDGET, f"No {period} budget of {scope} was set; the policy file has its own."
+            return refuse(
+                ReplyCode.UNKNOWN_BUDGET, f"No {period} budget of {scope} was set; the policy file has its own."
             )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
-        record(
-            tx, at=now, actor=actor, subject=f"budget:{scope}", kind=EventKind.BUDGET_SET, reason=f"{period}: {said}"
-        )
+        record(tx, now, actor, f"budget:{scope}", EventKind.BUDGET_SET, reason=f"{period}: {said}")
         sentence = f"{actor.ref} changed the {period} budget of {scope} from {said}"
         await page_in(ctx, tx, f"budget/{scope}/{period}", sentence, now)
     ctx.hints.outbox.set()

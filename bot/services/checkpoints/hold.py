@@ -11,24 +11,20 @@ from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
-from bot.services.grants import reopen
+from bot.services.grants import reopen, reservations
 from bot.services.notifications import end_of_session, interruption
-from bot.services.runtime.commands import AnswerCheckpointHold, Reply
+from bot.services.runtime.commands import AnswerCheckpointHold, Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.claims import wake
-from ledger.core.events import announce, record
-from ledger.core.moves import move
-from ledger.core.outbox import notifications_of
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, announce, move, notifications_of, record, wake
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.ids import new_id, short_id
+from ledger.kernel.ids import short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind
 from ledger.models import GrantRow, Instance, Session
-from ledger.queries.lookups import next_numbers, open_instances_of_session
+from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.session_costs import booked, extension_cap
 from providers.capabilities import Capabilities
@@ -45,7 +41,7 @@ DISK = "disk"
 async def note(tx: Tx, row: Instance, step: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
     """Record the checkpoint step of a termination, and update the messages about it."""
     await amend(tx, Instance, row.id, checkpoint_step=step, checkpoint_until=until, gate_note=said)
-    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(step), reason=said)
+    record(tx, now, SYSTEM, row.session_id, _event(step), reason=said)
     if step in BEHIND:
         await _close_extensions(tx, row, said, now, SYSTEM)
     await refresh(tx, row, now)
@@ -94,10 +90,7 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
 
 
 async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
-    """Return until when the instance may be held: the reserved time, counted from its ordered end.
-
-    Never longer than the approved amount that is not spent pays for.
-    """
+    """Return until when it may be held: as reserved from its ordered end, and as the unspent amount pays for."""
     most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
     return min(ordered_at + most, rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
@@ -129,24 +122,11 @@ async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: t
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
     """Create a grant for a hold, because it spends; its dollars were reserved at the approval, so it adds none."""
     used = await tx.get_one(GrantRow, row.grant_id)
-    seq, _ = await next_numbers(tx, row.request_id, GrantKind.HOLD)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=row.request_id,
-        approval_id=used.approval_id,
-        session_id=row.session_id,
-        kind=GrantKind.HOLD,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=used.price_cap_usd_h,
-        total_cap_usd=used.total_cap_usd * 0,
-        hours=f"{reserved(row).granted_h:.4f}",
-        until=until,
-        created_at=now,
+    caps_usd, hours = (used.price_cap_usd_h, used.total_cap_usd * 0), f"{reserved(row).granted_h:.4f}"
+    grant = await reservations.new_grant(
+        tx, GrantKind.HOLD, row.request_id, used.approval_id, row.session_id, caps_usd, hours, until, now
     )
-    tx.add(grant)
-    await tx.flush()
-    await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+    await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
 
 
 # ── messages ─────────────────────────────────────────────────────────────────────────────────────
@@ -162,7 +142,7 @@ async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: date
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
     for to in [owner.id] if owner.kind is ActorKind.SLACK else end_of_session.others(ctx, session):
-        await announce(tx, at=now, kind=KIND, subject=subject_of(row, step), destination=to)
+        await announce(tx, now, KIND, subject_of(row, step), to)
 
 
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
@@ -177,14 +157,14 @@ async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: dat
     """Ask those who may reply for the owner: the fallback contacts and the budget administrators."""
     admins = tuple(one for one in ctx.policy.budget_admins if ":" not in one)
     for to in dict.fromkeys((*ctx.policy.fallback_contacts, *admins)):
-        await announce(tx, at=now, kind=KIND, subject=subject_of(row, ASKED), destination=to)
+        await announce(tx, now, KIND, subject_of(row, ASKED), to)
 
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
     """Update the messages about a hold that has changed, and remove their buttons."""
     for step in (CheckpointStep.SAVING, CheckpointStep.HELD, ASKED, DISK):
         for notification in await notifications_of(tx, KIND, subject_of(row, step)):
-            await announce(tx, at=now, kind=KIND, subject=notification.subject, destination=notification.destination)
+            await announce(tx, now, KIND, notification.subject, notification.destination)
 
 
 # ── replies ──────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +191,7 @@ async def release(
             gate_note=f"{said}, says {actor.ref}.",
         )
         await wake(tx, Instance, row.id, now)
-        record(tx, at=now, actor=actor, subject=row.session_id, kind=_event(CheckpointStep.RELEASED), reason=f"{said}.")
+        record(tx, now, actor, row.session_id, _event(CheckpointStep.RELEASED), reason=f"{said}.")
         await _close_extensions(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)
@@ -234,7 +214,7 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
         if not any(
             row.checkpoint_until and int(row.checkpoint_until.timestamp()) == command.seen_end_s for row in rows
         ):
-            return Reply(False, ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
+            return refuse(ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "whose data is saved," if command.saved else "without a verified checkpoint,"
         return Reply(

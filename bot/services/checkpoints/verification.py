@@ -14,16 +14,14 @@ from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
 from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation, Unverified
 from bot.rules.nodes.checkins import Work
-from bot.rules.values.phrases import Verdict
+from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications.paging import OPERATORS, page, page_in
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_family
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, lock_family, notification_of
 from ledger.kernel.checkpoint_step import BEHIND, CheckpointStep
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, NotificationKind
@@ -46,7 +44,7 @@ YEAR = timedelta(days=365)
 ANSWERED = frozenset({EndReason.ASKED})
 
 #: Why a disk is retained without a check of any checkpoint.
-PRESERVED = Verdict(False, ReplyCode.PRESERVED, "Its owner asked to keep its disk.")
+PRESERVED = deny(ReplyCode.PRESERVED, "Its owner asked to keep its disk.")
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +115,7 @@ async def _verify(ctx: Context, where: StoreLocation, row: Instance, node: Node 
     try:
         found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
-        return Verdict(False, ReplyCode.UNREACHABLE, f"Its checkpoints cannot be looked at: {error}.")
+        return deny(ReplyCode.UNREACHABLE, f"Its checkpoints cannot be looked at: {error}.")
     newest = Newest(found.path, found.size, found.at) if found else None
     return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
 

@@ -11,12 +11,9 @@ from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.market.estimate import Estimate
 from bot.rules.values.phrases import usd as said_usd
 from bot.services.market.codec import estimate_from_json
-from ledger.core.events import announce
-from ledger.core.writes import Tx
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.core import Tx, notify_person
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import NotificationKind
 from ledger.models import Approval, Option, Request
 from ledger.queries.overspend import SpendTerms
 
@@ -77,10 +74,7 @@ def expected(kind: RequestKind, terms: SpendTerms) -> Decimal:
 
 
 def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """Return `(expected, worst)` dollars for fewer hours.
-
-    An instance that already runs has paid the least that its cloud bills.
-    """
+    """Return `(expected, worst)` dollars for fewer hours; a running instance has paid the least that is billed."""
     least_h = Decimal(0) if kind is RequestKind.EXTEND else amendments.LEAST_BILLED_H
     return amendments.shortened(estimate, asked_h, time_h, least_h)
 
@@ -88,8 +82,7 @@ def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: D
 async def notify_requester(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
     """Notify the requester of what the approval changed, so that they can end a session they cannot use."""
     said = amendment_summary(request, approval, option.offer_id if option.rank > 1 else "")
-    person = Actor.from_ref(request.requester)
-    if not said or person.kind is not ActorKind.SLACK:
+    if not said:
         return
     short = short_id(request.id)
     if amendment_summary(request, approval):
@@ -97,5 +90,4 @@ async def notify_requester(tx: Tx, request: Request, option: Option, approval: A
     else:  # One of the listed options, as it was listed: a choice and no change.
         approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
     text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
-    kind, subject = NotificationKind.REPLY, f"{request.id}/{request.quote_version}/changed"
-    await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body={"text": text})
+    await notify_person(tx, now, request.requester, f"{request.id}/{request.quote_version}/changed", text)

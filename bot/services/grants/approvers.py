@@ -11,7 +11,7 @@ from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, Weighed
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
@@ -30,10 +30,7 @@ async def approver_group(tx: Tx, policy: Policy, request: Request, now: datetime
 async def approver_groups(
     tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime
 ) -> Mapping[str, ApproverGroup]:
-    """Return the approver group of each request now, in a fixed number of queries.
-
-    There are no queries where the policy has one group only.
-    """
+    """Return the approver group of each request now, in few queries; in none where the policy has one group."""
     if not requests or not (policy.approval_tiers or policy.escalate_to):
         return {one.id: ANYBODY for one in requests}
     since = await opened_at(tx, requests)

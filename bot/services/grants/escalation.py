@@ -7,8 +7,7 @@ from datetime import datetime
 from bot.rules.approvals.reminders import next_look
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, chain, next_step
-from ledger.core.events import announce
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 
@@ -30,4 +29,4 @@ async def remind_again(tx: Tx, request: Request, now: datetime) -> None:
     """
     subject = f"{request.id}/{request.quote_version}.0"
     kind = NotificationKind.REQUEST_REMINDER
-    await announce(tx, at=now, kind=kind, subject=subject, destination=request.channel)
+    await announce(tx, now, kind, subject, request.channel)

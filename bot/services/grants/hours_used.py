@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.lookups import lives_of, session_of

@@ -10,13 +10,12 @@ from bot.rules.values.labels import human_part, instance_name
 from bot.services.grants import amendments, reservations
 from bot.services.market.codec import estimate_from_json, offer_from_json
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import GrantState, InstanceState, SessionState
+from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import next_numbers, session_of
 from providers.contract import GPU_MAX
@@ -66,24 +65,11 @@ async def _grant(
 ) -> GrantRow:
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    seq, _ = await next_numbers(tx, request.id, GrantKind.CREATE)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=request.id,
-        approval_id=approval.id,
-        session_id=session_id,
-        kind=GrantKind.CREATE,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=approval.price_cap_usd_h,
-        total_cap_usd=approval.total_cap_usd,
-        hours=approval.hours or str(request.job.hours),
-        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
-        created_at=now,
+    caps_usd, hours = (approval.price_cap_usd_h, approval.total_cap_usd), approval.hours or str(request.job.hours)
+    until = now + timedelta(seconds=ctx.policy.request_ttl_s)
+    return await reservations.new_grant(
+        tx, GrantKind.CREATE, request.id, approval.id, session_id, caps_usd, hours, until, now
     )
-    tx.add(grant)
-    await tx.flush()
-    return grant
 
 
 async def intend(
@@ -134,10 +120,10 @@ async def intend(
     await tx.flush()
     record(
         tx,
-        at=now,
-        actor=Actor.from_ref(request.decided_by or request.requester),
-        subject=instance.id,
-        kind=EventKind.INSTANCE_INTENDED,
+        now,
+        Actor.from_ref(request.decided_by or request.requester),
+        instance.id,
+        EventKind.INSTANCE_INTENDED,
         after=instance.state,
         reason=label,
     )

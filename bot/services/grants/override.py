@@ -9,9 +9,7 @@ from decimal import Decimal
 
 from bot.rules.pricing import hours_cap
 from bot.services.notifications.request_message import show_again
-from ledger.core.events import record
-from ledger.core.moves import move
-from ledger.core.writes import Tx
+from ledger.core import Tx, decide, record
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
@@ -51,15 +49,7 @@ async def ask_override(
     await tx.flush()
     for action in ("approve", "reject"):
         tx.add(Token(token=secrets.token_urlsafe(18), request_id=override.id, quote_version=1, action=action))
-    record(
-        tx,
-        at=now,
-        actor=SYSTEM,
-        subject=override.id,
-        kind=EventKind.REQUEST_MADE,
-        after=override.state,
-        reason=sentence,
-    )
+    record(tx, now, SYSTEM, override.id, EventKind.REQUEST_MADE, after=override.state, reason=sentence)
     await show_again(tx, override, now)
     return override
 
@@ -68,6 +58,4 @@ async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, 
     """Cancel a pending override request that the decision made unnecessary; its message says so."""
     override = await override_of(tx, request_id)
     if override is not None and override.state is RequestState.PENDING:
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        to = RequestState.CANCELLED
-        await move(tx, Request, override.id, to, at=now, actor=actor, reason=sentence, values=closed)
+        await decide(tx, override.id, RequestState.CANCELLED, now, actor, sentence)

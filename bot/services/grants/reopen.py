@@ -7,8 +7,7 @@ from decimal import Decimal
 
 from bot.services.grants.reservations import release, void_grants
 from bot.services.notifications import end_of_session
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, decide, move
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
@@ -42,59 +41,33 @@ async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) 
             await release(tx, grant, now, spent_usd=Decimal(0))
     # Open extension and cost requests were about the lost instance: the new decision has its own hours and cost.
     await close_extensions(tx, request_id, sentence, now, SYSTEM)
-    await move(
-        tx,
-        Request,
-        request_id,
-        RequestState.QUOTING,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
-        only_from=frozenset({RequestState.APPROVED}),
-        values={
-            "outcome": sentence,
-            "due_at": now,
-            "decided_at": None,
-            "decided_by": None,
-            "failed_machines": machines,
-        },
-    )
+    values = {"outcome": sentence, "due_at": now, "decided_at": None, "decided_by": None, "failed_machines": machines}
+    approved = frozenset({RequestState.APPROVED})
+    await move(tx, Request, request_id, RequestState.QUOTING, now, SYSTEM, sentence, only_from=approved, values=values)
     if session is None:
         return
     if session.state is SessionState.PROVISIONING:
-        await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=sentence)
+        await move(tx, Session, session.id, SessionState.QUEUED, now, SYSTEM, sentence)
     # The next approval brings its own hours; the end of the last one must not cut them short.
     await end_of_session.refresh(tx, session, now)
     await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
 
 
 async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence: str, now: datetime) -> None:
-    """Fail a session whose request will not be approved again; it has nothing at any cloud.
-
-    When it had an instance, the reason why that ended comes first in the end reason.
-    """
+    """Fail a waiting session whose request is not approved again; why its last instance ended comes first."""
     session = await session_of(tx, request_id)
     if session is not None and session.state is SessionState.QUEUED:
         had = [row for row in await instances_of_session(tx, session.id) if row.live_at is not None]
         sentence = f"{had[-1].outcome} {sentence}".strip() if had else sentence
-        await move(
-            tx,
-            type(session),
-            session.id,
-            SessionState.FAILED,
-            at=now,
-            actor=SYSTEM,
-            reason=sentence,
-            only_from=frozenset({SessionState.QUEUED}),
-            values={"end_code": code, "end_reason": sentence, "ended_at": now},
-        )
+        to, before = SessionState.FAILED, frozenset({SessionState.QUEUED})
+        values = {"end_code": code, "end_reason": sentence, "ended_at": now}
+        await move(tx, Session, session.id, to, now, SYSTEM, sentence, only_from=before, values=values)
 
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
     """Cancel the undecided extension and cost requests of a session that ends."""
     for asked in await undecided(tx, request_id, ABOUT_SESSION):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
+        await decide(tx, asked.id, RequestState.CANCELLED, now, actor, sentence)
 
 
 async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str, now: datetime, actor: Actor) -> None:
@@ -108,19 +81,6 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
     for relative in relatives:
         if relative is not None and relative.state in (RequestState.QUOTING, RequestState.PENDING):
             reached = to if relative.state is RequestState.PENDING else RequestState.CANCELLED
-            await move(
-                tx,
-                Request,
-                relative.id,
-                reached,
-                at=now,
-                actor=actor,
-                reason=sentence,
-                values={
-                    "outcome": sentence,
-                    "decided_at": now,
-                    "decided_by": actor.ref,
-                },
-            )
+            await decide(tx, relative.id, reached, now, actor, sentence)
             await end_waiting_session(tx, relative.id, _UNDECIDED[to], sentence, now)
     await end_waiting_session(tx, request.id, _UNDECIDED[to], sentence, now)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from bot.rules.market.estimate import Estimate
 from bot.services.market.codec import estimate_to_json, offer_from_json, offer_to_json
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.ids import new_id
 from ledger.models import Instance, Option, Quote, Request, Token
 

@@ -22,19 +22,16 @@ from bot.services.instances import adoption_approval
 from bot.services.instances.adoption_approval import Adopt, Judged
 from bot.services.instances.transitions import adopt
 from bot.services.market.codec import offer_to_json
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import record
-from ledger.core.locks import lock_orphan
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, decide, lock_orphan, move, record
 from ledger.kernel import money
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
 from ledger.queries.orphans import orphan_by_id
@@ -81,16 +78,16 @@ async def _read_at_cloud(ctx: Context, orphan: Orphan) -> tuple[ObservedInstance
     """Return the instance and its label as its cloud shows them now, or the reply why it cannot be adopted."""
     provider = ctx.providers.get(orphan.cloud)
     if provider is None or provider.account != orphan.account:
-        return Reply(False, ReplyCode.NOT_SET_UP, f"The account at {orphan.cloud} where it runs is not set up here.")
+        return refuse(ReplyCode.NOT_SET_UP, f"The account at {orphan.cloud} where it runs is not set up here.")
     try:
         seen = await provider.get(orphan.ref)
     except ProviderError as error:
-        return Reply(False, ReplyCode.CLOUD_FAILED, f"{orphan.cloud} cannot say how it stands: {error.message}.")
+        return refuse(ReplyCode.CLOUD_FAILED, f"{orphan.cloud} cannot say how it stands: {error.message}.")
     if isinstance(seen, NotSeen) or seen.status is InstanceStatus.TERMINATED:
-        return Reply(False, ReplyCode.STALE, f"{orphan.cloud} does not show {orphan.ref} any more.")
+        return refuse(ReplyCode.STALE, f"{orphan.cloud} does not show {orphan.ref} any more.")
     label = ctx.labels.read(seen.name)
     if label.kind is not LabelKind.OURS or label.label != orphan.label:
-        return Reply(False, ReplyCode.NOT_OURS, f"{orphan.ref} does not carry the label that it was found by.")
+        return refuse(ReplyCode.NOT_OURS, f"{orphan.ref} does not carry the label that it was found by.")
     return seen, label
 
 
@@ -98,29 +95,25 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     """Return the orphan to adopt, or a reply when it cannot be adopted or this very call has adopted it already."""
     orphan = await orphan_by_id(tx, command.orphan)
     if orphan is None:
-        return Reply(
-            False,
-            ReplyCode.UNKNOWN_ID,
-            f"There is no orphan {command.orphan[:40]}; gpu-shopper orphans list shows them.",
+        return refuse(
+            ReplyCode.UNKNOWN_ID, f"There is no orphan {command.orphan[:40]}; gpu-shopper orphans list shows them."
         )
     done = await noted_before(tx, [orphan.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply.
         return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
     if orphan.state is not OrphanState.QUARANTINED or orphan.instance_id is not None:
-        return Reply(
-            False, ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper orphans list says why."
-        )
+        return refuse(ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper orphans list says why.")
     return orphan
 
 
 def _may(ctx: Context, command: Adopt) -> Reply | None:
     if not is_approver(ctx.policy, command.decider):
-        return Reply(False, ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
+        return refuse(ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
     if not command.reason.strip():
-        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
     if command.hours <= 0 or hours_cap.is_above(ctx.policy, command.hours):
         most = hours_said(ctx.policy.max_hours)
-        return Reply(False, ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
+        return refuse(ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
     return None
 
 
@@ -158,12 +151,10 @@ async def _write(
     row = _row(orphan, request.id, session.id, grant.id, seen, label.n, offer, now)
     tx.add(row)
     await tx.flush()
-    record(
-        tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason
-    )
+    record(tx, now, actor, row.id, EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason)
     sent = {"sent_at": now, "due_at": None}
-    await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
-    await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
+    await move(tx, Instance, row.id, InstanceState.SENDING, now, actor, command.reason, values=sent)
+    await move(tx, Session, session.id, SessionState.PROVISIONING, now, actor)
     await accrue_orphan(tx, orphan, now, session.id)
     await amend(tx, Orphan, orphan.id, instance_id=row.id, reason=command.reason)
     reply = _adopted(command, orphan, session.id, offer.price_usd_h or Decimal(0))
@@ -213,9 +204,9 @@ async def _close_orphan(tx: Tx, command: Adopt, orphan: Orphan, reply: Reply, no
         Orphan,
         orphan.id,
         OrphanState.GONE,
-        at=now,
-        actor=command.decider.actor,
-        reason="It is adopted.",
+        now,
+        command.decider.actor,
+        "It is adopted.",
         only_from=frozenset({OrphanState.QUARANTINED}),
         version=orphan.version,
         values={"ended_at": now},
@@ -266,9 +257,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
     )
     tx.add(request)
     await tx.flush()
-    record(
-        tx, at=now, actor=command.decider.actor, subject=request.id, kind=EventKind.REQUEST_MADE, after=request.state
-    )
+    record(tx, now, command.decider.actor, request.id, EventKind.REQUEST_MADE, after=request.state)
     return request
 
 
@@ -294,24 +283,10 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     tx.add_all(votes)
     await tx.flush()
     approval = votes[-1]
-    decided = {"decided_at": now, "decided_by": command.decider.actor.ref}
-    by = command.decider.actor
-    await move(tx, Request, request.id, RequestState.APPROVED, at=now, actor=by, reason=command.reason, values=decided)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=request.id,
-        approval_id=approval.id,
-        session_id=session_id,
-        kind=GrantKind.CREATE,
-        seq=1,
-        state=GrantState.OPEN,
-        price_cap_usd_h=judged.price_cap_usd_h,
-        total_cap_usd=judged.total_cap_usd,
-        hours=str(command.hours),
-        until=now + timedelta(hours=1),
-        created_at=now,
+    await decide(tx, request.id, RequestState.APPROVED, now, command.decider.actor, command.reason, outcome="")
+    caps_usd, until = (judged.price_cap_usd_h, judged.total_cap_usd), now + timedelta(hours=1)
+    grant = await reservations.new_grant(
+        tx, GrantKind.CREATE, request.id, approval.id, session_id, caps_usd, str(command.hours), until, now
     )
-    tx.add(grant)
-    await tx.flush()
     await reservations.reserve(tx, grant, now)
     return grant

@@ -22,14 +22,13 @@ from bot.rules.approvals.decision import (
 )
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
-from bot.rules.values.phrases import Verdict
+from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.market.codec import offer_to_json
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx
+from ledger.core import Tx, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
@@ -111,9 +110,7 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, orphan: Orphan, offer: Off
         room = await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
         judged = judged if room.verdict.allowed else room.verdict
     if not judged.allowed:
-        judged = Verdict(
-            False, judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(orphan)}"
-        )
+        judged = deny(judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(orphan)}")
     return Judged(judged, needed, (*voters, command.decider.actor.ref), cap_usd_h, worst_usd, spend, room)
 
 
@@ -121,7 +118,7 @@ def back(tx: Tx, command: Adopt, orphan: Orphan, judged: Judged, now: datetime) 
     """Record one of several required approvals."""
     data = {"hours": str(command.hours), "owner": command.owner.ref, "worst_usd": str(judged.total_cap_usd)}
     actor = command.decider.actor
-    record(tx, at=now, actor=actor, subject=orphan.id, kind=EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
+    record(tx, now, actor, orphan.id, EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
 
 
 async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor: Actor, now: datetime) -> None:

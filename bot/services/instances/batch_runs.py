@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from bot.services.instances.transitions import adopt, gone
 from bot.services.runtime.context import Context
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
@@ -57,10 +56,7 @@ async def close_run(ctx: Context, row: Instance, listing: Listing) -> bool:
 
 
 async def _timed_out(tx: Tx, row: Instance, now: datetime) -> ProofOfEnd | None:
-    """Return the proof of end of a run whose timeout has passed; None before that.
-
-    A run is pushed with the hours of its grant at most, and the reply came after the push.
-    """
+    """Return the proof of end of a run whose timeout, its grant's hours at most, has passed; None before that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
     timeout = timedelta(hours=float(Decimal(grant.hours)))
     return ProofOfEnd.from_timeout(row.account, row.live_at or row.created_at, timeout, now)
@@ -82,9 +78,7 @@ async def _close(
             "end_code": ended_by,
             "end_reason": sentence,
         }
-        await move(
-            tx, Session, session.id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=sentence, values=values
-        )
+        await move(tx, Session, session.id, SessionState.TERMINATING, now, SYSTEM, sentence, values=values)
     ended_at = (item.ended_at if item else None) or min(proof.at, now)
     await gone(ctx, tx, row, proof, ended_at, now, outcome=(ended_by, sentence))
 

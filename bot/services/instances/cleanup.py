@@ -16,7 +16,7 @@ from bot.rules.values.phrases import plural
 from bot.services.notifications.paging import OPERATORS, alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.events import announce_once, record
+from ledger.core import announce_once, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind
@@ -85,15 +85,7 @@ async def _noted(ctx: Context, doomed: list[tuple[Leftover, Instance]], now: dat
         for item, row in doomed:
             if row.id not in said:
                 why = f"The {item.what} {item.name} is removed from {item.cloud}: its instance is over."
-                record(
-                    tx,
-                    at=now,
-                    actor=SYSTEM,
-                    subject=row.id,
-                    kind=EventKind.LEFTOVER_CONDEMNED,
-                    reason=why,
-                    data={"ref": item.ref},
-                )
+                record(tx, now, SYSTEM, row.id, EventKind.LEFTOVER_CONDEMNED, reason=why, data={"ref": item.ref})
     return True
 
 
@@ -118,8 +110,6 @@ async def _report(ctx: Context, cloud: str, what: str, counted: Counter[Fate], n
     )
     kind, subject = NotificationKind.OPERATOR_PAGE, f"{cloud}/leftovers/{now:%Y-%m-%d}"
     async with ctx.db.write() as tx:
-        new = await announce_once(
-            tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body={"text": sentence}
-        )
+        new = await announce_once(tx, now, kind, subject, OPERATORS, {"text": sentence})
     if new:
         ctx.hints.outbox.set()

@@ -10,14 +10,13 @@ from bot.rules.market.ranking import RankedOption
 from bot.services.grants import hours_used, issue, reopen, reservations
 from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
 from bot.services.runtime.context import Context
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel import money
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.ids import new_id
-from ledger.kernel.states import GrantState, InstanceState
+from ledger.kernel.states import InstanceState
 from ledger.models import Approval, GrantRow, Option, Request, Session
-from ledger.queries.lookups import instances_of_session, next_numbers, options_of, override_of
+from ledger.queries.lookups import instances_of_session, options_of, override_of
 from ledger.queries.session_costs import booked
 
 #: End codes after which no replacement is launched: the machine may be fine, but its price is not.
@@ -58,24 +57,13 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
     rest_usd = option.price_usd_h * Decimal(str((session.deadline - now) / timedelta(hours=1)))
     if min(option.expected_usd, rest_usd) > remaining:
         return False
-    seq, _ = await next_numbers(tx, request.id, GrantKind.REPLACE)
     approval = await tx.get_one(Approval, used.approval_id)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=request.id,
-        approval_id=approval.id,
-        session_id=session_id,
-        kind=GrantKind.REPLACE,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=used.price_cap_usd_h,
-        total_cap_usd=remaining,
-        hours=str(_hours_left(session.deadline - now, approval)),
-        until=max(used.until, now + (used.until - used.created_at)),
-        created_at=now,
+    hours = str(_hours_left(session.deadline - now, approval))
+    until = max(used.until, now + (used.until - used.created_at))
+    caps_usd = used.price_cap_usd_h, remaining
+    grant = await reservations.new_grant(
+        tx, GrantKind.REPLACE, request.id, approval.id, session_id, caps_usd, hours, until, now
     )
-    tx.add(grant)
-    await tx.flush()
     await reservations.reserve(tx, grant, now)
     await issue.intend(ctx, tx, request, session_id, grant, option, now, rest_usd)
     return True
@@ -109,10 +97,7 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
 
 
 async def _longest_hold(ctx: Context, tx: Tx, session_id: str, approval: Approval, chosen: Option) -> Decimal:
-    """Return the longest checkpoint hold that an option may have without a new approval.
-
-    A longer hold is more time than was approved, once the total is above the cap.
-    """
+    """Return the longest checkpoint hold without a new approval; more would be time above the cap."""
     session = await tx.get_one(Session, session_id, populate_existing=True)
     override = await override_of(tx, session.request_id)
     run_h = Decimal(session.hours) + await hours_used.hours_before(tx, session_id, approval.id, ctx.clock.now())

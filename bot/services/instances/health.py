@@ -24,10 +24,7 @@ STARTING = frozenset({InstanceStatus.PENDING, InstanceStatus.BOOTING})
 
 
 async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> bool:
-    """Check a ready instance once: record its trouble, notify its people, and end it when it does not recover.
-
-    True when something changed. `row` is its state before this check.
-    """
+    """Check a ready instance (`row`: before): note trouble, notify, end what does not recover. True: changed."""
     found = trouble(item.status, spot=bool(row.offer.get("spot")), other=instead(row, item))
     if found is None or row.wanted is not None or not ctx.providers[row.cloud].capabilities.terminate:
         return False

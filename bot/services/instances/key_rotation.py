@@ -14,7 +14,7 @@ from bot.rules.values.phrases import plural
 from bot.services.billing.true_up import COMPARED
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
+from ledger.core import announce
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance, Orphan
@@ -48,7 +48,7 @@ async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
         sentence = f"{reason} {plural(moved, 'open instance')} of ours there can be seen and ended again."
         kind, subject = NotificationKind.OPERATOR_PAGE, f"{listing.cloud}/{listing.account}/taken-over"
         if moved:
-            await announce(tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body={"text": sentence})
+            await announce(tx, now, kind, subject, OPERATORS, {"text": sentence})
     ctx.hints.outbox.set()
 
 

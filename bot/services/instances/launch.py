@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.rules.instances.failover import CLOUD_WIDE
+from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.spend_limits import RequoteOutcome, requote
 from bot.services.grants import reopen, reservations
@@ -25,10 +26,7 @@ from bot.services.nodes.enrollment import Minted, mint, store
 from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.locks import lock_family
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx, amend
+from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
@@ -86,7 +84,7 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
         elif recovering:
             async with ctx.db.write() as tx:
-                await release(tx, Instance, held, due_at=ctx.clock.now() + recovery_mode.HOLD)
+                await release(tx, Instance, held, due_at=ctx.clock.now() + HOLD)
         elif provider is None or provider.account != work.instance.account:
             # The instance is searched for in the row's account, so nothing is sent to another account.
             sentence = f"The account at {work.instance.cloud} that was asked is not set up here any more."
@@ -182,8 +180,8 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
             Instance,
             work.instance.id,
             InstanceState.SENDING,
-            at=now,
-            actor=SYSTEM,
+            now,
+            SYSTEM,
             claim=held.token,
             values={
                 "sent_at": now,
@@ -195,7 +193,7 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
         )
         session = await tx.get_one(Session, work.session.id, populate_existing=True)
         if session.state is SessionState.QUEUED:
-            await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=SYSTEM)
+            await move(tx, Session, session.id, SessionState.PROVISIONING, now, SYSTEM)
         store(tx, work.instance, minted, now)
     ctx.hints.outbox.set()
     return True
@@ -246,16 +244,8 @@ async def _create(ctx: Context, work: _Work, provider: Provider, spec: InstanceS
 async def _unknown_outcome(ctx: Context, work: _Work, sentence: str) -> None:
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await move(
-            tx,
-            Instance,
-            work.instance.id,
-            InstanceState.UNKNOWN,
-            at=now,
-            actor=SYSTEM,
-            reason=sentence,
-            values={"outcome": sentence, "due_at": now},
-        )
+        values = {"outcome": sentence, "due_at": now}
+        await move(tx, Instance, work.instance.id, InstanceState.UNKNOWN, now, SYSTEM, sentence, values=values)
     ctx.hints.instances.set()
 
 
@@ -289,27 +279,12 @@ async def _ended_meanwhile(ctx: Context, tx: Tx, work: _Work, now: datetime) -> 
 
 
 async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) -> None:
-    await move(
-        tx,
-        Instance,
-        work.instance.id,
-        InstanceState.REJECTED,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
-        values={
-            "outcome": sentence,
-            "outcome_code": code,
-            "ended_at": now,
-        },
-    )
+    values = {"outcome": sentence, "outcome_code": code, "ended_at": now}
+    await move(tx, Instance, work.instance.id, InstanceState.REJECTED, now, SYSTEM, sentence, values=values)
 
 
 async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:
-    """Whether the create may be sent in this transaction; where not, what follows is done here.
-
-    Raises `StaleMove` when the session's end was ordered meanwhile.
-    """
+    """Whether the create may be sent now; else what follows is done here. Raises `StaleMove` for an ordered end."""
     await lock_family(tx, GrantRow, grant_id)
     grant = await tx.get_one(GrantRow, grant_id)
     if grant.state is not GrantState.OPEN or now >= grant.until:
@@ -319,7 +294,7 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
             ctx.hints.requests.set()
         return False
     if await recovery_mode.is_on(tx):  # Recovery mode may have begun during this pass; nothing is bought in it.
-        await release(tx, Instance, held, due_at=now + recovery_mode.HOLD)
+        await release(tx, Instance, held, due_at=now + HOLD)
         return False
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:

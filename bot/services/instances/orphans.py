@@ -17,9 +17,7 @@ from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page, page_in
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, announce, move, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
@@ -155,15 +153,10 @@ def _is_condemned(ctx: Context, orphan: Orphan | None, find: _Find, now: datetim
 
 
 async def _followed(ctx: Context, twin: Orphan, now: datetime) -> None:
-    """Close the older row of an orphan that was seen under two keys of one account.
-
-    It is one instance, and the newer row continues with its whole cost.
-    """
+    """Close the older row of an orphan seen under two keys of one account; the newer one has its whole cost."""
     async with ctx.db.write() as tx:
         over, version = {"ended_at": now}, twin.version
-        await move(
-            tx, Orphan, twin.id, OrphanState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over
-        )
+        await move(tx, Orphan, twin.id, OrphanState.GONE, now, SYSTEM, TWIN, version=version, values=over)
 
 
 async def _sighted(
@@ -176,7 +169,7 @@ async def _sighted(
         await amend(tx, Orphan, orphan.id, version=orphan.version, last_seen_at=now, absent_at=[])
         if condemn and orphan.state is not OrphanState.CONDEMNED:
             await amend(tx, Orphan, orphan.id, reason=find.reason)
-            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
+            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, SYSTEM, find.reason)
 
 
 async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
@@ -202,9 +195,9 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if not new:
         await _counted_gone(ctx, tx, listing, item, now)
         return
-    record(tx, at=now, actor=SYSTEM, subject=orphan_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
+    record(tx, now, SYSTEM, orphan_id, EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
-        await announce(tx, at=now, kind=NotificationKind.ORPHAN_FOUND, subject=orphan_id, destination=OPERATORS)
+        await announce(tx, now, NotificationKind.ORPHAN_FOUND, orphan_id, OPERATORS)
     if find.row is not None:
         # People are notified first: an orphan that is not kept is terminated at a later sighting.
         await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)
@@ -220,10 +213,7 @@ async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedIn
 
 
 def _unbooked_from(find: _Find) -> datetime | None:
-    """Return from when its cost is in no other entry.
-
-    An instance that counted as gone is booked until then.
-    """
+    """Return from when its cost is in no other entry: one that counted as gone is booked until then."""
     if find.row is not None and find.row.ref == find.item.ref and find.row.billing_until is not None:
         return find.row.billing_until
     return find.item.started_at or find.item.created_at
@@ -258,7 +248,7 @@ async def _run_over(ctx: Context, provider: Provider, orphan: Orphan, listing: L
 async def _gone(tx: Tx, orphan: Orphan, ended_at: datetime, now: datetime) -> None:
     await accrue_orphan(tx, orphan, ended_at)
     values = {"ended_at": ended_at}
-    await move(tx, Orphan, orphan.id, OrphanState.GONE, at=now, actor=SYSTEM, version=orphan.version, values=values)
+    await move(tx, Orphan, orphan.id, OrphanState.GONE, now, SYSTEM, version=orphan.version, values=values)
 
 
 async def _end(provider: Provider, ref: str) -> None:

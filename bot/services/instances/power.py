@@ -8,30 +8,28 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from bot.rules.instances.power import PowerAction, judge
+from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
+from bot.services.grants import reservations
 from bot.services.nodes import node_api
 from bot.services.nodes.host_keys import forgotten
 from bot.services.notifications import request_message
 from bot.services.notifications.paging import page
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Reply, Switch
+from bot.services.runtime.commands import Reply, Switch, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce, record
-from ledger.core.locks import lock_family
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx, amend
+from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, notify_person, record, release
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.states import GrantState, InstanceState, NotificationKind, SessionState
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
-from ledger.queries.lookups import instances_of_session, next_numbers, open_starts
+from ledger.queries.lookups import instances_of_session, open_starts
 from ledger.queries.overspend import open_overspend_request
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
@@ -55,10 +53,10 @@ async def switch(ctx: Context, command: Switch) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
+                return refuse(ReplyCode.NO_SESSION, "That request has no session yet.")
             reply = await recovery_mode.with_recovery_notice(tx, await order(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.instances.set()
         ctx.hints.outbox.set()
@@ -69,15 +67,13 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     """Order a stop, start or restart inside a transaction that holds the family's lock."""
     data = {"session_id": session.id}
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(
-            False, ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data
-        )
+        return refuse(ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data)
     done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply; later orders stay in force.
         return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
-        return Reply(False, ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
+        return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
     actor, key = command.decider.actor, command.key
     return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
 
@@ -93,35 +89,30 @@ async def give(
     keep: bool = False,
     key: str = "",
 ) -> Reply:
-    """Give an order in somebody's name; the caller has checked that they may. `keep`: only if the data survives.
-
-    `key` is stored with the order, so that a repeated call is recognised.
-    """
+    """Give an order that the actor may give; `keep`: only if data survives, `key`: to know a repeated call."""
     data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row else None
     if row is None or provider is None:
-        return Reply(
-            False, ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data
-        )
+        return refuse(ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data)
     facts = model.load(row.cloud)
     survival = facts.restarted if which is PowerAction.RESTART else facts.stopped
     able, stands, end = provider.capabilities, session.state, session.deadline
     disk_usd_h = hold.disk_rate(row)
     verdict = judge(which, row.cloud, able, stands, row.wanted, disk_usd_h, end, survival, outlives=keep)
     if not verdict.allowed:
-        return Reply(False, verdict.code, verdict.sentence, data)
+        return refuse(verdict.code, verdict.sentence, data)
     if keep and not facts.stop_keeps_data:
-        return Reply(
-            False, ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
+        return refuse(
+            ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
         )
     if which is PowerAction.START:
         await _authority(tx, row, session, now)
     elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
-    record(tx, at=now, actor=actor, subject=row.id, kind=_event(which), reason=verdict.sentence, key=key)
+    record(tx, now, actor, row.id, _event(which), reason=verdict.sentence, key=key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
 
@@ -142,30 +133,14 @@ def _event(which: PowerAction) -> EventKind:
 async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
     """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
     used = await tx.get_one(GrantRow, row.grant_id)
-    seq, _ = await next_numbers(tx, row.request_id, GrantKind.START)
-    grant = GrantRow(
-        id=new_id("grt", now),
-        request_id=row.request_id,
-        approval_id=used.approval_id,
-        session_id=session.id,
-        kind=GrantKind.START,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=used.price_cap_usd_h,
-        total_cap_usd=used.total_cap_usd * 0,
-        hours=used.hours,
-        until=session.deadline or now,
-        created_at=now,
+    caps_usd, until = (used.price_cap_usd_h, used.total_cap_usd * 0), session.deadline or now
+    await reservations.new_grant(
+        tx, GrantKind.START, row.request_id, used.approval_id, session.id, caps_usd, used.hours, until, now
     )
-    tx.add(grant)
-    await tx.flush()
 
 
 async def switch_due(ctx: Context) -> int:
-    """Send the due orders to the clouds.
-
-    A call that returns is not done: only a listing that shows it is.
-    """
+    """Send the due orders to the clouds. Only a listing that shows it proves that one is done."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=SWITCHABLE, limit=BATCH, lease=lease)
     await asyncio.gather(*(_switch(ctx, one) for one in held))
@@ -185,7 +160,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
     elif provider is None or provider.account != row.account or row.ref is None:
         await _refused(ctx, held, row, "the account that it runs in is not set up here now")
     elif recovering and row.wanted == PowerAction.START:  # A start spends; a stop saves, and a person ordered it.
-        await _give_back(ctx, held, now + recovery_mode.HOLD)
+        await _give_back(ctx, held, now + HOLD)
     else:
         call = {
             PowerAction.STOP: provider.stop,
@@ -233,16 +208,13 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         await _void_starts(tx, row.session_id, SYSTEM, why, now)
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
-        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
-        owner = Actor.from_ref(session.owner)
-        if owner.kind is ActorKind.SLACK:
-            subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}
-            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+        record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
+        await notify_person(tx, now, session.owner, f"{row.id}/{row.wanted}/{int(now.timestamp())}", sentence)
 
 
 async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: datetime) -> None:
     for grant in await open_starts(tx, session_id):
-        await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=actor, reason=why)
+        await move(tx, GrantRow, grant.id, GrantState.VOID, now, actor, why)
 
 
 async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
@@ -283,10 +255,10 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     if row.state is InstanceState.STOPPED:
         await amend(tx, Instance, row.id, version=row.version, claim_token=None, claim_until=None, **_DONE)
         return
-    await move(tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=_DONE)
+    await move(tx, Instance, row.id, InstanceState.STOPPED, now, SYSTEM, version=row.version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is not SessionState.STOPPED:
-        session = await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
+        session = await move(tx, Session, row.session_id, SessionState.STOPPED, now, SYSTEM)
     (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
     paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
     if paused and await open_overspend_request(tx, session.request_id) is None:
@@ -301,7 +273,7 @@ async def _started(tx: Tx, row: Instance, now: datetime) -> None:
     """
     done = _KEPT_CLAIM if row.wanted == PowerAction.STOP else _DONE
     again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
-    await move(tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again)
+    await move(tx, Instance, row.id, InstanceState.LIVE, now, SYSTEM, version=row.version, values=again)
     await node_api.forget(tx, row)
     for grant in await open_starts(tx, row.session_id):
-        await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+        await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)

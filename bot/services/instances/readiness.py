@@ -10,8 +10,7 @@ from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
 from bot.services.nodes.host_keys import note_key
 from bot.services.runtime.context import Context
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import GrantState, InstanceState, SessionState
@@ -72,11 +71,11 @@ async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     if row.wanted == PowerAction.START:  # It runs, so nothing is left to order.
         await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
         for grant in await open_starts(tx, row.session_id):
-            await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+            await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
     session = await tx.get_one(Session, row.session_id)
     if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:
-            await move(tx, Session, session.id, SessionState.RUNNING, at=now, actor=SYSTEM, values={"ready_at": now})
+            await move(tx, Session, session.id, SessionState.RUNNING, now, SYSTEM, values={"ready_at": now})
         except StaleMove:
             return
     ctx.hints.sessions.set()

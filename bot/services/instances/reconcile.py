@@ -27,8 +27,7 @@ from bot.services.instances.transitions import adopt, check_rate, gone
 from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.context import Context
-from ledger.core.moves import StaleMove
-from ledger.core.writes import amend
+from ledger.core import StaleMove, amend
 from ledger.kernel import money
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.proof import Absence, ProofOfEnd
@@ -104,10 +103,7 @@ def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance
 
 
 def _should_be_listed(row: Instance, listing: Listing, provider: Provider) -> bool:
-    """Whether the listing must show this row.
-
-    A row that became live within the cloud's visibility lag may be missing for that reason alone.
-    """
+    """Whether the listing must show this row: one that is younger than the visibility lag may be missing."""
     lag = timedelta(seconds=provider.capabilities.visibility_lag_s)
     return listing.at - (row.live_at or row.created_at) > lag
 

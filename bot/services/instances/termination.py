@@ -16,15 +16,12 @@ from bot.services.notifications.paging import alone, page_in
 from bot.services.outbox import barrier
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce
-from ledger.core.moves import move
-from ledger.core.writes import Tx
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.core import Claim, Tx, claim, decide, move, notify_person, release
+from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
+from ledger.kernel.states import ENDABLE_SESSION, InstanceState, RequestState, SessionState
 from ledger.models import Instance, Request, Session
 from ledger.queries.lookups import open_instances_of_session
 from providers.errors import ProviderError, Unsupported
@@ -41,18 +38,8 @@ async def end_session(
 
     Unsent creates are withdrawn, live instances are terminated, and an unknown outcome is terminated when it is found.
     """
-    values = {"end_code": code, "end_reason": sentence}
-    session = await move(
-        tx,
-        Session,
-        session_id,
-        SessionState.TERMINATING,
-        at=now,
-        actor=actor,
-        reason=sentence,
-        only_from=ENDABLE_SESSION,
-        values=values,
-    )
+    to, values = SessionState.TERMINATING, {"end_code": code, "end_reason": sentence}
+    session = await move(tx, Session, session_id, to, now, actor, sentence, only_from=ENDABLE_SESSION, values=values)
     await end_of_session.refresh(tx, session, now)
     await reopen.close_extensions(tx, session.request_id, sentence, now, actor)
     await reservations.withdraw_ready(tx, session_id, sentence, now, actor)
@@ -61,16 +48,12 @@ async def end_session(
             await end_instance(tx, instance, code, sentence, now, actor)
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
-        await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
+        await decide(tx, request.id, RequestState.CANCELLED, now, actor, sentence)
     await settle(ctx, tx, session_id, now)
 
 
 async def terminate_due(ctx: Context) -> int:
-    """Call terminate for the instances that must end.
-
-    A call that returns is not done: only complete listings without the instance prove the end.
-    """
+    """Call terminate for the instances that must end; only complete listings without them prove the end."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(
         ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
@@ -83,10 +66,7 @@ async def terminate_due(ctx: Context) -> int:
 
 
 async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> None:
-    """Terminate one instance, or postpone it while something delays it.
-
-    `began_at` is when recovery mode began, None when it is off.
-    """
+    """Terminate one instance, or postpone it. `began_at` is when recovery mode began, None when it is off."""
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
         now = ctx.clock.now()
@@ -153,19 +133,14 @@ def _sent_since(row: Instance) -> datetime:
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:
-    """Wait for an instance that nothing can end from outside, and notify its owner once.
-
-    A reconcile pass closes it when it has ended by itself.
-    """
+    """Wait for a run that only ends by itself, when a reconcile pass closes it, and notify its owner once."""
     now = ctx.clock.now()
     sentence = f"Session {short_id(row.session_id)} goes on although its end is ordered: {why}."
     log.info("%s cannot be ended from outside: %s", row.id, why)
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
-        owner = Actor.from_ref((await tx.get_one(Session, row.session_id)).owner)
-        if owner.kind is ActorKind.SLACK:
-            subject, body = f"{row.id}/goes-on", {"text": sentence}
-            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+        owner = (await tx.get_one(Session, row.session_id)).owner
+        await notify_person(tx, now, owner, f"{row.id}/goes-on", sentence)
         await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)
     ctx.hints.outbox.set()
 

@@ -13,9 +13,7 @@ from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.notifications import end_of_session, interruption
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_family
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, lock_family, move
 from ledger.kernel import money
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import WAITS
@@ -51,8 +49,8 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
         Instance,
         instance_id,
         InstanceState.LIVE,
-        at=now,
-        actor=SYSTEM,
+        now,
+        SYSTEM,
         only_from=ADOPTABLE,
         values={
             "ref": seen.ref,
@@ -66,7 +64,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "due_at": None,
         },
     )
-    grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, at=now, actor=SYSTEM)
+    grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, now, SYSTEM)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         await end_instance(tx, row, session.end_code, session.end_reason, now, SYSTEM)
@@ -130,21 +128,8 @@ async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> Non
 
 async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:
     """Order the termination of one instance. It is *gone* only when that is proved."""
-    await move(
-        tx,
-        Instance,
-        row.id,
-        InstanceState.TERMINATING,
-        at=now,
-        actor=actor,
-        reason=sentence,
-        values={
-            "outcome_code": code,
-            "outcome": sentence,
-            "terminate_asked_at": now,
-            "due_at": now,
-        },
-    )
+    values = {"outcome_code": code, "outcome": sentence, "terminate_asked_at": now, "due_at": now}
+    await move(tx, Instance, row.id, InstanceState.TERMINATING, now, actor, sentence, values=values)
 
 
 async def end_announced(tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
@@ -178,23 +163,9 @@ async def gone(
         await amend(tx, Session, row.session_id, end_reason=sentence)
     # A lost instance ended some time before the first listing without it, so that much of its cost is not known.
     since = {"trouble_at": row.trouble_at or ended_at} if code == EndReason.LOST else {}
+    values = {"billing_until": ended_at, "ended_at": ended_at, **since, "outcome_code": code, "outcome": sentence}
     await move(
-        tx,
-        Instance,
-        row.id,
-        InstanceState.GONE,
-        at=now,
-        actor=actor,
-        reason=sentence,
-        version=row.version,
-        proof=proof,
-        values={
-            "billing_until": ended_at,
-            "ended_at": ended_at,
-            **since,
-            "outcome_code": code,
-            "outcome": sentence,
-        },
+        tx, Instance, row.id, InstanceState.GONE, now, actor, sentence, version=row.version, proof=proof, values=values
     )
     if code == EndReason.LOST:
         await interruption.notify_interruption(tx, row, now)
@@ -209,7 +180,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
     spent, longer_usd = await accrued_of_session(tx, session_id), await extension_cap(tx, session_id)
     for grant in await grants_of_session(tx, session_id):
         if grant.state is GrantState.OPEN:
-            await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM)
+            await move(tx, GrantRow, grant.id, GrantState.VOID, now, SYSTEM)
         await reservations.release(tx, grant, now, spent_usd=spent)
     if session.state is SessionState.TERMINATING:
         await _terminated(tx, session, now, session.end_code, session.end_reason)
@@ -218,9 +189,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
     elif session.state in (SessionState.RUNNING, SessionState.STOPPED):
         last = (await instances_of_session(tx, session_id))[-1]
         ended = {"end_code": last.outcome_code, "end_reason": last.outcome}
-        await move(
-            tx, Session, session_id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=last.outcome, values=ended
-        )
+        await move(tx, Session, session_id, SessionState.TERMINATING, now, SYSTEM, last.outcome, values=ended)
         await end_of_session.refresh(tx, session, now)
         await reopen.close_extensions(tx, session.request_id, last.outcome, now, SYSTEM)
         await _terminated(tx, session, now, last.outcome_code, last.outcome)
@@ -230,17 +199,14 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
 
 async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
     values = {"ended_at": now, "end_code": code, "end_reason": sentence}
-    await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
+    await move(tx, Session, session.id, SessionState.TERMINATED, now, SYSTEM, sentence, values=values)
 
 
 async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: Decimal, now: datetime) -> None:
-    """Launch a replacement for an instance that failed within the approved time, or reopen the request.
-
-    `longer_usd` is what extensions had added to its grant.
-    """
+    """Replace an instance that failed in its time, or reopen the request; extensions added `longer_usd`."""
     last = (await instances_of_session(tx, session.id))[-1]
     again = {"ready_at": None}
-    await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=last.outcome, values=again)
+    await move(tx, Session, session.id, SessionState.QUEUED, now, SYSTEM, last.outcome, values=again)
     if session.replacements_left > 0 and await replace(ctx, tx, session.id, longer_usd, now):
         await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)
         ctx.hints.instances.set()

@@ -10,9 +10,7 @@ from bot.services.grants import reopen
 from bot.services.instances.transitions import adopt, settle
 from bot.services.notifications.paging import alone, page, page_in
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx
+from ledger.core import Claim, StaleMove, Tx, claim, move, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
@@ -83,28 +81,13 @@ def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: da
 
 
 async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:
-    """Close a create that was not found for W as a tombstone, and reopen the request.
-
-    The approval is used up; a person decides whether to try again.
-    """
+    """Close a create that was not found for W as a tombstone, and reopen the request for a new approval."""
     sentence = (
         f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
         "One that shows up later is ended. Approve again?"
     )
-    await move(
-        tx,
-        Instance,
-        instance.id,
-        InstanceState.TOMBSTONE,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
-        values={
-            "outcome": sentence,
-            "outcome_code": OutcomeUnknown.code,
-            "ended_at": now,
-        },
-    )
+    values = {"outcome": sentence, "outcome_code": OutcomeUnknown.code, "ended_at": now}
+    await move(tx, Instance, instance.id, InstanceState.TOMBSTONE, now, SYSTEM, sentence, values=values)
     session = await tx.get_one(Session, instance.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         await settle(ctx, tx, session.id, now)
@@ -113,8 +96,5 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:
-    """Return W, how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE.
-
-    W is max(floor, 10 × visibility lag).
-    """
+    """Return W, after which an unseen create is a TOMBSTONE: 10 × the visibility lag, at least the floor."""
     return timedelta(seconds=max(floor_s, 10.0 * capabilities.visibility_lag_s))

@@ -19,11 +19,9 @@ from bot.services.instances import key_rotation
 from bot.services.instances.termination import end_session
 from bot.services.instances.transitions import end_instance, gone, settle
 from bot.services.notifications.interruption import notify_ended_by
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_families, lock_orphan
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx
+from ledger.core import StaleMove, Tx, lock_families, lock_orphan, move
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
@@ -87,7 +85,7 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     """Close these instances and orphans as gone, all of them or none, after every configured key was asked."""
     wanted = sorted(set(ids))
     if not reason.strip():
-        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'the account is closed'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'the account is closed'.")
     async with ctx.db.read() as tx:
         rows = await rows_named(tx, wanted)
         refusal = await _open(ctx, tx, wanted, rows)
@@ -107,9 +105,7 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
             for row in fresh:
                 await _close(ctx, tx, row, actor, reason, now)
     except StaleMove as error:
-        return Reply(
-            False, ReplyCode.STALE, f"{error.row_id} was moved by somebody else; gpu-shopper unreachable list."
-        )
+        return refuse(ReplyCode.STALE, f"{error.row_id} was moved by somebody else; gpu-shopper unreachable list.")
     for hint in (ctx.hints.outbox, ctx.hints.sessions, ctx.hints.requests):
         hint.set()
     return Reply(True, ReplyCode.WRITTEN_OFF, f"{plural(len(fresh), 'instance')} on your word: {CLOSED}")
@@ -120,20 +116,17 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
     missing = set(wanted) - {row.id for row in rows}
     if missing or not rows:
         named = min(missing, default="")[:40]
-        return Reply(
-            False,
-            ReplyCode.UNKNOWN_ID,
-            f"There is no instance or orphan {named}; gpu-shopper unreachable list shows them.",
+        return refuse(
+            ReplyCode.UNKNOWN_ID, f"There is no instance or orphan {named}; gpu-shopper unreachable list shows them."
         )
     nodes = await nodes_of(tx, wanted)
     for row in rows:
         provider = ctx.providers.get(row.cloud)
         if row.state is OrphanState.GONE if isinstance(row, Orphan) else row.state not in CLOSABLE:
-            return Reply(False, ReplyCode.STALE, f"{row.id} is {row.state}, so there is nothing to close.")
+            return refuse(ReplyCode.STALE, f"{row.id} is {row.state}, so there is nothing to close.")
         if provider is not None and provider.account == row.account:
             how = f"orphans condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}"
-            return Reply(
-                False,
+            return refuse(
                 ReplyCode.REACHABLE,
                 f"The key of {row.cloud} that is set up opens the account of {row.id}, so its listings say when it is "
                 f"gone. To end it: gpu-shopper {how}.",
@@ -141,8 +134,8 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
         node = nodes.get(row.id)
         said = [at for at in (getattr(row, "heartbeat_at", None), node.at if node else None) if at is not None]
         if said and ctx.clock.now() - max(said) < SILENT:
-            return Reply(
-                False, ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it runs."
+            return refuse(
+                ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it runs."
             )
     return None
 
@@ -153,13 +146,12 @@ async def _still_shown(ctx: Context, rows: Sequence[Instance | Orphan]) -> Reply
         try:
             listing = await ctx.providers[cloud].list()
         except ProviderError as error:
-            return Reply(False, ReplyCode.CLOUD_FAILED, f"{cloud} cannot say whether it shows them: {error.message}.")
+            return refuse(ReplyCode.CLOUD_FAILED, f"{cloud} cannot say whether it shows them: {error.message}.")
         there = [item for item in listing.items if item.status is not InstanceStatus.TERMINATED]
         refs, labels = {item.ref for item in there}, {ctx.labels.read(item.name).label for item in there if item.name}
         for row in rows:
             if row.cloud == cloud and (row.ref in refs or row.label in labels):
-                return Reply(
-                    False,
+                return refuse(
                     ReplyCode.STILL_SHOWN,
                     f"{cloud} shows {row.id} ({row.ref or row.label}) with the key that is set up, so it is not gone.",
                 )
@@ -171,9 +163,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, rea
     if isinstance(row, Orphan):
         await accrue_orphan(tx, row, now)
         values = {"ended_at": now}
-        await move(
-            tx, Orphan, row.id, OrphanState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
-        )
+        await move(tx, Orphan, row.id, OrphanState.GONE, now, actor, reason, version=row.version, values=values)
         return
     code, sentence = EndReason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
@@ -185,7 +175,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, rea
     if row.state is InstanceState.UNKNOWN:
         over = {"outcome": sentence, "outcome_code": code, "ended_at": now}
         to = InstanceState.TOMBSTONE
-        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values=over)
+        await move(tx, Instance, row.id, to, now, actor, reason, values=over)
         await settle(ctx, tx, session.id, now)
         return
     if row.state is not InstanceState.TERMINATING:  # Another instance of the session continues.

@@ -1,4 +1,4 @@
-"""Build the market document: the same figures and sentences for REST, for `--json` and for the table."""
+"""Build the market document and its table: the same figures and sentences for REST, for `--json` and for people."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from bot.rules.values.phrases import sum_of
+from bot.rules.values.phrases import hours, rate, sum_of, usd
+from bot.rules.values.text_table import TextReport, TextTable
 from bot.services.market.offer_fields import (
     Cloud,
     Code,
@@ -22,6 +23,7 @@ from bot.services.market.offer_fields import (
     RiskUsd,
     Sentence,
     Spot,
+    Strict,
     Why,
     WorstUsd,
 )
@@ -32,11 +34,7 @@ if TYPE_CHECKING:  # A terminal reads these documents without the libraries behi
     from bot.services.market.catalog import Inventory
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MarketOption(_Strict, RankedFields):
+class MarketOption(Strict, RankedFields):
     """One ranked offer. `price_usd_h` is for the whole offer, `memory_gb` for each GPU."""
 
     country: Country
@@ -51,7 +49,7 @@ class MarketOption(_Strict, RankedFields):
     parts: Parts = ""
 
 
-class MarketCloud(_Strict):
+class MarketCloud(Strict):
     """How one cloud answered; `sentence` says why it did not."""
 
     cloud: Cloud
@@ -61,7 +59,7 @@ class MarketCloud(_Strict):
     sentence: Sentence
 
 
-class LeftOut(_Strict):
+class LeftOut(Strict):
     """Offers left out for one reason."""
 
     code: Code
@@ -75,7 +73,7 @@ class MarketLeftOut(LeftOut):
     examples: tuple[str, ...] = Field(description="The ids of some of them.")
 
 
-class MarketDocument(_Strict):
+class MarketDocument(Strict):
     """What is for sale now, ranked by what `hours` would cost. Money is decimal dollars as strings, times are UTC."""
 
     hours: Decimal = Field(description="The hours for which totals are reckoned.")
@@ -134,3 +132,22 @@ def _option(option: RankedOption) -> MarketOption:
         why=option.why,
         parts=sum_of((part.name, part.expected_usd) for part in estimate.components),
     )
+
+
+def market_table(found: MarketDocument) -> TextReport:
+    """Return the market table: ranked offers, price ages, clouds that did not answer, and what was left out and why."""
+    head = ("#", "offer", "GPU", "region", "per hour", f"for {hours(found.hours)}", "why")
+    answered = f"{found.answered:,} offer{'' if found.answered == 1 else 's'} answered."
+    absent = [one.sentence for one in found.clouds if not one.ok]
+    sentences = (*found.ages, *absent, *(one.sentence for one in found.excluded))
+    if not found.options:
+        return TextReport(sentences=("No offer fits now.", *sentences))
+    table = TextTable(head=head, rows=tuple(_market_row(one) for one in found.options))
+    return TextReport(tables=(table,), sentences=(answered, *sentences))
+
+
+def _market_row(one: MarketOption) -> tuple[str, ...]:
+    gpus = f"{one.gpu_count}x {one.gpu}{' spot' if one.spot else ''}"
+    price = "-" if one.price_usd_h is None else rate(one.price_usd_h)
+    why = f"{one.why} Expected: {one.parts}." if one.parts else one.why
+    return str(one.rank), one.offer_id, gpus, one.region, price, usd(one.expected_usd), why

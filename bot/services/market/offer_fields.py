@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 Cloud = Annotated[str, Field(description="The cloud's name.")]
 Code = Annotated[str, Field(description="A stable code for programs; docs/errors.md lists them.")]
@@ -40,6 +40,12 @@ Why = Annotated[str, Field(description="Why it stands where it stands, in words.
 Parts = Annotated[
     str, Field(description="What the expected total is made of, in words; empty where it is one part alone.")
 ]
+
+
+class Strict(BaseModel):
+    """A document without unknown fields, made of a dictionary or of an object with the same names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class RankedFields(BaseModel):

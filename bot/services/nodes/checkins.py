@@ -18,7 +18,7 @@ from bot.rules.nodes.checkins import NodeStatus, Report, Work
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import enrollment, node_api
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.models import Node
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
@@ -27,8 +27,8 @@ from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
 GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
 
-STRANGE = Reply(
-    False, ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpun_…."
+STRANGE = refuse(
+    ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpun_…."
 )
 
 
@@ -60,10 +60,7 @@ class Checkins:
         self._next_group_at = 0.0
 
     async def take(self, token: str, report: Report, claim: NodeApiReport | None = None) -> Taken:
-        """Store one check-in. `claim` is what it reports about its own API.
-
-        A `Reply` is a refusal: `unauthenticated`, or `replayed` for a number seen before.
-        """
+        """Store one check-in and its API's `claim`; a `Reply` refuses it: `unauthenticated` or `replayed`."""
         if not enrollment.SHAPE.fullmatch(token):
             return STRANGE
         answer: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
@@ -133,7 +130,7 @@ class Checkins:
 
 
 def _replayed(seen: int) -> Reply:
-    return Reply(False, ReplyCode.REPLAYED, f"Check-in {seen} was heard already; the next one needs a greater number.")
+    return refuse(ReplyCode.REPLAYED, f"Check-in {seen} was heard already; the next one needs a greater number.")
 
 
 def node_status(node: Node) -> NodeStatus:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from bot.rules.values.labels import LabelKey
 from bot.services.access.api_keys import pepper
 from bot.services.runtime.context import Context
-from ledger.core.writes import Tx
+from ledger.core import Tx
 from ledger.kernel.ids import bare_id
 from ledger.models import Instance, Node
 

@@ -11,12 +11,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.services.nodes.connection import fingerprint
-from bot.services.notifications.paging import OPERATORS, alone
+from bot.services.notifications.paging import OPERATORS, alone, page_with_owner
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx, amend
-from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.core import Tx, amend, notification_of, record
+from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, NotificationKind
@@ -68,32 +66,24 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
         f"{before}, and {after} answers now. Somebody may stand between you and the machine: do not connect, unless "
         "you changed the key yourself. Nothing was ended."
     )
-    subject, body = f"{row.id}/host_key", {"text": sentence}
+    subject = f"{row.id}/host_key"
     known = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)
-    if known is not None and known.body == body:
+    if known is not None and known.body == {"text": sentence}:
         return False
     record(
         tx,
-        at=now,
-        actor=SYSTEM,
-        subject=row.id,
-        kind=EventKind.INSTANCE_HOST_KEY_CHANGED,
+        now,
+        SYSTEM,
+        row.id,
+        EventKind.INSTANCE_HOST_KEY_CHANGED,
         reason=sentence,
         data={"before": before, "after": after},
     )
-    places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
-    owner = Actor.from_ref(session.owner)
-    if owner.kind is ActorKind.SLACK:
-        places.append((NotificationKind.REPLY, owner.id))
-    for kind, place in places:
-        await announce(tx, at=now, kind=kind, subject=subject, destination=place, body=body)
+    await page_with_owner(tx, session, subject, sentence, now)
     ctx.hints.outbox.set()
     return True
 
 
 def forgotten(row: Instance, at: datetime) -> dict[str, Any]:
-    """Return the columns that clear the host key of an instance whose disk a restart wipes.
-
-    It makes a new key, and nobody is notified of that.
-    """
+    """Return the columns that clear a host key where a restart wipes the disk; a new one notifies nobody."""
     return {"host_key": None, "host_key_at": at} if model.load(row.cloud).restarted else {}

@@ -15,15 +15,14 @@ from bot.rules.nodes.node_api import StoredNodeApi
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.nodes.connection import api_url
-from bot.services.notifications.paging import OPERATORS
-from bot.services.runtime.commands import Reply
+from bot.services.notifications.paging import page_with_owner
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import announce, record
-from ledger.core.writes import Tx
-from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.core import Tx, record
+from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import bare_id, short_id
-from ledger.kernel.states import InstanceState, NotificationKind
+from ledger.kernel.states import InstanceState
 from ledger.models import Instance, Node, Session
 from ledger.queries.nodes import amend_node
 from ledger.queries.views import session_view
@@ -65,17 +64,17 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
         session, row, node, short = view.session, view.instance, view.node, short_id(session_id)
         if session.owner not in await authorization.mine(tx, ctx.policy, actor):
             sentence = f"Only the owner of session {short} takes the token of its machine's API."
-            return Reply(False, ReplyCode.NOT_YOURS, sentence, {"session_id": session.id})
+            return refuse(ReplyCode.NOT_YOURS, sentence, {"session_id": session.id})
         url = api_url(row, node) if row is not None and row.state is InstanceState.LIVE else None
         if row is None or node is None or url is None:
             none = (
                 f"The machine of session {short} has named no API of its own; look again once its agent has reported."
             )
-            return Reply(False, ReplyCode.NO_NODE_API, none, {"session_id": session.id})
+            return refuse(ReplyCode.NO_NODE_API, none, {"session_id": session.id})
         token = f"gpua_{bare_id(row.id)}_{secrets.token_urlsafe(32)}"
         await amend_node(tx, row.id, api_token_hash=hashlib.sha256(token.encode()).hexdigest(), api_token_at=now)
         said = "A new token for the API of its machine; the one before opens nothing any more."
-        record(tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_API_TOKEN_MADE, reason=said)
+        record(tx, now, actor, row.id, EventKind.INSTANCE_API_TOKEN_MADE, reason=said)
         opened = Opened(token, url, node.api_certificate or "")
     sentence = (
         f"This opens the API of session {short} from its machine's next report on, within a minute; it is shown this "
@@ -97,20 +96,11 @@ async def notify_changed_certificate(
     )
     data = {"before": before.certificate, "after": after.other}
     kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
-    record(tx, at=now, actor=SYSTEM, subject=row.id, kind=kind, reason=sentence, data=data)
-    places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
-    owner = Actor.from_ref(session.owner)
-    if owner.kind is ActorKind.SLACK:
-        places.append((NotificationKind.REPLY, owner.id))
-    for which, place in places:
-        body = {"text": sentence}
-        await announce(tx, at=now, kind=which, subject=f"{row.id}/api", destination=place, body=body)
+    record(tx, now, SYSTEM, row.id, kind, reason=sentence, data=data)
+    await page_with_owner(tx, session, f"{row.id}/api", sentence, now)
 
 
 async def forget(tx: Tx, row: Instance) -> None:
-    """Clear the stored API of an instance whose disk a restart wipes.
-
-    It makes another certificate, and nobody is notified of that.
-    """
+    """Clear the stored API where a restart wipes the disk; another certificate then notifies nobody."""
     if model.load(row.cloud).restarted:
         await amend_node(tx, row.id, **columns(StoredNodeApi()))

@@ -8,9 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
-from ledger.core.outbox import notification_of, notifications_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce, notification_of, notifications_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Session
@@ -21,10 +19,7 @@ IDLE = NotificationKind.SESSION_IDLE
 
 
 def subject_of(session: Session) -> str:
-    """Return the subject of a message about the current end of a session.
-
-    Another end is another subject, and so another message.
-    """
+    """Return the subject of a message about the session's current end; another end is another message."""
     if session.deadline is None:
         raise ValueError(f"{session.id} has no end to speak of")
     return f"{session.id}/{int(session.deadline.timestamp())}"
@@ -37,18 +32,15 @@ def same_end(session: Session, seen_end_s: int | None) -> bool:
 
 
 async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: bool) -> None:
-    """Send the warning of the end, or update it.
-
-    An edit notifies nobody, so the final warning is also a new message.
-    """
+    """Send or update the warning; the final one is a new message too, because an edit notifies nobody."""
     subject = subject_of(session)
     owner = Actor.from_ref(session.owner)
     destinations = {row.destination for row in await notifications_of(tx, ENDING, subject)}
     destinations |= {owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))
     for destination in sorted(destinations):
-        await announce(tx, at=now, kind=ENDING, subject=subject, destination=destination)
+        await announce(tx, now, ENDING, subject, destination)
         if last:
-            await announce(tx, at=now, kind=FINAL_WARNING, subject=subject, destination=destination)
+            await announce(tx, now, FINAL_WARNING, subject, destination)
 
 
 async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
@@ -57,10 +49,7 @@ async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) 
 
 
 async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
-    """Notify the owner of an early end, or the fallback contacts when the owner is not in Slack.
-
-    Called again it notifies the fallback contacts, when the delivery to the owner failed.
-    """
+    """Notify the owner of an early end; the fallback contacts where that cannot be or has failed."""
     if session.early_end_at is None:
         return
     owner, subject = Actor.from_ref(session.owner), early_end_subject(session.id, session.early_end_at)
@@ -68,7 +57,7 @@ async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: dateti
         await reach(ctx, tx, session, IDLE, subject, now)
         return
     for destination in sorted({owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))):
-        await announce(tx, at=now, kind=IDLE, subject=subject, destination=destination)
+        await announce(tx, now, IDLE, subject, destination)
 
 
 def early_end_subject(session_id: str, early_end_at: datetime) -> str:
@@ -85,7 +74,7 @@ async def reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, 
     notified = {one.destination for one in await notifications_of(tx, kind, subject)}
     for destination in others(ctx, session):
         if destination not in notified:
-            await announce(tx, at=now, kind=kind, subject=subject, destination=destination)
+            await announce(tx, now, kind, subject, destination)
 
 
 async def refresh(tx: Tx, session: Session, now: datetime) -> None:
@@ -93,11 +82,11 @@ async def refresh(tx: Tx, session: Session, now: datetime) -> None:
     if session.deadline is not None and session.warned_at is not None:
         subject = subject_of(session)
         for row in await notifications_of(tx, ENDING, subject):
-            await announce(tx, at=now, kind=ENDING, subject=subject, destination=row.destination)
+            await announce(tx, now, ENDING, subject, row.destination)
     if session.early_end_at is not None:
         subject = early_end_subject(session.id, session.early_end_at)
         for row in await notifications_of(tx, IDLE, subject):
-            await announce(tx, at=now, kind=IDLE, subject=subject, destination=row.destination)
+            await announce(tx, now, IDLE, subject, row.destination)
 
 
 def others(ctx: Context, session: Session) -> tuple[str, ...]:

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bot.services.notifications.request_message import show_again
-from ledger.core.events import announce
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce, notification_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
@@ -33,10 +31,7 @@ def subject_of(row: Instance, orphan_id: str = "") -> str:
 async def notify_interruption(
     tx: Tx, row: Instance, now: datetime, *, orphan_id: str = "", at_most_every: timedelta | None = None
 ) -> None:
-    """Notify the owner and the request's channel of what happened to this instance.
-
-    The text is rendered from its state.
-    """
+    """Notify the owner and the request's channel of what happened to this instance, rendered from its state."""
     request = await tx.get_one(Request, row.request_id)
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
@@ -45,15 +40,12 @@ async def notify_interruption(
     for place in dict.fromkeys(places):
         there = await notification_of(tx, kind, subject, place) if at_most_every else None
         if there is None or at_most_every is None or now - (there.sent_at or there.created_at) >= at_most_every:
-            await announce(tx, at=now, kind=kind, subject=subject, destination=place)
+            await announce(tx, now, kind, subject, place)
     await show_again(tx, request, now)
 
 
 async def notify_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
-    """Notify the owner, before the termination, that somebody else ends the session.
-
-    `elsewhere` are the destinations for an owner who is not in Slack.
-    """
+    """Notify the owner, or `elsewhere` one who is not in Slack, that somebody else ends the session."""
     owner = Actor.from_ref(session.owner)
     if owner == by:
         return
@@ -61,7 +53,7 @@ async def notify_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, no
     body = {"text": f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}"}
     kind, subject = NotificationKind.REPLY, ended_by_subject(session)
     for place in (owner.id,) if owner.kind is ActorKind.SLACK else elsewhere:
-        await announce(tx, at=now, kind=kind, subject=subject, destination=place, body=body)
+        await announce(tx, now, kind, subject, place, body)
 
 
 def ended_by_subject(session: Session) -> str:
@@ -81,4 +73,4 @@ async def instead(tx: Tx, notification: Notification, contacts: Sequence[str], n
     for contact in contacts:
         if kind in _EDITED and await notification_of(tx, kind, subject, contact) is not None:
             continue  # It has the message already, which the next update edits.
-        await announce(tx, at=now, kind=kind, subject=subject, destination=contact, body=notification.body)
+        await announce(tx, now, kind, subject, contact, notification.body)

@@ -8,11 +8,9 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from bot.services.runtime.context import Context
-from ledger.core.events import announce
-from ledger.core.moves import StaleMove
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import StaleMove, Tx, announce, notification_of, notify_person
 from ledger.kernel.states import NotificationKind
+from ledger.models import Session
 
 OPERATORS = "channel:operators"
 
@@ -36,8 +34,14 @@ async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: dateti
     pause = timedelta(seconds=ctx.timing.recovery_page_s)
     if there is not None and there.body == body and now - (there.sent_at or there.created_at) < pause:
         return False
-    await announce(tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body=body)
+    await announce(tx, now, kind, subject, OPERATORS, body)
     return True
+
+
+async def page_with_owner(tx: Tx, session: Session, subject: str, text: str, now: datetime) -> None:
+    """Page the operators, and notify the owner of the session of the same."""
+    await announce(tx, now, NotificationKind.OPERATOR_PAGE, subject, OPERATORS, {"text": text})
+    await notify_person(tx, now, session.owner, subject, text)
 
 
 async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], otherwise: Result) -> Result:

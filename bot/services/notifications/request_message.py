@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ledger.core.events import announce
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 
 
 async def show_again(tx: Tx, request: Request, now: datetime) -> None:
     """Put the request's message into the outbox for another rendering."""
-    await announce(tx, at=now, kind=NotificationKind.REQUEST_MESSAGE, subject=request.id, destination=request.channel)
+    await announce(tx, now, NotificationKind.REQUEST_MESSAGE, request.id, request.channel)

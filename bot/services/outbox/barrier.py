@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 
 from bot.services.checkpoints import hold
 from bot.services.notifications import end_of_session, interruption
-from ledger.core.claims import wake
-from ledger.core.writes import Tx
+from ledger.core import Tx, wake
 from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Notification, Session

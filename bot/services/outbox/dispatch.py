@@ -10,8 +10,7 @@ from bot.services.notifications.interruption import instead
 from bot.services.outbox.barrier import release_waiting_ends
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import SENDER_DIED, DeliveryFailed, Messenger
-from ledger.core.claims import Claim, claim, release
-from ledger.core.outbox import notification_dead, notification_sent
+from ledger.core import Claim, claim, notification_dead, notification_sent, release
 from ledger.kernel.states import NotificationState
 from ledger.models import Notification
 

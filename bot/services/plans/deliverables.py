@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot.rules.approvals.decision import plan as approval_plan
 from bot.rules.market.ranking import RankedOption
@@ -32,6 +32,7 @@ from bot.services.market.offer_fields import (
     RiskUsd,
     Sentence,
     Spot,
+    Strict,
     Why,
     WorstUsd,
 )
@@ -43,11 +44,7 @@ VERSION: Literal["1"] = "1"
 _FENCE = "---\n"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Three(_Strict):
+class Three(Strict):
     """One number in three cases."""
 
     best: Decimal = Field(description="When all goes well.")
@@ -55,7 +52,7 @@ class Three(_Strict):
     worst: Decimal = Field(description="At worst, as an approval covers it.")
 
 
-class TokensPerSecond(_Strict):
+class TokensPerSecond(Strict):
     """Tokens per second over all GPUs, and the range that holds four of five runs."""
 
     expected: Decimal = Field(description="What is expected.")
@@ -63,7 +60,7 @@ class TokensPerSecond(_Strict):
     high: Decimal = Field(description="The upper end of the range.")
 
 
-class CostComponent(_Strict):
+class CostComponent(Strict):
     """One part of a total, in dollars."""
 
     name: str = Field(description="Its name.")
@@ -72,7 +69,7 @@ class CostComponent(_Strict):
     worst_usd: WorstUsd
 
 
-class OptionCost(_Strict, RankedFields):
+class OptionCost(Strict, RankedFields):
     """One ranked offer: what it is, how long the run takes on it and what it costs, with every assumption.
 
     `hours_known` tells whether the hours follow from the work or were given. `risk_usd` is what the ranking adds.
@@ -98,7 +95,7 @@ class CloudRead(MarketCloud):
     """How one cloud answered, and when its prices were read."""
 
 
-class Opening(_Strict):
+class Opening(Strict):
     """One limit that alone keeps the market closed, and what to write instead."""
 
     word: str = Field(description="The word of the /gpu language that keeps offers out.")
@@ -108,7 +105,7 @@ class Opening(_Strict):
     sentence: Sentence
 
 
-class CostEstimate(_Strict):
+class CostEstimate(Strict):
     """`cost_estimate.json`: every option with its range, its parts and its assumptions."""
 
     schema_version: Literal["1"] = Field(description="The version of this document's form.")
@@ -123,7 +120,7 @@ class CostEstimate(_Strict):
     unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
 
 
-class PlanResources(_Strict):
+class PlanResources(Strict):
     """What the recommended option gives."""
 
     offer_id: OfferId
@@ -140,7 +137,7 @@ class PlanResources(_Strict):
     ram_gb: Decimal | None = Field(description="Memory of the machine in GB, where the cloud says it.")
 
 
-class Lifecycle(_Strict):
+class Lifecycle(Strict):
     """When it begins to cost, when it ends and what ends it. Caps are what an approval of this plan would cover."""
 
     hours: Decimal = Field(description="Hours, as a number or written as 6h, 90m or 2d.")
@@ -165,7 +162,7 @@ class Lifecycle(_Strict):
     amount_is_typed: bool = Field(description="Whether an approver has to type the amount.")
 
 
-class InstanceManifest(_Strict):
+class InstanceManifest(Strict):
     """`instance_manifest.json`: the resources and lifecycle settings of the recommended option; None when nothing fits.
 
     A plan rents nothing, so the state is always `planned`.
@@ -180,7 +177,7 @@ class InstanceManifest(_Strict):
     checkpoint: str | None = Field(description="Where checkpoints are kept.")
 
 
-class PlanLine(_Strict):
+class PlanLine(Strict):
     """One option in the head of the plan."""
 
     rank: int
@@ -193,7 +190,7 @@ class PlanLine(_Strict):
     marks: tuple[str, ...]
 
 
-class PlanHead(_Strict):
+class PlanHead(Strict):
     """The head of `gpu_plan.md`, for programs: the recommendation and the options of the table below it."""
 
     schema_version: Literal["1"]
@@ -217,16 +214,7 @@ def cost_estimate(planned: Planned) -> CostEstimate:
             CloudRead(cloud=one.cloud, ok=one.ok, offers=one.count, read_at=one.at, sentence=one.sentence)
             for one in planned.answers
         ),
-        openings=tuple(
-            Opening(
-                word=one.word,
-                instead=one.instead,
-                opens=one.opens,
-                expected_usd=one.expected_usd,
-                sentence=one.sentence,
-            )
-            for one in planned.relaxations
-        ),
+        openings=tuple(map(Opening.model_validate, planned.relaxations)),
         assumptions=planned.assumed,
         unknown=planned.unknown,
     )
@@ -250,12 +238,7 @@ def _option(one: RankedOption) -> OptionCost:
         hours_known=known,
         tokens_per_s=None if rate is None else TokensPerSecond(expected=rate[0], low=rate[1], high=rate[2]),
         total_usd=Three(best=costs.best_usd, expected=costs.expected_usd, worst=costs.worst_usd),
-        components=tuple(
-            CostComponent(
-                name=part.name, best_usd=part.best_usd, expected_usd=part.expected_usd, worst_usd=part.worst_usd
-            )
-            for part in costs.components
-        ),
+        components=tuple(map(CostComponent.model_validate, costs.components)),
         risk_usd=one.risk_usd,
         late_hours=costs.late_hours,
         fit=costs.fit,

@@ -18,7 +18,7 @@ from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.workload import Workload, assumed, unknown
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import Catalog, CloudAnswer, absent
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
@@ -63,10 +63,7 @@ class Planned:
 
 
 async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
-    """Rank the market for `job`.
-
-    When nothing fits, the clouds are queried once more for the offers that one limit hides.
-    """
+    """Rank the market for `job`; when nothing fits, the clouds are asked once more for what one limit hides."""
     job = replace(job, disk_gb=policy.disk_gb(job.workload, job.disk_gb))
     market = await catalog.market(job, job.disk_gb)
     able = catalog.capabilities
@@ -108,12 +105,10 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     if best is None:
         reasons = [one.sentence for one in planned.relaxations[:1]]
         reasons += [one.sentence for one in planned.ranked.excluded]
-        return Reply(
-            False, ReplyCode.NOTHING_FITS, f"No offer fits this run now. {' '.join([*reasons, *planned.absent])}"
-        )
+        return refuse(ReplyCode.NOTHING_FITS, f"No offer fits this run now. {' '.join([*reasons, *planned.absent])}")
     worst_h = best.estimate.worst_hours
     if worst_h is None:
-        return Reply(False, ReplyCode.TIME_UNKNOWN, f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
+        return refuse(ReplyCode.TIME_UNKNOWN, f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
     return replace(planned.job, hours=rented(worst_h))
 
 

@@ -17,8 +17,8 @@ from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun, say
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import ReadRuns
-from bot.services.runtime.commands import Reply
-from ledger.core.events import record
+from bot.services.runtime.commands import Reply, refuse
+from ledger.core import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
@@ -49,13 +49,13 @@ async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Acto
         try:
             request, session = await resolve(tx, text)
         except LookupError as error:
-            return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+            return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     work = workload_of(request.job)
     if session is None or not session.gpu:
-        return Reply(False, ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
+        return refuse(ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
     if work is None:
         sentence = f"{short_id(session.id)} was asked for without words about its run; record it with them instead."
-        return Reply(False, ReplyCode.NO_WORK, sentence)
+        return refuse(ReplyCode.NO_WORK, sentence)
     words = tuple(request.job.work)
     return await record_run(db, words, session.gpu, session.gpu_count, tokens_s, actor, now, session_id=session.id)
 
@@ -75,7 +75,7 @@ async def record_run(
     try:
         found = finished_run(workload(words), gpu, count, tokens_s)
     except ValueError as error:
-        return Reply(False, ReplyCode.NO_PREDICTION, str(error))
+        return refuse(ReplyCode.NO_PREDICTION, str(error))
     data: dict[str, Any] = {
         "gpu": gpu,
         "count": count,
@@ -86,7 +86,7 @@ async def record_run(
         "session": session_id,
     }
     async with db.write() as tx:
-        record(tx, at=now, actor=actor, subject=SUBJECT, kind=EventKind.RUN_MEASURED, data=data)
+        record(tx, now, actor, SUBJECT, EventKind.RUN_MEASURED, data=data)
     share = found.measured_tokens_s / found.predicted_tokens_s
     sentence = (
         f"Recorded: {say(found.measured_tokens_s)} tokens/s on {count}x {gpu}, {share:.0%} of what was predicted. "

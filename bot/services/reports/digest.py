@@ -26,9 +26,7 @@ from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
 from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession, Shares
 from bot.services.runtime.context import Context
-from ledger.core.events import announce_once
-from ledger.core.outbox import notifications_of
-from ledger.core.writes import Tx
+from ledger.core import Tx, announce_once, notifications_of
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind, SessionState
@@ -76,7 +74,7 @@ async def _announce(ctx: Context, subject: str, window: Window, now: datetime, *
     destination = ctx.policy.digest_channel or CHANNEL
     async with ctx.db.write() as tx:
         body = document.model_dump(mode="json")
-        new = await announce_once(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+        new = await announce_once(tx, now, kind, subject, destination, body)
     ctx.hints.outbox.set()
     return int(new)
 
@@ -108,7 +106,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         before_usd=sum(recent[-2 * length : -length], _NOTHING),
         month_usd=month_usd,
         forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost say nothing.
-        budgets=await _budgets(ctx, tx, ctx.clock.now()),
+        budgets=tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, ctx.clock.now())),
         groups=_short(groups),
         month=_short(month),
         days=tuple(by_day[-BASE_DAYS:]),
@@ -119,10 +117,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         ended_by=dict(Counter(one.code for one in ended).most_common()),
         saved_usd=_saved(ctx, live, ended, stopped, window),
         stopped_in_all=len(stopped),
-        orphans=tuple(
-            FoundOrphan(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h)
-            for one in found_orphans[:LISTED]
-        ),
+        orphans=tuple(map(FoundOrphan.model_validate, found_orphans[:LISTED])),
         orphans_in_all=len(found_orphans),
         disks=tuple(
             RetainedDisk(
@@ -152,11 +147,6 @@ async def _by_day(tx: Tx, window: Window, zone: str) -> list[tuple[date, Decimal
     return [(day, amount) for (day, _, _), amount in zip(every, amounts, strict=True)]
 
 
-async def _budgets(ctx: Context, tx: Tx, now: datetime) -> tuple[str, ...]:
-    """Return the budgets that the policy sets by name, with their current use."""
-    return tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, now))
-
-
 def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:
     """Count the days before the last one since the first that cost anything."""
     before = by_day[-BASE_DAYS - 1 : -1]
@@ -166,10 +156,7 @@ def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:
 def _anomalies(
     groups: Mapping[str, Sequence[tuple[str, Decimal]]], base: Mapping[str, Sequence[tuple[str, Decimal]]], known: int
 ) -> tuple[str, ...]:
-    """Return what cost far more than on the days before: in all, or of one name of a group.
-
-    `known` is the number of those days.
-    """
+    """Return what cost far more than on the `known` days before: in all, or of one name of a group."""
     found = anomalies("everything", {"": _total(groups["cloud"])}, {"": _total(base["cloud"])}, known)
     found = [sentence.replace("everything none", "in all") for sentence in found]
     for by in GROUPS:
@@ -216,10 +203,7 @@ def _ended(one: Over) -> Ended:
 
 
 def _rate(ctx: Context, one: SessionAndInstance) -> Decimal:
-    """Return what a session costs per hour in its state.
-
-    A stopped one costs its disk, unless its cloud bills the GPU while stopped.
-    """
+    """Return a session's cost per hour: of a stopped one its disk, unless its cloud bills the GPU then too."""
     provider = ctx.providers.get(one.cloud)
     bills_on = provider is None or provider.capabilities.billing.gpu_while_stopped
     return one.price_usd_h if one.state != "stopped" or bills_on else one.storage_usd_h

@@ -8,16 +8,12 @@ from __future__ import annotations
 from datetime import date, datetime
 from decimal import Decimal
 
-from pydantic import BaseModel, ConfigDict
+from bot.services.market.offer_fields import Strict
 
 Shares = tuple[tuple[str, Decimal], ...]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class RunningSession(_Strict):
+class RunningSession(Strict):
     """A session that has not ended. `rate_usd_h` is 0 while it has no instance."""
 
     id: str
@@ -30,7 +26,7 @@ class RunningSession(_Strict):
     deadline: datetime | None
 
 
-class Ended(_Strict):
+class Ended(Strict):
     """A session that ended, why, and what it cost."""
 
     id: str
@@ -42,7 +38,7 @@ class Ended(_Strict):
     cost_usd: Decimal
 
 
-class FoundOrphan(_Strict):
+class FoundOrphan(Strict):
     """An orphan that was found in the window."""
 
     id: str
@@ -51,7 +47,7 @@ class FoundOrphan(_Strict):
     price_usd_h: Decimal
 
 
-class RetainedDisk(_Strict):
+class RetainedDisk(Strict):
     """A disk that is retained while its instance is stopped."""
 
     id: str
@@ -61,7 +57,7 @@ class RetainedDisk(_Strict):
     until: datetime
 
 
-class DigestDocument(_Strict):
+class DigestDocument(Strict):
     """A day, or a week where `weekly`, from `first` to `last`; dollars, and the most important of each list.
 
     `groups` are of that time, `month` of the month to its end; `days` are for the chart. `saved_usd` is what was not

@@ -13,11 +13,7 @@ from bot.services.grants import approvers, reopen
 from bot.services.grants.escalation import next_due
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce, announce_once, record
-from ledger.core.moves import StaleMove, move
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from ledger.core import Claim, StaleMove, Tx, announce, announce_once, claim, move, notification_of, record, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, RequestState
@@ -53,17 +49,9 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
     open_s = int((request.expires_at - await _opened_at(tx, request)).total_seconds())
     sentence = f"Nobody decided within {say_hours(Decimal(open_s) / 3600)}, so the request expired."
     try:
+        to, before, values = RequestState.EXPIRED, frozenset({RequestState.PENDING}), {"outcome": sentence}
         await move(
-            tx,
-            Request,
-            held.row_id,
-            RequestState.EXPIRED,
-            at=now,
-            actor=SYSTEM,
-            reason=sentence,
-            claim=held.token,
-            only_from=frozenset({RequestState.PENDING}),
-            values={"outcome": sentence},
+            tx, Request, held.row_id, to, now, SYSTEM, sentence, claim=held.token, only_from=before, values=values
         )
     except StaleMove:
         return  # Somebody decided at this moment.
@@ -101,22 +89,19 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
         return  # The escalation was this reminder.
     reminder = f"{subject}.{number}"
     if number and await notification_of(tx, kind, reminder, request.channel) is None:
-        await announce(tx, at=now, kind=kind, subject=reminder, destination=request.channel)
+        await announce(tx, now, kind, reminder, request.channel)
 
 
 async def _escalate(
     ctx: Context, tx: Tx, request: Request, mandate: ApproverGroup, subject: str, number: int, now: datetime
 ) -> bool:
-    """Notify the next approver group, once; False when it was notified before.
-
-    Its row in the journal says which reminder it was.
-    """
+    """Notify the next approver group, once, and record which reminder that was; False when it was before."""
     kind = NotificationKind.REQUEST_REMINDER
-    if not await announce_once(tx, at=now, kind=kind, subject=subject, destination=request.channel, body={}):
+    if not await announce_once(tx, now, kind, subject, request.channel, {}):
         return False
     names = ", ".join(groups(ctx.policy, mandate)[1:])
     said = f"Nobody decided, so {names} may decide too."
     data = {"subject": subject, "reminders": number}
-    record(tx, at=now, actor=SYSTEM, subject=request.id, kind=EventKind.REQUEST_ESCALATED, reason=said, data=data)
+    record(tx, now, SYSTEM, request.id, EventKind.REQUEST_ESCALATED, reason=said, data=data)
     await request_message.show_again(tx, request, now)
     return True

@@ -16,7 +16,6 @@ from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.policy import consumers
-from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import usd
 from bot.services.approvals import auto_approval
@@ -26,10 +25,7 @@ from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.events import record
-from ledger.core.moves import StaleMove, move
-from ledger.core.writes import Tx
+from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
@@ -56,10 +52,7 @@ async def quote_due(ctx: Context) -> int:
 
 
 async def _try_to_quote(ctx: Context, held: Claim) -> None:
-    """Quote one request, so that a failure affects this request only.
-
-    After the last failure its requester is notified.
-    """
+    """Quote one request, so that a failure affects it alone; the last one is reported to its requester."""
     try:
         if await may_try(ctx, held):
             await _quote(ctx, held)
@@ -101,7 +94,9 @@ async def _quote(ctx: Context, held: Claim) -> None:
             if ranked.options:
                 approved = await _offer(ctx, tx, request, held, ranked, market, now)
             else:
-                await _nothing(tx, request, held, [*opens, *_reasons(ranked, market)], now, spent_usd)
+                # Why nothing fits, in the order in which the market was narrowed.
+                reasons = [*opens, *(one.sentence for one in ranked.excluded), *absent(market.answers)]
+                await _nothing(tx, request, held, reasons, now, spent_usd)
     except StaleMove:
         return  # It was cancelled while the clouds were queried.
     ctx.hints.outbox.set()
@@ -121,10 +116,7 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 async def _offer(
     ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
 ) -> bool:
-    """Store the quote with its options and buttons, and open the request for decision.
-
-    Return whether the policy auto-approved it already.
-    """
+    """Store quote, options and buttons, and open the request; return whether the policy approved it already."""
     version = request.quote_version + 1
     quote = Quote(
         id=new_id("quo", now),
@@ -145,7 +137,8 @@ async def _offer(
     # Approvers are people, so the plan is the one for people. The checkpoint hold at the end is granted time too.
     time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
-    needed = plan(_by_people(ctx.policy), worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
+    by_people = replace(ctx.policy, auto_approve_below_usd=None)
+    needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
     judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
@@ -154,8 +147,8 @@ async def _offer(
         Request,
         request.id,
         RequestState.PENDING,
-        at=now,
-        actor=SYSTEM,
+        now,
+        SYSTEM,
         claim=held.token,
         only_from=frozenset({RequestState.QUOTING}),
         values={
@@ -193,10 +186,6 @@ def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token
     ]
 
 
-def _by_people(policy: Policy) -> Policy:
-    return replace(policy, auto_approve_below_usd=None)
-
-
 async def _opening(
     ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
@@ -212,11 +201,6 @@ async def _opening(
     return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
 
 
-def _reasons(ranked: Ranked, market: MarketAnswer) -> list[str]:
-    """Return why nothing fits, in the order in which the market was narrowed."""
-    return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
-
-
 async def _nothing(
     tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
 ) -> None:
@@ -230,16 +214,9 @@ async def _nothing(
 
 
 async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: datetime) -> None:
+    values = {"outcome": sentence}
     await move(
-        tx,
-        Request,
-        request.id,
-        RequestState.UNAVAILABLE,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
-        claim=held.token,
-        values={"outcome": sentence},
+        tx, Request, request.id, RequestState.UNAVAILABLE, now, SYSTEM, sentence, claim=held.token, values=values
     )
     await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
@@ -301,22 +278,13 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
     try:
         async with ctx.db.write() as tx:
             failures = await quote_failures(tx, held.row_id, EventKind.REQUEST_UNQUOTED) + 1
-            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=EventKind.REQUEST_UNQUOTED, reason=what)
+            record(tx, now, SYSTEM, held.row_id, EventKind.REQUEST_UNQUOTED, reason=what)
             if failures < TRIES_MAX:
                 pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
                 return not again or await release(tx, Request, held, due_at=now + pause)
             sentence = f"No offers could be read: something went wrong here, {what}. Ask again, or tell an operator."
-            request = await move(
-                tx,
-                Request,
-                held.row_id,
-                RequestState.UNAVAILABLE,
-                at=now,
-                actor=SYSTEM,
-                reason=sentence,
-                claim=held.token,
-                values={"outcome": sentence},
-            )
+            to, values = RequestState.UNAVAILABLE, {"outcome": sentence}
+            request = await move(tx, Request, held.row_id, to, now, SYSTEM, sentence, claim=held.token, values=values)
             await reopen.close_family(tx, request, RequestState.CANCELLED, sentence, now, SYSTEM)
     except StaleMove:
         log.info("request %s was moved by somebody else", held.row_id)

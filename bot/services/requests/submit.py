@@ -13,11 +13,9 @@ from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.plans import planner
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Provision, Reply
+from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.locks import lock_requester
-from ledger.core.writes import add_request
+from ledger.core import add_request, lock_requester, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
@@ -27,10 +25,7 @@ from ledger.queries.lookups import by_inbox_key, count_open_requests
 
 
 async def provision(ctx: Context, command: Provision) -> Reply:
-    """Submit a request for GPUs.
-
-    A request that describes a run gets the hours that the planner estimates for it.
-    """
+    """Submit a request for GPUs; one that describes a run gets the hours that the planner estimates."""
     job = command.job
     if job.work:
         rented = await planner.rented_hours(ctx.catalog, ctx.clock, job, ctx.policy)
@@ -47,7 +42,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
     try:
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job
     except consumers.NotAllowed as error:
-        return Reply(False, error.code, str(error))
+        return refuse(error.code, str(error))
     refusal = _refuse(ctx.policy, job, tuple(ctx.providers))
     if refusal is not None:
         return refusal
@@ -58,8 +53,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job))
         await lock_requester(tx, command.actor.ref)
         if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
-            return Reply(
-                False,
+            return refuse(
                 ReplyCode.TOO_MANY_OPEN,
                 f"You have {plural(ctx.policy.max_open_requests_per_user, 'request')} waiting already; "
                 "let one be decided or cancel it first (/gpu list).",
@@ -80,14 +74,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             due_at=now,
         )
         if new:
-            record(
-                tx,
-                at=now,
-                actor=command.actor,
-                subject=request_id,
-                kind=EventKind.REQUEST_MADE,
-                after=RequestState.QUOTING,
-            )
+            record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=RequestState.QUOTING)
         else:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id if known else request_id, job))
@@ -104,23 +91,21 @@ def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
 def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply | None:
     """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
     if not clouds:
-        return Reply(
-            False, ReplyCode.NO_CLOUDS, "No cloud is set up here; gpu-shopper doctor says which settings are missing."
+        return refuse(
+            ReplyCode.NO_CLOUDS, "No cloud is set up here; gpu-shopper doctor says which settings are missing."
         )
     unknown = [name for name in job.candidates if name not in clouds]
     if job.candidates and len(unknown) == len(job.candidates):
-        return Reply(
-            False,
-            ReplyCode.UNKNOWN_CLOUD,
-            f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}.",
+        return refuse(
+            ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}."
         )
     if wrong := job_bounds.check(job, policy):
-        return Reply(False, *wrong)
+        return refuse(*wrong)
     if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
-        return Reply(
-            False, ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
+        return refuse(
+            ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
         )
     verdict = hours_cap.check(job.hours, Decimal(0), policy)
     if not verdict.allowed:
-        return Reply(False, verdict.code, verdict.sentence)
+        return refuse(verdict.code, verdict.sentence)
     return None

@@ -26,6 +26,11 @@ class Reply:
     data: dict[str, Any] = field(default_factory=dict)
 
 
+def refuse(code: ReplyCode, sentence: str, data: dict[str, Any] | None = None) -> Reply:
+    """Return the reply that nothing was done, and why."""
+    return Reply(False, code, sentence, data or {})
+
+
 @dataclass(frozen=True, slots=True)
 class Provision:
     """Request GPUs. `key` identifies the inbound message: the same key creates one request. Replies go to `channel`."""
@@ -93,10 +98,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class FinishSession:
-    """End a session whose work is done. `succeeded` is what its owner says about the outcome.
-
-    `preserve` stops it instead, so that its disk is retained until the approved end.
-    """
+    """End a session whose work `succeeded` or not; `preserve`: stop it, and keep its disk until its end."""
 
     session: str
     decider: DeciderFacts

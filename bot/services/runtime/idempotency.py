@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
 from ledger.queries.access import first_answer, forget_answers, keep_answer
@@ -32,17 +32,14 @@ class IdempotentCall:
 
 
 async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> IdempotentCall | Reply:
-    """Look a call up by the key that was sent. `what` is everything that must be the same the second time.
-
-    Return a refusal when the key was used for another call.
-    """
+    """Look a call up by its key; a refusal when `what`, all that must be the same, differs from the first time."""
     key = f"{actor.ref}/{hashlib.sha256(sent.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}"
     body_hash = hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     async with ctx.db.write() as tx:
         row = await first_answer(tx, key, body_hash, ctx.clock.now())
         if row.body_hash != body_hash:
             sentence = "This Idempotency-Key (--again) was used for another call; take a new one for a new call."
-            return Reply(False, ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
+            return refuse(ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
         return IdempotentCall(key, row.status, row.answer)
 
 

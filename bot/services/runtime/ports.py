@@ -38,10 +38,7 @@ class CheckpointStores(Protocol):
     """Read checkpoints that are stored outside of the instances."""
 
     async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
-        """Return the newest file at a place, None where there is none.
-
-        Raises `StoreUnreachable` when the store gave no answer.
-        """
+        """Return the newest file at a place, None without one; `StoreUnreachable` when nothing answered."""
         ...
 
 
@@ -49,10 +46,7 @@ class People(Protocol):
     """Look up people in Slack for clients other than Slack."""
 
     async def looked_up(self, actor: Actor) -> DeciderFacts:
-        """Return the facts that a decision is judged by.
-
-        Never raises for a network failure: `known` is false then, and the decision is refused.
-        """
+        """Return the facts that a decision is judged by; after a network failure `known` is false."""
         ...
 
 
@@ -69,10 +63,7 @@ SENDER_DIED = "the process that was showing it ended before it noted the outcome
 
 
 class DeliveryFailed(Exception):
-    """A message could not be delivered now. `retry_after_s` None: try later with back-off.
-
-    `permanent`: no later attempt can succeed (the channel is gone, the message was deleted).
-    """
+    """A message was not delivered: retry after `retry_after_s` (None: back off); never if it is `permanent`."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None, permanent: bool = False) -> None:
         super().__init__(message)

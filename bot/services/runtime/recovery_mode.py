@@ -11,33 +11,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bot.rules.instances.recovery_mode import HOLD, recovery_notice
+from bot.rules.instances.recovery_mode import recovery_notice
 from bot.rules.instances.recovery_mode import waits_until as held_until
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.runtime.commands import Reply
-from ledger.core.events import announce
-from ledger.core.moves import StaleMove, move
-from ledger.core.outbox import notification_of
-from ledger.core.writes import Tx
+from bot.services.runtime.commands import Reply, refuse
+from ledger.core import StaleMove, Tx, announce, move, notification_of
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.states import LIVE_SESSION, NotificationKind, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Orphan, Session
 from ledger.queries.orphans import orphan_by_id, unknown_instances, waiting_orphans
 from ledger.queries.views import RequestView, SessionView
-
-__all__ = [
-    "HOLD",
-    "began_at",
-    "condemn",
-    "is_on",
-    "now_on",
-    "of_request",
-    "of_session",
-    "page_again",
-    "waits_until",
-    "with_recovery_notice",
-]
 
 #: The states of a request that recovery mode delays.
 WAITS = frozenset({RequestState.QUOTING, RequestState.PENDING, RequestState.APPROVED})
@@ -104,31 +88,26 @@ async def page_again(tx: Tx, orphan: Orphan, pause_s: float, now: datetime, dest
     sentence = (
         f"{orphan.cloud} instance {orphan.ref} {what} End it there, or with gpu-shopper orphans condemn {orphan.id}."
     )
-    await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body={"text": sentence})
+    await announce(tx, now, kind, subject, destination, {"text": sentence})
     return True
 
 
 async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
-    """Condemn an orphan on behalf of an operator.
-
-    The next reconcile pass of its cloud terminates it, whatever the circuit breaker says.
-    """
+    """Condemn an orphan for an operator: the next reconcile pass ends it, whatever the circuit breaker says."""
     if not reason.strip():
-        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
     try:
         async with db.write() as tx:
             orphan = await orphan_by_id(tx, orphan_id)
             if orphan is None:
-                return Reply(
-                    False, ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
+                return refuse(
+                    ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
                 )
             only = CONDEMNABLE
-            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
+            await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, actor, reason, only_from=only)
     except StaleMove:
-        return Reply(
-            False,
-            ReplyCode.STALE,
-            f"{orphan_id} does not wait any more; gpu-shopper orphans list shows what became of it.",
+        return refuse(
+            ReplyCode.STALE, f"{orphan_id} does not wait any more; gpu-shopper orphans list shows what became of it."
         )
     return Reply(
         True, ReplyCode.CONDEMNED, f"{orphan.cloud} instance {orphan.ref} is ended at the next look at its cloud."

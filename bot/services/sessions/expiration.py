@@ -11,9 +11,7 @@ from bot.services.instances.termination import end_session
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
-from ledger.core.claims import Claim, claim, release
-from ledger.core.locks import lock_family
-from ledger.core.writes import Tx
+from ledger.core import Claim, Tx, claim, lock_family, release
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
@@ -32,10 +30,7 @@ ANSWER = timedelta(seconds=30)
 
 
 async def deadlines_due(ctx: Context) -> int:
-    """Warn before the approved ends of sessions, and end those that are due.
-
-    An outage of Slack keeps nothing alive and ends nothing early.
-    """
+    """Warn before the approved ends of sessions, and end those that are due, whether or not Slack works."""
     now = ctx.clock.now()
     # A session that waits for a replacement ends at its approved end; one without an end is not due.
     states = {SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
@@ -55,10 +50,7 @@ async def _one(ctx: Context, held: Claim, now: datetime) -> None:
 
 
 async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[EndReason, str]:
-    """Return the code and sentence of the approved limit that is reached first.
-
-    `ahead`: the sentence is for a warning before the end.
-    """
+    """Return code and sentence of the approved limit that is reached first; `ahead`: for a warning of it."""
     last = (await instances_of_session(tx, session.id))[-1]
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
     grant = await tx.get_one(GrantRow, last.grant_id)

@@ -19,22 +19,20 @@ from bot.services.grants.requote import offer_again
 from bot.services.instances.transitions import ends_at, paid_until
 from bot.services.notifications import end_of_session, request_message
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Extend, Reply
+from bot.services.runtime.commands import Extend, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import announce, record
-from ledger.core.moves import move
-from ledger.core.writes import Tx, amend
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.core import Tx, amend, move, notify_person, record
+from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
+from ledger.kernel.states import GrantState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
-from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
+from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, waiting_extensions
 from ledger.queries.views import session_to_change
 
 #: The states of a session whose end can be moved.
@@ -48,10 +46,10 @@ async def extend(ctx: Context, command: Extend) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
+                return refuse(ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
             reply = await recovery_mode.with_recovery_notice(tx, await _extend(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()
@@ -60,9 +58,7 @@ async def extend(ctx: Context, command: Extend) -> Reply:
 
 async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: datetime) -> Reply:
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(
-            False, ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session."
-        )
+        return refuse(ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session.")
     known = await by_inbox_key(tx, command.key)
     if known is not None:
         return _asked(known)
@@ -73,30 +69,28 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     held = next(iter(hold.waiting(rows)), None)
     deadline = held.checkpoint_until if held else session.deadline
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
-        return Reply(
-            False, ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
+        return refuse(
+            ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
         )
     seen = command.seen_end_s in (None, int(deadline.timestamp())) if held else None
     if not (end_of_session.same_end(session, command.seen_end_s) if seen is None else seen):
-        return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.")
+        return refuse(ReplyCode.STALE, "The end was moved since that message; nothing was changed.")
     row = rows[-1]
     provider = ctx.providers.get(row.cloud)
     if provider is None:
-        return Reply(
-            False, ReplyCode.CLOUD_GONE, f"{row.cloud} is not set up here any more, so nothing can be extended there."
+        return refuse(
+            ReplyCode.CLOUD_GONE, f"{row.cloud} is not set up here any more, so nothing can be extended there."
         )
     if provider.capabilities.batch:
-        return Reply(
-            False, ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} ends by the timeout that it was pushed with."
-        )
+        return refuse(ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} ends by the timeout that it was pushed with.")
     verdict = hours_cap.check(command.hours, await _already(tx, session, row, now), ctx.policy)
     if not verdict.allowed:
-        return Reply(False, verdict.code, verdict.sentence)
+        return refuse(verdict.code, verdict.sentence)
     if held is None and extension.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
         return await _keep(tx, session, command, deadline, now)
     if command.only_inside:
         sentence = "That is not inside the time and the amount that were approved; ask for an extension."
-        return Reply(False, ReplyCode.OUTSIDE, sentence)
+        return refuse(ReplyCode.OUTSIDE, sentence)
     return await _ask(ctx, tx, session, row, command, now)
 
 
@@ -120,15 +114,7 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
     end = extension.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
     said = f"{say_hours(command.hours)} more, inside what was approved."
-    record(
-        tx,
-        at=now,
-        actor=command.decider.actor,
-        subject=session.id,
-        kind=EventKind.SESSION_KEPT,
-        reason=said,
-        key=command.key,
-    )
+    record(tx, now, command.decider.actor, session.id, EventKind.SESSION_KEPT, reason=said, key=command.key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return _kept(session, said, end)
 
@@ -150,13 +136,13 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     gate = extension.override_sentence(already, command.hours, ctx.policy)
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
-        return Reply(False, ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
+        return refuse(ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
     if wrong := job_bounds.reason(reason, ctx.policy):
-        return Reply(False, *wrong)
+        return refuse(*wrong)
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
-        return Reply(False, ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
+        return refuse(ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
@@ -191,7 +177,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state)
+    record(tx, now, command.decider.actor, asked.id, EventKind.REQUEST_MADE, after=asked.state)
     await offer_again(tx, asked, row, costs, "the machine that runs now", now)
     await request_message.show_again(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
@@ -209,25 +195,15 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
     actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
-    seq, _ = await next_numbers(tx, request.id, GrantKind.EXTEND)
-    authority = GrantRow(
-        id=new_id("grt", now),
-        request_id=request.id,
-        approval_id=approval.id,
-        session_id=session.id,
-        kind=GrantKind.EXTEND,
-        seq=seq,
-        state=GrantState.OPEN,
-        price_cap_usd_h=approval.price_cap_usd_h,
-        total_cap_usd=approval.total_cap_usd,
-        hours=str(hours),
-        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
-        created_at=now,
+    caps_usd, until = (
+        (approval.price_cap_usd_h, approval.total_cap_usd),
+        now + timedelta(seconds=ctx.policy.request_ttl_s),
     )
-    tx.add(authority)
-    await tx.flush()
+    authority = await reservations.new_grant(
+        tx, GrantKind.EXTEND, request.id, approval.id, session.id, caps_usd, str(hours), until, now
+    )
     await reservations.reserve(tx, authority, now)
-    await move(tx, GrantRow, authority.id, GrantState.USED, at=now, actor=actor)
+    await move(tx, GrantRow, authority.id, GrantState.USED, now, actor)
     row = (await instances_of_session(tx, session.id))[-1]
     if hold.waiting([row]):
         # Its hours are added to the checkpoint hold, and not to the run as well.
@@ -242,10 +218,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
     said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
-    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_EXTENDED, reason=said)
+    record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
-    for ref in sorted({session.owner, request.requester}):
-        person = Actor.from_ref(ref)
-        if person.kind is ActorKind.SLACK:
-            body, subject = {"text": said}, f"{request.id}/extended"
-            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=person.id, body=body)
+    for person in sorted({session.owner, request.requester}):
+        await notify_person(tx, now, person, f"{request.id}/extended", said)

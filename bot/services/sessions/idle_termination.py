@@ -16,13 +16,11 @@ from bot.services.nodes.checkins import node_status
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import KeepRunning, Reply
+from bot.services.runtime.commands import KeepRunning, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.liveness import LISTENING
 from bot.services.sessions.expiration import SCHEDULER
-from ledger.core.events import record
-from ledger.core.locks import lock_family
-from ledger.core.writes import Tx, amend
+from ledger.core import Tx, amend, lock_family, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
@@ -92,7 +90,7 @@ async def _announce_or_end(ctx: Context, tx: Tx, session: Session, found: EarlyE
             early_end_reason=found.sentence,
         )
         said = f"{found.sentence} It is ended at {early_end_at:%H:%M} UTC unless that changes."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SESSION_CUT, reason=said)
+        record(tx, now, SCHEDULER, session.id, EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
         await end_of_session.announce_early_end(ctx, tx, session, now)
     elif now >= session.early_end_at:
@@ -116,7 +114,7 @@ async def _drop(
         early_end_reason=None,
         kept_running_until=kept_running_until,
     )
-    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_UNCUT, reason=why)
+    record(tx, now, actor, session.id, EventKind.SESSION_UNCUT, reason=why)
     await tx.refresh(session)
 
 
@@ -132,7 +130,7 @@ async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         if session.early_end_at is None or not end_of_session.same_end(session, command.seen_end_s):
-            return Reply(False, ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
+            return refuse(ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
         until = now + SPARED
         await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, kept_running_until=until)
         stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""

@@ -26,16 +26,13 @@ from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from bot.services.sessions.expiration import SCHEDULER
-from ledger.core.events import announce, record
-from ledger.core.locks import lock_family
-from ledger.core.moves import move
-from ledger.core.writes import Tx
+from ledger.core import Tx, decide, lock_family, notify_person, record
 from ledger.kernel import money
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import NotificationKind, RequestState, SessionState
+from ledger.kernel.states import RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import instances_of_session
@@ -78,10 +75,7 @@ def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
 
 
 async def overspend_due(ctx: Context) -> int:
-    """Open requests for overspending sessions, and pause those that nobody confirmed.
-
-    Return how many sessions were processed.
-    """
+    """Ask about overspending sessions, and pause those that nobody confirmed; return how many there were."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         if await recovery_mode.is_on(tx):
@@ -159,11 +153,11 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state, reason=said)
-    record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_OVER, reason=said)
+    record(tx, now, SCHEDULER, asked.id, EventKind.REQUEST_MADE, after=asked.state, reason=said)
+    record(tx, now, SCHEDULER, session.id, EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
-    await _notify_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
+    await notify_person(tx, now, session.owner, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}")
 
 
 def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: datetime) -> Estimate:
@@ -175,8 +169,7 @@ def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: da
 
 async def _withdraw(tx: Tx, asked: SessionQuestion, now: datetime) -> None:
     said = "It will cost what was approved after all."
-    closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref}
-    await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=SCHEDULER, reason=said, values=closed)
+    await decide(tx, asked.id, RequestState.CANCELLED, now, SCHEDULER, said)
 
 
 def _cannot_pause(ctx: Context, row: Instance) -> str:
@@ -203,21 +196,21 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
         reply = await power.give(ctx, tx, session, PowerAction.STOP, SCHEDULER, now, keep=True)
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
-            record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_PAUSED, reason=said)
-            await _notify_owner(tx, session, f"drift/{row.id}/paused", said, now)
+            record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
+            await notify_person(tx, now, session.owner, f"drift/{row.id}/paused", said)
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_SAVING, reason=said)
-        await _notify_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
+        record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
+        await notify_person(tx, now, session.owner, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}")
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
     """Carry out the confirmation of a new cost: start a paused session again. Nothing is reserved: the cap stays."""
     actor = Actor.from_ref(request.decided_by or session.owner)
-    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SPEND_CONFIRMED, reason=request.reason)
+    record(tx, now, actor, session.id, EventKind.SPEND_CONFIRMED, reason=request.reason)
     rows = await instances_of_session(tx, session.id)
     node = await tx.get(Node, rows[-1].id) if rows else None
     if node is not None:
@@ -225,11 +218,4 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
     if session.state is SessionState.STOPPED:
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
     said = f"What session {short_id(session.id)} will cost is confirmed."
-    await _notify_owner(tx, session, f"drift/{request.id}/confirmed", said, now)
-
-
-async def _notify_owner(tx: Tx, session: Session, subject: str, said: str, now: datetime) -> None:
-    owner = Actor.from_ref(session.owner)
-    if owner.kind is ActorKind.SLACK:
-        kind, body = NotificationKind.REPLY, {"text": said}
-        await announce(tx, at=now, kind=kind, subject=subject, destination=owner.id, body=body)
+    await notify_person(tx, now, session.owner, f"drift/{request.id}/confirmed", said)

@@ -12,8 +12,7 @@ from bot.services.billing.metering import disk_accruals, rule_of
 from bot.services.checkpoints import hold
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx, book_all
+from ledger.core import Tx, book_all, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
@@ -96,15 +95,7 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
     )
     if new:
         said = f"The disk of {row.name} is kept until {until:%Y-%m-%d %H:%M} UTC."
-        record(
-            tx,
-            at=now,
-            actor=SYSTEM,
-            subject=session.id,
-            kind=EventKind.DISK_KEPT,
-            reason=said,
-            data={"disk_id": disk_id},
-        )
+        record(tx, now, SYSTEM, session.id, EventKind.DISK_KEPT, reason=said, data={"disk_id": disk_id})
     return int(new)
 
 
@@ -122,5 +113,5 @@ async def _close(ctx: Context, disk: Disk, now: datetime) -> int:
         await book_all(tx, disk_accruals(row, disk, ended_at, rule_of(ctx, row), final=True))
         how = "is in use again" if row.state is InstanceState.LIVE else "goes with its machine"
         said = f"The disk of {row.name} {how}."
-        record(tx, at=now, actor=SYSTEM, subject=disk.session_id, kind=EventKind.DISK_OVER, reason=said)
+        record(tx, now, SYSTEM, disk.session_id, EventKind.DISK_OVER, reason=said)
     return 1

@@ -16,12 +16,10 @@ from bot.services.instances.termination import end_session
 from bot.services.notifications import end_of_session
 from bot.services.notifications.interruption import notify_ended_by
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import FinishSession, Reply, Switch, Terminate
+from bot.services.runtime.commands import FinishSession, Reply, Switch, Terminate, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core.events import record
-from ledger.core.moves import StaleMove
-from ledger.core.writes import Tx, amend
+from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
@@ -42,7 +40,7 @@ from ledger.queries.views import (
 )
 from providers.profiles import model
 
-NO_SESSION = Reply(False, ReplyCode.NO_SESSION, "That request has no session yet; cancel it with /gpu cancel.")
+NO_SESSION = refuse(ReplyCode.NO_SESSION, "That request has no session yet; cancel it with /gpu cancel.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
             rows = await open_instances_of_session(tx, session.id)
             view = await session_view(tx, session.id)
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     held = hold.waiting(rows)
     if session.state not in ENDABLE_SESSION and not held:
         return _ending_already(session.id, session.state)
@@ -129,7 +127,7 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
+                return refuse(ReplyCode.NO_SESSION, "That request has no session yet.")
             stop = Switch(command.session, command.decider, PowerAction.STOP, keep=True)
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {short_id(session.id)}: its stop was ordered then."
@@ -139,17 +137,9 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
             if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
                 said = f"{how}; the disk is kept."
-                record(
-                    tx,
-                    at=now,
-                    actor=actor,
-                    subject=session.id,
-                    kind=EventKind.SESSION_WORK_OVER,
-                    reason=said,
-                    key=command.key,
-                )
+                record(tx, now, actor, session.id, EventKind.SESSION_WORK_OVER, reason=said, key=command.key)
     except LookupError as error:
-        reply = Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        reply = refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if not reply.ok:
         return replace(reply, sentence=f"The disk cannot be kept. {reply.sentence} {hint}")
     ctx.hints.instances.set()
@@ -185,13 +175,11 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
             if not await authorization.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
             if not end_of_session.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
-                return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.", data)
+                return refuse(ReplyCode.STALE, "The end was moved since that message; nothing was changed.", data)
             held = await open_instances_of_session(tx, session.id)
             if command.seen_end_s is not None and hold.waiting(held):
                 # The button is from a message before the end: the person has not read that nothing is saved.
-                return Reply(
-                    False, ReplyCode.STALE, "Its end waits for a checkpoint; answer the message about that.", data
-                )
+                return refuse(ReplyCode.STALE, "Its end waits for a checkpoint; answer the message about that.", data)
             if await hold.release(ctx, tx, held, facts.actor, now):
                 ctx.hints.instances.set()
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
@@ -207,7 +195,7 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
             reply = await recovery_mode.with_recovery_notice(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
     except LookupError as error:
-        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
+        return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove as stale:
         return _ending_already(stale.row_id, SessionState(stale.now))
     ctx.hints.instances.set()
@@ -228,10 +216,10 @@ def _ordered(ctx: Context, session_id: str, clouds: Collection[str], *, unsaved:
 
 def _not_yours(session: Session) -> Reply:
     data = {"session_id": session.id}
-    return Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver can end this session.", data)
+    return refuse(ReplyCode.NOT_YOURS, "Only its owner or an approver can end this session.", data)
 
 
 def _ending_already(session_id: str, state: SessionState) -> Reply:
     over = state in (SessionState.TERMINATED, SessionState.FAILED)
     how = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
-    return Reply(False, ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {how}.", {"session_id": session_id})
+    return refuse(ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {how}.", {"session_id": session_id})

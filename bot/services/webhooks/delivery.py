@@ -20,8 +20,7 @@ from bot.services.access.api_keys import combined_rights
 from bot.services.notifications.paging import alone, page_in
 from bot.services.runtime.context import Context
 from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_secrets
-from ledger.core.claims import Claim, claim, release
-from ledger.core.writes import Tx
+from ledger.core import Claim, Tx, claim, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import first_id, new_id
 from ledger.kernel.states import NotificationState

@@ -20,10 +20,9 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, secret_text, unknown_topics
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
-from bot.services.runtime.commands import Reply
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
-from ledger.core.events import record
-from ledger.core.writes import Tx
+from ledger.core import Tx, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState
@@ -35,8 +34,8 @@ MOST = 10
 OVERLAP = timedelta(hours=24)
 TEST = "webhook.test"
 _BOX = b"gpu-shopper webhook secrets, version 1"
-UNKNOWN = Reply(False, ReplyCode.UNKNOWN_WEBHOOK, "There is no such webhook; gpu-shopper webhooks list shows them.")
-NOT_YOURS = Reply(False, ReplyCode.NOT_YOURS, "Only whoever made this webhook, or an administrator, can change it.")
+UNKNOWN = refuse(ReplyCode.UNKNOWN_WEBHOOK, "There is no such webhook; gpu-shopper webhooks list shows them.")
+NOT_YOURS = refuse(ReplyCode.NOT_YOURS, "Only whoever made this webhook, or an administrator, can change it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +69,14 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
     """Create a webhook. `data["secret"]` is shown this once. The address is checked now, and again at every call."""
     wrong = unknown_topics(command.topics)
     if wrong:
-        return Reply(False, ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
+        return refuse(ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
     egress = egress_of(ctx.policy)
     try:
         await vet(read_url(command.url, egress), egress)
     except AddressRefused as refused:
-        return Reply(False, ReplyCode.BAD_URL, str(refused))
+        return refuse(ReplyCode.BAD_URL, str(refused))
     except AddressUnreachable as error:
-        return Reply(False, ReplyCode.BAD_URL, f"The host of this URL cannot be found: {error}.")
+        return refuse(ReplyCode.BAD_URL, f"The host of this URL cannot be found: {error}.")
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     hook = Webhook(
         id=new_id("whk", now),
@@ -93,7 +92,7 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
     )
     async with ctx.db.write() as tx:
         if await count_webhooks(tx, who.actor.ref) >= MOST:
-            return Reply(False, ReplyCode.TOO_MANY_WEBHOOKS, f"You have {MOST} webhooks; delete one first.")
+            return refuse(ReplyCode.TOO_MANY_WEBHOOKS, f"You have {MOST} webhooks; delete one first.")
         tx.add(hook)
         _note(tx, who, hook, EventKind.WEBHOOK_CREATED, now)
     sentence = f"Webhook {hook.id} is told from now on. Store its secret now: it is shown once."
@@ -119,8 +118,8 @@ async def test(ctx: Context, who: Principal, webhook_id: str) -> Reply:
         if isinstance(hook, Reply):
             return hook
         if hook.off_at is not None:
-            return Reply(
-                False, ReplyCode.WEBHOOK_OFF, f"{hook.id} is switched off: {hook.off_reason} A replay switches it on."
+            return refuse(
+                ReplyCode.WEBHOOK_OFF, f"{hook.id} is switched off: {hook.off_reason} A replay switches it on."
             )
         delivery_id = new_id("dlv", now)
         await add_deliveries(tx, [delivery_row(hook, delivery_id, new_id("tst", now), TEST, now)])
@@ -166,8 +165,8 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
             return hook
         number = await again(tx, hook.id, delivery_id, now)
         if delivery_id is not None and not number:
-            return Reply(
-                False, ReplyCode.UNKNOWN_DELIVERY, f"{hook.id} has no delivery {delivery_id[:40]}; its log shows them."
+            return refuse(
+                ReplyCode.UNKNOWN_DELIVERY, f"{hook.id} has no delivery {delivery_id[:40]}; its log shows them."
             )
         hook.off_at, hook.off_reason = None, ""
         _note(tx, who, hook, EventKind.WEBHOOK_REPLAYED, now)
@@ -175,10 +174,7 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
 
 
 async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook | Reply:
-    """Return the webhook for its maker and for administrators, or a refusal.
-
-    Approvers see others' webhooks, and get no secret of theirs.
-    """
+    """Return the webhook for its maker and administrators, or a refusal; approvers get no secret of others."""
     hook = await webhook(tx, webhook_id, await authorization.visible(tx, ctx.policy, who))
     if hook is None:
         return UNKNOWN
@@ -190,4 +186,4 @@ async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook
 def _note(tx: Tx, who: Principal, hook: Webhook, kind: EventKind, now: datetime) -> None:
     """Record who named which address; its query may contain a secret and is left out."""
     reason = f"{hook.id}: {hook.url.partition('?')[0]}"
-    record(tx, at=now, actor=who.actor, subject=hook.actor, kind=kind, reason=reason)
+    record(tx, now, who.actor, hook.actor, kind, reason=reason)

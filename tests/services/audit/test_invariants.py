@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -98,7 +99,7 @@ def books(walked: Made) -> Made:
     return Books(**tables), copy.deepcopy(real)
 
 
-def _rules(found: list[world.Violation]) -> set[str]:
+def _rules(found: Iterable[world.Violation]) -> set[str]:
     return {one.rule for one in found}
 
 

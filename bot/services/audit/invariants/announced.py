@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -24,11 +25,8 @@ def check(books: Books, now: datetime) -> list[Violation]:
     return [*_interruptions(books), *_cuts(books), *_returned(books), *_unknown_outcomes(books, now)]
 
 
-def _interruptions(books: Books) -> list[Violation]:
-    """Check that an end that the service ordered, and a loss, was announced.
-
-    There must be a message in the request's channel that is not younger than the order.
-    """
+def _interruptions(books: Books) -> Iterator[Violation]:
+    """Check that each end by the service, and each loss, was announced in its channel, not after the order."""
     at = {
         (note.subject, note.destination): note.created_at
         for note in books.notifications
@@ -37,14 +35,12 @@ def _interruptions(books: Books) -> list[Violation]:
     channels = {request.id: request.channel for request in books.requests}
     end_codes = {session.id: session.end_code for session in books.sessions if session.state in OVER}
     moments = {event.subject: event.at for event in books.events if _ordered_here(event)}
-    found = []
     for row in books.instances:
         ordered_at = moments.get(row.id) if row.outcome_code != end_codes.get(row.session_id) else None
         said_at = at.get((f"{row.session_id}/{row.id}", channels.get(row.request_id, "")))
         lost = row.outcome_code == EndReason.LOST and said_at is None
         if lost or (ordered_at is not None and (said_at is None or said_at > ordered_at)):
-            found.append(Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told"))
-    return found
+            yield Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told")
 
 
 def _cuts(books: Books) -> list[Violation]:
@@ -72,11 +68,8 @@ def _ordered_here(event: Event) -> bool:
     )
 
 
-def _returned(books: Books) -> list[Violation]:
-    """Check that no reconcile pass ended an instance that returned within its approved time.
-
-    Such an instance was lost without a termination and is listed again.
-    """
+def _returned(books: Books) -> Iterator[Violation]:
+    """Check that no reconcile pass ended a lost instance that is listed again within its approved time."""
     rows = {row.id: row for row in books.instances}
     hours = {grant.id: grant.hours for grant in books.grants}
     over = {session.id for session in books.sessions if session.state in OVER and session.end_code != EndReason.LOST}
@@ -85,15 +78,13 @@ def _returned(books: Books) -> list[Violation]:
         for event in books.events
         if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
-    found = []
     for orphan in books.orphans:
         row, at = rows.get(orphan.instance_id or ""), condemned.get(orphan.id)
         if row is None or at is None or row.session_id in over or not _was_lost(row, orphan.ref):
             continue
         if at < (row.sent_at or row.created_at) + timedelta(hours=float(Decimal(hours[row.grant_id]))):
             text = f"{orphan.ref} was taken for lost, came back, and was ended by nobody's word"
-            found.append(Violation("healthy instances are not killed", row.id, text))
-    return found
+            yield Violation("healthy instances are not killed", row.id, text)
 
 
 def _was_lost(row: Instance, ref: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bot.services.audit.invariants.world import Violation
-from ledger.core.moves import MOVED
+from ledger.core import MOVED
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import (
     LEGAL,
@@ -52,21 +52,20 @@ def check(books: Books) -> list[Violation]:
     for machine in _MACHINES:
         for row in getattr(books, machine.table):
             found += _walked(machine, row, by_subject.get(row.id, []))
-    return found + _announced(books)
+    return [*found, *_announced(books)]
 
 
-def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> list[Violation]:
+def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> Iterator[Violation]:
     """Check that the journal's moves are one legal walk from an initial state to the row's state.
 
     Rows of one millisecond have no order among themselves, so the walk is checked by counting. Every state is left as
     often as it is entered, except that the first is left once more and the last entered once more.
     """
     balance: Counter[State] = Counter()
-    found = []
     for event in events:
         before, after = machine.states(event.before), machine.states(event.after)
         if after not in LEGAL[machine.states][before]:
-            found.append(Violation("terminal is terminal", row.id, f"the journal has {before} to {after}"))
+            yield Violation("terminal is terminal", row.id, f"the journal has {before} to {after}")
         balance[before] -= 1
         balance[after] += 1
     balance[row.state] -= 1
@@ -76,17 +75,13 @@ def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> list[Violat
         (len(starts) == 1 and balance[starts[0]] == -1 and starts[0] in machine.initial)
         or (not starts and row.state in machine.initial)
     ):
-        found.append(
-            Violation("every move has its event", row.id, f"it is {row.state}, and the journal ends elsewhere")
-        )
-    return found
+        yield Violation("every move has its event", row.id, f"it is {row.state}, and the journal ends elsewhere")
 
 
-def _announced(books: Books) -> list[Violation]:
+def _announced(books: Books) -> Iterator[Violation]:
     there = {(note.kind, note.subject) for note in books.notifications}
     requests = {row.id: row for row in books.requests}
     owners = {row.id: row.request_id for row in books.sessions} | {row.id: row.request_id for row in books.instances}
-    found = []
     for event in books.events:
         state = _state(event)
         if state is None:
@@ -100,8 +95,7 @@ def _announced(books: Books) -> list[Violation]:
                 continue
             if (kind, subject) not in there:
                 text = f"it became {state}, and nobody was to hear of it ({kind})"
-                found.append(Violation("every move has its outbox row", event.subject, text))
-    return found
+                yield Violation("every move has its outbox row", event.subject, text)
 
 
 def _state(event: Event) -> State | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from decimal import Decimal
 
 from bot.services.audit.invariants.world import Truth, Violation
@@ -23,36 +24,32 @@ def check(books: Books) -> list[Violation]:
     return [*_entries(books), *_reservations(books), *_budgets(books)]
 
 
-def _entries(books: Books) -> list[Violation]:
-    found = []
+def _entries(books: Books) -> Iterator[Violation]:
     keys = Counter(entry.key for entry in books.entries)
     for entry in books.entries:
         if entry.amount_usd <= 0 or entry.debit == entry.credit:
-            found.append(Violation("every entry balances", entry.id, "it moves nothing, or moves it in a circle"))
+            yield Violation("every entry balances", entry.id, "it moves nothing, or moves it in a circle")
         if keys[entry.key] > 1:
-            found.append(Violation("a fact is booked once", entry.id, f"the key {entry.key} is there twice"))
-    return found
+            yield Violation("a fact is booked once", entry.id, f"the key {entry.key} is there twice")
 
 
-def _reservations(books: Books) -> list[Violation]:
+def _reservations(books: Books) -> Iterator[Violation]:
     """Check that every grant reserved its whole cap at first, and released it when voided or when its session ended."""
     over = {session.id for session in books.sessions if is_terminal(session.state)}
     by_key = {entry.key: entry for entry in books.entries}
-    found = []
     for grant in books.grants:
         reserved, released = by_key.get(f"reserve/{grant.id}"), by_key.get(f"release/{grant.id}")
         if grant.total_cap_usd > 0 and (reserved is None or reserved.amount_usd != grant.total_cap_usd):
-            found.append(Violation("budgets never overshoot", grant.id, "its cap was not reserved"))
+            yield Violation("budgets never overshoot", grant.id, "its cap was not reserved")
         if grant.state is GrantState.VOID and reserved is not None and released is None:
-            found.append(Violation("budgets never overshoot", grant.id, "it is void and still reserves its cap"))
+            yield Violation("budgets never overshoot", grant.id, "it is void and still reserves its cap")
         if grant.session_id in over and reserved is not None and released is None:
-            found.append(Violation("budgets never overshoot", grant.id, "its session is over and it reserves its cap"))
+            yield Violation("budgets never overshoot", grant.id, "its session is over and it reserves its cap")
         if released is not None and (reserved is None or released.amount_usd != reserved.amount_usd):
-            found.append(Violation("every entry balances", grant.id, "it released something else than it reserved"))
-    return found
+            yield Violation("every entry balances", grant.id, "it released something else than it reserved")
 
 
-def _budgets(books: Books) -> list[Violation]:
+def _budgets(books: Books) -> Iterator[Violation]:
     """Check that a session cost no more than was approved for it, apart from the time that its end took."""
     approvals = {row.id: row for row in books.approvals}
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
@@ -60,7 +57,6 @@ def _budgets(books: Books) -> list[Violation]:
         # What a cloud charged beyond its own price was not approved by anybody, so it is not counted.
         if entry.kind in SPENT and entry.kind != EntryKind.TRUE_UP and entry.session_id:
             spent[entry.session_id] += _signed(entry)
-    found = []
     for session in books.sessions:
         # An extension is approved under a request of its own.
         mine = [g for g in books.grants if session.id == g.session_id or session.request_id == g.request_id]
@@ -69,8 +65,7 @@ def _budgets(books: Books) -> list[Violation]:
         allowed = cap + _late_usd(books, session)
         if spent[session.id] > allowed:
             text = f"${spent[session.id]} was used, ${allowed} was approved"
-            found.append(Violation("budgets never overshoot", session.id, text))
-    return found
+            yield Violation("budgets never overshoot", session.id, text)
 
 
 def _signed(entry: LedgerEntry) -> Decimal:
@@ -79,10 +74,7 @@ def _signed(entry: LedgerEntry) -> Decimal:
 
 
 def _late_usd(books: Books, session: Session) -> Decimal:
-    """Return the cost after the approved end, while the termination was under way.
-
-    A checkpoint hold does not count as late: it was reserved.
-    """
+    """Return the cost after the approved end, without the checkpoint hold, for which money was reserved."""
     if session.deadline is None:
         return Decimal(0)
     late = Decimal(0)
@@ -94,7 +86,7 @@ def _late_usd(books: Books, session: Session) -> Decimal:
     return late
 
 
-def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
+def against_the_bill(books: Books, truth: Truth) -> Iterator[Violation]:
     """Check per ended instance that what we booked for it, as a session's cost or a loss, is what the cloud billed.
 
     An instance that counted as gone and was listed again is booked first as a session's and then as an orphan's. The
@@ -112,10 +104,8 @@ def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
     for orphan in books.orphans:
         if orphan.ended_at is not None:
             ours[orphan.cloud, orphan.ref] += booked[f"loss:{orphan.id}"]
-    found = []
     for item in truth["instances"]:
         mine, bill = ours.get((item["cloud"], item["ref"])), Decimal(item["total_usd"])
         if mine is not None and abs(mine - bill) > max(BILL_SHARE * bill, BILL_FLOOR_USD):
             text = f"${mine} is booked, {item['cloud']} billed ${bill}"
-            found.append(Violation("the ledger agrees with the bill", item["ref"], text))
-    return found
+            yield Violation("the ledger agrees with the bill", item["ref"], text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -72,21 +73,20 @@ def check(books: Books, now: datetime) -> list[Violation]:
     ]
 
 
-def no_orphans(books: Books, truth: Truth) -> list[Violation]:
+def no_orphans(books: Books, truth: Truth) -> Iterator[Violation]:
     """Check that every live instance with one of our labels belongs to a row in use, or is quarantined."""
     waiting = {(s.cloud, s.ref) for s in books.orphans if s.state is OrphanState.QUARANTINED}
-    found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])
         if not item["alive"] or row is None or (item["cloud"], item["ref"]) in waiting:
             continue
         if row.state not in KEPT or row.ref != item["ref"]:
             text = f"{item['cloud']} still has {item['ref']}, and its row is {row.state} with {row.ref}"
-            found.append(Violation("no orphan", row.id, text))
+            yield Violation("no orphan", row.id, text)
     kept = [row for row in books.instances if row.state in KEPT]
     alive = {(item["cloud"], item["ref"]) for item in truth["instances"] if item["alive"]}
-    return found + [
+    yield from (
         Violation("no ghost", row.id, f"{row.cloud} does not have {row.ref} any more")
         for row in kept
         if (row.cloud, row.ref) not in alive
-    ]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 
 from bot.rules.approvals.break_glass import BREAK_GLASS
@@ -20,10 +21,9 @@ def check(books: Books) -> list[Violation]:
     return [*_grants(books), *_limits(books), *_instances(books), *_one_per_grant(books)]
 
 
-def _limits(books: Books) -> list[Violation]:
+def _limits(books: Books) -> Iterator[Violation]:
     """Check that the limits of the requester and the approvers hold over all attempts of a request together."""
     requests, approvals = {row.id: row for row in books.requests}, {row.id: row for row in books.approvals}
-    found = []
     for grant in books.grants:
         request, approval = requests.get(grant.request_id), approvals.get(grant.approval_id)
         if request is None or approval is None:
@@ -38,11 +38,10 @@ def _limits(books: Books) -> list[Violation]:
         for what, limit in (("requester", job.budget_cap_usd), ("approvers", held.usd if held else None)):
             if limit is not None and grant.total_cap_usd > max(limit + _longer(books, grant) - spent, Decimal(0)):
                 text = f"it covers ${grant.total_cap_usd} after ${spent} of the ${limit} that the {what} set"
-                found.append(Violation("limits hold over all attempts", grant.id, text))
+                yield Violation("limits hold over all attempts", grant.id, text)
         if job.max_price_usd_h is not None and grant.price_cap_usd_h > job.max_price_usd_h:
             text = f"it covers ${grant.price_cap_usd_h}/h, and the requester set ${job.max_price_usd_h}/h"
-            found.append(Violation("limits hold over all attempts", grant.id, text))
-    return found
+            yield Violation("limits hold over all attempts", grant.id, text)
 
 
 def _longer(books: Books, grant: GrantRow) -> Decimal:
@@ -54,10 +53,7 @@ def _longer(books: Books, grant: GrantRow) -> Decimal:
 
 
 def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
-    """Whether an accrual was booked before the grant was made.
-
-    An extension comes on top of what was spent until then.
-    """
+    """Whether an accrual was booked before the grant was made; an extension comes on top of all of them."""
     return (
         grant.kind != GrantKind.EXTEND
         and entry.kind == EntryKind.ACCRUE
@@ -66,14 +62,13 @@ def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
     )
 
 
-def _grants(books: Books) -> list[Violation]:
+def _grants(books: Books) -> Iterator[Violation]:
     approvals = {row.id: row for row in books.approvals}
     required = {row.id: row.required_approvals for row in books.requests}
-    found = []
     for grant in books.grants:
         approval = approvals.get(grant.approval_id)
         if approval is None or approval.decision != "approve" or approval.request_id != grant.request_id:
-            found.append(Violation("no spend without approval", grant.id, "its approval is missing or says no"))
+            yield Violation("no spend without approval", grant.id, "its approval is missing or says no")
             continue
         votes = [
             vote
@@ -86,9 +81,8 @@ def _grants(books: Books) -> list[Violation]:
         # A break-glass start has one approver; a reopened request needs its usual number.
         needed = 1 if approval.rule.startswith(BREAK_GLASS) else min(required[grant.request_id], 2)
         if any(vote.decision == "reject" for vote in votes) or len(yes) < needed:
-            found.append(Violation("no spend without approval", grant.id, "its quote version was not approved in full"))
-        found += _covered(grant, approval, _longer(books, grant))
-    return found
+            yield Violation("no spend without approval", grant.id, "its quote version was not approved in full")
+        yield from _covered(grant, approval, _longer(books, grant))
 
 
 def _covered(grant: GrantRow, approval: Approval, longer_usd: Decimal) -> list[Violation]:
@@ -107,26 +101,24 @@ def _covered(grant: GrantRow, approval: Approval, longer_usd: Decimal) -> list[V
     ]
 
 
-def _instances(books: Books) -> list[Violation]:
+def _instances(books: Books) -> Iterator[Violation]:
     grants = {row.id: row for row in books.grants}
-    found = []
     for row in books.instances:
         grant = grants.get(row.grant_id)
         if grant is None or grant.request_id != row.request_id:
-            found.append(Violation("no spend without approval", row.id, "it has no grant of its request"))
+            yield Violation("no spend without approval", row.id, "it has no grant of its request")
             continue
         if row.state in KEPT and row.price_usd_h > grant.price_cap_usd_h:
             text = f"it is billed ${row.price_usd_h}/h under a cap of ${grant.price_cap_usd_h}/h"
-            found.append(Violation("never above the cap", row.id, text))
+            yield Violation("never above the cap", row.id, text)
         quoted = row.offer.get("price_usd_h")
         if row.sent_at is not None and (quoted is None or Decimal(str(quoted)) > grant.price_cap_usd_h):
             text = f"it was sent at ${quoted}/h under a cap of ${grant.price_cap_usd_h}/h"
-            found.append(Violation("never above the cap", row.id, text))
+            yield Violation("never above the cap", row.id, text)
         if row.live_at is not None and grant.state is not GrantState.USED:
-            found.append(Violation("a grant is used once", row.id, f"it came to life and its grant is {grant.state}"))
+            yield Violation("a grant is used once", row.id, f"it came to life and its grant is {grant.state}")
         if row.sent_at is not None and row.sent_at >= grant.until:
-            found.append(Violation("no spend without approval", row.id, "it was sent after its grant ran out"))
-    return found
+            yield Violation("no spend without approval", row.id, "it was sent after its grant ran out")
 
 
 def _one_per_grant(books: Books) -> list[Violation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,75 +40,66 @@ def check(books: Books, truth: Truth) -> list[Violation]:
     return [*_sends(books, truth), *_closed_means_gone(books, truth), *_not_killed(books)]
 
 
-def _sends(books: Books, truth: Truth) -> list[Violation]:
+def _sends(books: Books, truth: Truth) -> Iterator[Violation]:
     """Check that each row has one create call, and that no create was sent without a row that had a grant."""
-    found = []
     counts: Counter[str] = Counter()
     for create in truth["creates"]:
         row = row_of(books, create["name"])
         if row is None:
             # A create with a foreign name was sent by a test or by a person, not by us.
             if str(create["name"] or "").count("-") >= 3:
-                found.append(
-                    Violation("intent before instance", str(create["name"]), "a create was sent without a row")
-                )
+                yield Violation("intent before instance", str(create["name"]), "a create was sent without a row")
             continue
         counts[row.id] += 1
         if row.sent_at is None:
-            found.append(Violation("intent before instance", row.id, "a create was sent from a row not in SENDING"))
-    return found + [
+            yield Violation("intent before instance", row.id, "a create was sent from a row not in SENDING")
+    yield from (
         Violation("one send per row", row_id, f"{count} create calls were sent for one row")
         for row_id, count in counts.items()
         if count > 1
-    ]
+    )
 
 
-def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
+def _closed_means_gone(books: Books, truth: Truth) -> Iterator[Violation]:
     """Check that a closed row has no live instance, except an orphan that is being terminated."""
     orphans = {(s.cloud, s.ref) for s in books.orphans if s.state is not OrphanState.GONE}
-    found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])
         if row is None or not item["alive"] or (item["cloud"], item["ref"]) in orphans:
             continue
         own = row.ref == item["ref"]
         if row.state is InstanceState.GONE and own:
-            found.append(Violation("closed means gone", row.id, f"{item['ref']} is alive but its row is gone"))
+            yield Violation("closed means gone", row.id, f"{item['ref']} is alive but its row is gone")
     for orphan in books.orphans:
         alive = any(i["ref"] == orphan.ref and i["cloud"] == orphan.cloud and i["alive"] for i in truth["instances"])
         adopted = any(row.id == orphan.instance_id and row.live_at and row.ref == orphan.ref for row in books.instances)
         followed = (orphan.cloud, orphan.ref) in orphans  # Under another key of the same account.
         if orphan.state is OrphanState.GONE and alive and not adopted and not followed:
-            found.append(
-                Violation("closed means gone", orphan.id, f"the stray {orphan.ref} is alive but recorded as gone")
-            )
-    return found
+            yield Violation("closed means gone", orphan.id, f"the stray {orphan.ref} is alive but recorded as gone")
 
 
-def _not_killed(books: Books) -> list[Violation]:
+def _not_killed(books: Books) -> Iterator[Violation]:
     """Check that no condemned orphan is an instance in use, and that every end was ordered or observed."""
     kept = {(row.cloud, row.ref): row.id for row in books.instances if row.state in KEPT and row.ref}
-    found = [
+    yield from (
         Violation("healthy instances are not killed", kept[orphan.cloud, orphan.ref], "it is being ended as a stray")
         for orphan in books.orphans
         if orphan.state is OrphanState.CONDEMNED and (orphan.cloud, orphan.ref) in kept
-    ]
-    return found + [
+    )
+    yield from (
         Violation("healthy instances are not killed", row.id, "its end was ordered without a reason")
         for row in books.instances
         if row.terminate_asked_at is not None and not row.outcome
-    ]
+    )
 
 
-def no_secrets(books: Books, secrets: Collection[str]) -> list[Violation]:
+def no_secrets(books: Books, secrets: Collection[str]) -> Iterator[Violation]:
     """Check that no secret is in any row."""
-    found = []
     for row in books.rows():
         text = json.dumps(values_of(row), default=str, ensure_ascii=False)
         if any(secret and secret in text for secret in secrets):
             name = str(values_of(row).get("id") or values_of(row).get("key"))
-            found.append(Violation("no secret is stored", name, f"a secret is in a row of {row.__tablename__}"))
-    return found
+            yield Violation("no secret is stored", name, f"a secret is in a row of {row.__tablename__}")
 
 
 def nothing_lost(books: Books, acknowledged: Collection[str]) -> list[Violation]:
