@@ -62,7 +62,6 @@ class CloudConfig(BaseModel):
 
     @property
     def authorization(self) -> str:
-        """The header's value."""
         return f"Bearer {self.credential}"
 
     @property
@@ -112,7 +111,6 @@ class CloudAdapter(Provider):
         """Send the one create call of a prepared order, and translate its answer."""
 
     def _create_call(self, spec: InstanceSpec) -> tuple[str, str]:
-        """Method and path of the create call."""
         return self.CREATE
 
     async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
@@ -167,26 +165,23 @@ class CloudAdapter(Provider):
         """The one create call with this body."""
         return await self._http.send_once(*self._create_call(spec), timeout_s=timeout_s, json=body)
 
+    # What not every cloud has is refused here; a cloud that has it overrides it.
+
     async def stop(self, ref: str) -> None:
-        """Refuse: a cloud that can stop overrides this."""
         raise self._unsupported("stop")
 
     async def start(self, ref: str) -> None:
-        """Refuse: a cloud that can start overrides this."""
         raise self._unsupported("start")
 
     async def restart(self, ref: str) -> None:
-        """Refuse: a cloud that can restart overrides this."""
         raise self._unsupported("restart")
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def balance(self) -> Balance:
-        """Refuse: a cloud that has a call for its balance overrides this."""
         raise self._unsupported("balance")
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """Refuse: a cloud that has a call for its bill overrides this."""
         raise self._unsupported("charges")
 
     def _unsupported(self, verb: str) -> Unsupported:
@@ -208,7 +203,6 @@ class CloudAdapter(Provider):
         return Preflight(self.name, ok=ok, account=self.account, **more)
 
     async def close(self) -> None:
-        """Release connections."""
         await self._http.close()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────

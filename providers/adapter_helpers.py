@@ -12,6 +12,7 @@ from typing import Any
 from ledger.kernel.job import GpuConstraint
 from providers.capabilities import BillingRule
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, Offer
+from providers.errors import UnexpectedResponse
 
 #: No price, size or time of an API comes near it; larger numbers would overflow what is computed from them.
 LARGEST = Decimal(10) ** 12
@@ -26,6 +27,26 @@ def number(value: Any) -> Decimal | None:
     except InvalidOperation:
         return None
     return parsed if parsed.is_finite() and abs(parsed) < LARGEST else None
+
+
+def part(row: Any, *path: str) -> dict[str, Any]:
+    """The object at the end of this path into an answer; empty where there is none."""
+    for name in path:
+        row = row.get(name) if isinstance(row, dict) else None
+    return row if isinstance(row, dict) else {}
+
+
+def listed(cloud: str, row: Any, name: str, problem: str) -> list[Any]:
+    """The list of this name. `UnexpectedResponse` where there is none: that must never look like an empty one."""
+    found = row.get(name) if isinstance(row, dict) else None
+    if not isinstance(found, list):
+        raise UnexpectedResponse(cloud, problem)
+    return found
+
+
+def text(value: Any) -> str | None:
+    """A JSON string; None for anything else."""
+    return value if isinstance(value, str) else None
 
 
 def instant(value: Any, zone: tzinfo | None = None) -> datetime | None:
@@ -47,14 +68,14 @@ def seconds(value: Any) -> float | None:
     return parsed if 0 <= parsed < float("inf") else None
 
 
-def clean(text: str, secrets: Iterable[str]) -> str:
+def clean(said: str, secrets: Iterable[str]) -> str:
     """A cloud's text without any of `secrets`, printable and at most 200 characters long.
 
     A secret of less than six characters is left in: hiding every "1" would only garble the sentence.
     """
     for secret in sorted((s for s in secrets if len(s) >= 6), key=len, reverse=True):
-        text = text.replace(secret, "[hidden]")
-    return "".join(c if c.isprintable() else " " for c in text)[:200]
+        said = said.replace(secret, "[hidden]")
+    return "".join(c if c.isprintable() else " " for c in said)[:200]
 
 
 def fits(offer: Offer, constraint: GpuConstraint, disk_gb: int = 0) -> bool:

@@ -16,6 +16,5 @@ def names() -> tuple[str, ...]:
 
 
 def add(name: str) -> None:
-    """A cloud was registered."""
     if name not in _NAMES:
         _NAMES.append(name)

@@ -248,14 +248,12 @@ class Provider(Protocol):
         `spot` True asks for interruptible offers only, False for on-demand only, None for both. An offer is rentable
         now as far as the cloud knows; every limit is checked again by the caller. `memory_gb` is nominal per GPU.
         """
-        ...
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """The same offer as it is sold now, asked as narrowly as the cloud can; None when it is gone.
 
         It depends on no page: an offer that a deep search found is asked for as quickly as the cheapest one.
         """
-        ...
 
     async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
         """Everything before the create that may fail, wait or be repeated; returns what `create` is to send.
@@ -263,7 +261,6 @@ class Provider(Protocol):
         It ends by waiting for the create's turn, so that the call itself waits for nothing. `RateLimited` when the
         turn is too far away; other errors are definite, but for `OutcomeUnknown`: this create was sent before.
         """
-        ...
 
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """Send exactly one create call, on a fresh connection, never repeated by any layer below.
@@ -273,31 +270,24 @@ class Provider(Protocol):
         true when nothing was created, and `OutcomeUnknown` for everything else. An instance that the cloud says it
         made while reporting failure raises `OutcomeUnknown` too: the sweep finds it by its name.
         """
-        ...
 
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
         """All instances whose name ends with `name_suffix` (the machine label), oldest first."""
-        ...
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One instance by the cloud's id. An authentication error is raised, never taken for absence."""
-        ...
 
     async def list(self) -> Listing:
         """Everything in the account, every page. Any error in any page raises: half a list proves nothing."""
-        ...
 
     async def stop(self, ref: str) -> None:
         """Ask the cloud to stop it. Idempotent; returning does not mean done. `Unsupported` where it cannot."""
-        ...
 
     async def start(self, ref: str) -> None:
         """Ask to start a stopped one. `NoCapacity` when the GPU was taken; no start stays queued behind it."""
-        ...
 
     async def restart(self, ref: str) -> None:
         """Ask for an in-place restart of the container. Idempotent. `Unsupported` where the cloud has no such call."""
-        ...
 
     async def terminate(self, ref: str) -> bool:
         """Ask to destroy it with everything billable about it. Idempotent: already gone is success, not an error.
@@ -305,20 +295,42 @@ class Provider(Protocol):
         True when the cloud took the order; False when it says that there is no such instance (any more).
         `Unsupported` for what still runs where the capabilities have no `terminate`.
         """
-        ...
 
     async def balance(self) -> Balance:
         """Spendable credit. `Unsupported` where the cloud has no such call."""
-        ...
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         """The cloud's own bill for [since, until). `Unsupported` where there is none. Lines may arrive late."""
-        ...
 
     async def preflight(self) -> Preflight:
         """Credentials present, valid, and the API reachable. Never raises for a cloud-side problem: it reports it."""
-        ...
 
     async def close(self) -> None:
         """Release connections."""
-        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something in the account besides instances. `name` carries our machine label at its right end when it is ours.
+
+    `what` says in words what it is, such as SSH key. It costs nothing and nothing is lost with it.
+    """
+
+    cloud: str
+    ref: str
+    name: str
+    what: str
+
+
+@runtime_checkable
+class Leaves(Protocol):
+    """The further part of a provider whose creates leave something behind that ends with no instance.
+
+    What an adapter makes besides instances, it names by the grant's label and tells here; the others lack this part.
+    """
+
+    async def leftovers(self) -> tuple[Leftover, ...]:
+        """Everything of that kind in the account, no matter who made it; an error rather than a part of it."""
+
+    async def remove(self, leftover: Leftover) -> None:
+        """Take it away. Idempotent: already gone is success, not an error. Running instances are not touched."""

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, SecretStr
 from ledger.kernel.clock import Clock
 from ledger.kernel.network_guard import forbid_in_transaction
 from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
-from providers.rate_limits import Pacing
+from providers.rate_limits import LocalPacer, Pacing
 
 USER_AGENT = "gpu-shopper/0.1 (+https://pypi.org/project/gpu-shopper)"
 READ_ATTEMPTS = 3
@@ -81,7 +81,7 @@ class CloudHttp:
         self._clock = clock
         self._timeout_s = timeout_s
         self._base_url = base_url.rstrip("/")
-        self._pacing = pacing
+        self._pacing = pacing or Pacing(cloud, "", {}, LocalPacer(clock), lambda _method, _path: ())
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **headers}
         self._client = self._new_client()
 
@@ -103,9 +103,12 @@ class CloudHttp:
         turn is taken, where it is not the usual one of such a call.
         """
         forbid_in_transaction(f"{self.cloud} {method}")
+        groups = (pace,) if pace else self._pacing.groups(method, path)
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
-                reply = await self._paced(self._client, method, path, kwargs, pace)
+                await self._pacing.turn(self._clock, groups)
+                reply = await _exchange(self._client, method, path, kwargs)
+                await self._pacing.note_pause(groups, reply.status, reply.headers)
             except httpx.HTTPError as error:
                 if attempt == READ_ATTEMPTS:
                     raise Unavailable(self.cloud, f"{self.cloud} did not answer ({type(error).__name__})") from error
@@ -118,8 +121,7 @@ class CloudHttp:
     async def turn(self, method: str, path: str) -> None:
         """Wait for the turn of a call that `send_once` makes next. `RateLimited` when it is too far away."""
         forbid_in_transaction(f"{self.cloud} create")
-        if self._pacing is not None:
-            await self._pacing.turn(self._clock, self._groups(method, path))
+        await self._pacing.turn(self._clock, self._pacing.groups(method, path))
 
     async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> HttpReply:
         """A create whose `turn` was taken: one attempt on a connection of its own, so that none dies half-way.
@@ -132,7 +134,7 @@ class CloudHttp:
         async with self._new_client() as client:
             try:
                 reply = await _exchange(client, method, path, {**kwargs, "timeout": timeout_s})
-                await self._heard(self._groups(method, path), reply)
+                await self._pacing.note_pause(self._pacing.groups(method, path), reply.status, reply.headers)
                 return reply
             except _NEVER_SENT as error:
                 raise NotSent(self.cloud, f"{self.cloud} could not be reached, so nothing was sent") from error
@@ -140,23 +142,6 @@ class CloudHttp:
                 raise OutcomeUnknown(
                     self.cloud, f"the reply of {self.cloud} to the create was lost ({type(error).__name__})"
                 ) from error
-
-    async def _paced(
-        self, client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any], pace: str | None = None
-    ) -> HttpReply:
-        groups = (pace,) if pace else self._groups(method, path)
-        if self._pacing is not None:
-            await self._pacing.turn(self._clock, groups)
-        reply = await _exchange(client, method, path, kwargs)
-        await self._heard(groups, reply)
-        return reply
-
-    def _groups(self, method: str, path: str) -> tuple[str, ...]:
-        return self._pacing.groups(method, path) if self._pacing is not None else ()
-
-    async def _heard(self, groups: tuple[str, ...], reply: HttpReply) -> None:
-        if self._pacing is not None:
-            await self._pacing.note_pause(groups, reply.status, reply.headers)
 
     def json(self, reply: HttpReply) -> Any:
         """The parsed body; `UnexpectedResponse` when it is not JSON."""

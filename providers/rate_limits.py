@@ -56,15 +56,12 @@ class Pacer(Protocol):
     @property
     def scale(self) -> float:
         """What every documented interval is multiplied by; an adapter that spaces its own questions keeps to it."""
-        ...
 
     async def reserve(self, name: str, pace: Pace) -> Turn:
         """Take the next turn of `name`; nothing is taken when it is further away than `pace.wait_max_s`."""
-        ...
 
     async def pause(self, name: str, pause_s: float) -> None:
         """The cloud asked for a pause: no turn of `name` comes before `pause_s` seconds from now."""
-        ...
 
 
 class LocalPacer:
@@ -77,7 +74,6 @@ class LocalPacer:
         self._free_at_s: dict[str, float] = {}
 
     async def reserve(self, name: str, pace: Pace) -> Turn:
-        """The protocol says what it does."""
         now_s, every_s = self._clock.monotonic(), pace.every_s * self.scale
         free_at_s = max(self._free_at_s.get(name, now_s), now_s)
         wait_s = max(free_at_s - every_s * (pace.burst - 1) - now_s, 0.0)
@@ -87,7 +83,6 @@ class LocalPacer:
         return Turn(wait_s)
 
     async def pause(self, name: str, pause_s: float) -> None:
-        """The protocol says what it does."""
         until_s = self._clock.monotonic() + pause_s * min(self.scale, 1.0)
         self._free_at_s[name] = max(self._free_at_s.get(name, until_s), until_s)
 
@@ -129,8 +124,10 @@ def pause_of(status: int, headers: Mapping[str, str]) -> float:
     """Seconds to leave a cloud alone: `Retry-After` of a 429, or a window of `RateLimit` that is used up; else 0."""
     after = headers.get("retry-after", "")
     pauses = [float(after)] if status == 429 and after.isascii() and after.isdigit() else []
-    for window in _WINDOW.findall(headers.get("ratelimit", "")):
-        fields = {key: int(number) for key, number in _FIELD.findall(window)}
-        if fields.get("r") == 0:
-            pauses.append(float(fields.get("t", 0)))
-    return max(pauses, default=0.0)
+    return max([*pauses, *used_up_s(headers)], default=0.0)
+
+
+def used_up_s(headers: Mapping[str, str]) -> list[float]:
+    """Seconds until each window of the `RateLimit` header opens of which no request remains: `"minute";r=0;t=12`."""
+    windows = [dict(_FIELD.findall(window)) for window in _WINDOW.findall(headers.get("ratelimit", ""))]
+    return [float(fields.get("t", 0)) for fields in windows if int(fields.get("r", 1)) == 0]

@@ -12,20 +12,20 @@ from pydantic import BaseModel
 
 from ledger.kernel.clock import Clock
 from providers import cloud_names
-from providers.clouds.kaggle import KaggleConfig, KaggleProvider
-from providers.clouds.lambda_cloud import LambdaConfig, LambdaProvider
-from providers.clouds.runpod import RunPodConfig, RunPodProvider
-from providers.clouds.tensordock import TensorDockConfig, TensorDockProvider
-from providers.clouds.vast import VastConfig, VastProvider
+from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
+from providers.clouds.lambda_cloud.adapter import LambdaConfig, LambdaProvider
+from providers.clouds.runpod.adapter import RunPodConfig, RunPodProvider
+from providers.clouds.tensordock.adapter import TensorDockConfig, TensorDockProvider
+from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.contract import Provider
 from providers.rate_limits import Pacer
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud
-from providers.sandbox.kaggle import KaggleSandbox
-from providers.sandbox.lambda_cloud import LambdaSandbox
-from providers.sandbox.runpod import RunPodSandbox
-from providers.sandbox.tensordock import TensorDockSandbox
-from providers.sandbox.vast import VastSandbox
+from providers.sandbox.kaggle.sandbox import KaggleSandbox
+from providers.sandbox.lambda_cloud.sandbox import LambdaSandbox
+from providers.sandbox.runpod.sandbox import RunPodSandbox
+from providers.sandbox.tensordock.sandbox import TensorDockSandbox
+from providers.sandbox.vast.sandbox import VastSandbox
 
 PROFILES = Path(__file__).parent / "profiles"
 
@@ -66,7 +66,6 @@ class ProviderEntry:
 
     @property
     def profile(self) -> Path:
-        """The platform profile."""
         return PROFILES / f"{self.name}.md"
 
     def missing(self, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -198,7 +198,6 @@ class Nodes:
         return now + timedelta(seconds=self.every_s - now.timestamp() % self.every_s)
 
     async def close(self) -> None:
-        """End all agents."""
         for node in self.running.values():
             await node.leave()
         self.running.clear()

@@ -9,12 +9,12 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
-from providers.sandbox.faults import Fault, LostReply
+from providers.sandbox.faults import Fault, LostReply, answered
 
 A = TypeVar("A", bound=SandboxAccount[Any])
 Handler = Callable[[Request, dict[str, Any]], Awaitable[Response]]
@@ -50,7 +50,6 @@ class RateWindow:
         return self.opens_s(now_s) if self.used(now_s) >= self.most else 0.0
 
     def count(self, now_s: float) -> None:
-        """A call was taken."""
         self._at_s.append(now_s)
 
 
@@ -61,13 +60,10 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
-    def has_key(self, request: Request) -> bool:
-        """Whether the call brings the right key: `API_KEY` as a token, unless the cloud has another way too."""
-        return request.headers.get("authorization") == f"Bearer {self.API_KEY}"
-
-    def refuse_key(self, request: Request, group: str) -> Response:
-        """The answer to a missing or wrong key: that of the fault of the same kind."""
-        return self.FAULTS.answer(f"{group}_auth", group=group)
+    def key_refusal(self, request: Request, group: str) -> Response | None:
+        """The answer to a missing or wrong key, which is that of the fault of the same kind; None for the right one."""
+        right = request.headers.get("authorization") == f"Bearer {self.API_KEY}"
+        return None if right else self.FAULTS.answer(f"{group}_auth", group=group)
 
     @abstractmethod
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -105,7 +101,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
         async def endpoint(request: Request) -> Response:
             body = await self.body_of(request)
             sent = body if isinstance(body, dict) else {}
-            call = self.noted(*self.ordered(request, sent)) if group == "create" else None
+            call = self.engine.note_create(self.name, *self.ordered(request, sent)) if group == "create" else None
             try:
                 self.admit(request, group, call)
                 if not isinstance(body, dict):
@@ -117,16 +113,10 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
         return endpoint
 
-    def noted(self, name: str | None, offer: str) -> CreateCall:
-        """Note a create call; it counts as refused until something is made."""
-        call = self.engine.note_create(self.name, name, offer)
-        call.outcome = "refused"
-        return call
-
     def admit(self, request: Request, group: str, call: CreateCall | None = None) -> None:
         """Raise `Refused` for a wrong key, an armed fault that refuses the call, and a call too many."""
-        if not self.has_key(request):
-            raise Refused(self.refuse_key(request, group))
+        if (refusal := self.key_refusal(request, group)) is not None:
+            raise Refused(refusal)
         self.refuse(group, call.offer if call else "")
         self.count(group)
 
@@ -134,7 +124,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
         """Raise `Refused` for an armed fault that refuses these calls."""
         for fault in self._armed(group):
             if fault.refuses and (params := self.fault(fault.name)) is not None:
-                raise Refused(fault.refuses({**params, "group": group, "now": self.now, "offer": offer}))
+                raise Refused(answered(fault.refuses, **{**params, "group": group, "now": self.now, "offer": offer}))
 
     def count(self, group: str) -> None:
         """Count a call; raises `Refused` for one too many."""
@@ -154,7 +144,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
             return self.answer_late()
         for fault in self._armed(group) if done else ():
             if fault.spoils and (params := self.fault(fault.name)) is not None:
-                return fault.spoils({**params, "ref": call.ref if call else ""})
+                return answered(fault.spoils, **{**params, "ref": call.ref if call else ""})
         return answer
 
     def _armed(self, group: str) -> list[Fault]:
@@ -166,8 +156,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     def lands_in_s(self) -> float:
         """How much later a new instance appears; zero for at once."""
-        late = self.fault("create_lands_late")
-        return 0.0 if late is None else float(late.get("after_s", 200))
+        return float(self.fault_value("create_lands_late", "after_s", 200) or 0)
 
     def committed(self, ref: Any, lands_in_s: float) -> None:
         """Record what the newest create call made."""
@@ -177,18 +166,15 @@ class ApiSandbox(SandboxCloud, Generic[A]):
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
     def reachable(self) -> list[str]:
-        """Instances whose SSH answers now."""
         self.account.settle()
         return [str(one.ref) for one in self.account.living.at(self.now) if one.reachable(self.now)]
 
     def instances(self) -> list[TrueInstance]:
-        """Every instance that has landed, oldest first."""
         self.account.settle()
         now = self.now
         return [one.truth(self.name, now) for one in self.account.instances.values() if one.created_at <= now]
 
     def disturb(self, ref: str, what: str) -> None:
-        """Do one of `DISTURBANCES`."""
         if what not in self.DISTURBANCES:
             raise KeyError(what)
         if what == "credit_gone":
@@ -200,6 +186,15 @@ class ApiSandbox(SandboxCloud, Generic[A]):
     @abstractmethod
     def happen(self, ref: str, what: str) -> None:
         """Do one of the cloud's own `DISTURBANCES`. KeyError for an unknown instance."""
+
+
+def shows(read: Callable[[], Any]) -> Handler:
+    """A handler that answers with what `read` gives by then, as JSON."""
+
+    async def handler(_request: Request, _body: dict[str, Any]) -> Response:
+        return JSONResponse(read())
+
+    return handler
 
 
 async def json_of(request: Request) -> Any:

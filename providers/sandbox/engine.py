@@ -6,9 +6,9 @@ How a cloud plugs in
    (a `FaultTable`) and `DISTURBANCES`. The base counts calls, refuses keys, and bites with the faults of the table.
 2. `routes()` returns Starlette routes with the cloud's own paths. `build_app` mounts them under `/<name>`, records
    every call in `engine.calls`, and ticks the cloud before each request.
-3. State is computed from `engine.clock.now()` when somebody asks: an instance (`providers/sandbox/instance.py`) has a
-   `Timeline` of status words and a `Meter` of prices, never a timer. The account (`providers/sandbox/account.py`) holds
-   the instances and says which of them the API shows.
+3. State is computed from `engine.clock.now()` when somebody asks: an instance has a `Timeline` of status words
+   and its `BilledTime`, never a timer. The account holds the instances and says which of them the API shows; both are
+   in `providers/sandbox/account.py`.
 4. `ordered()` tells the name and the offer of a create call, which is noted whatever happens then; `committed()` tells
    what it made. So a test can prove that one adapter call became one request.
 5. A fault without an answer of its own is asked for where it bites: `params = self.fault("never_boots")`; a mapping
@@ -43,13 +43,13 @@ CALLS_KEPT = 20_000
 
 @dataclass(slots=True)
 class CreateCall:
-    """One create request that reached a sandbox. `outcome`: received, refused, committed, or pending (lands later)."""
+    """One create request that reached a sandbox. `outcome`: refused, committed, or pending (lands later)."""
 
     cloud: str
     at: datetime
     name: str | None
     offer: str
-    outcome: str = "received"
+    outcome: str = "refused"
     ref: str | None = None
 
 
@@ -71,7 +71,6 @@ class TrueInstance:
 
     @property
     def total_usd(self) -> Decimal:
-        """The whole bill of this instance so far."""
         return self.gpu_usd + self.storage_usd
 
     @property
@@ -108,13 +107,12 @@ class Engine:
         return random.Random(f"{self.seed}:{name}")
 
     def note_create(self, cloud: str, name: str | None, offer: str) -> CreateCall:
-        """Record a create request before anything is decided about it."""
+        """Record a create request before anything is decided about it; it counts as refused until something is made."""
         call = CreateCall(cloud, self.clock.now(), name, offer)
         self.creates.append(call)
         return call
 
     def note_call(self, cloud: str, method: str, path: str) -> None:
-        """Record any request."""
         self.calls.append(Call(cloud, self.clock.now(), method, path))
 
 
@@ -147,7 +145,6 @@ class SandboxCloud(ABC):
 
     @property
     def now(self) -> datetime:
-        """The sandbox's time."""
         return self.engine.clock.now()
 
     def fault(self, name: str) -> dict[str, Any] | None:
@@ -157,6 +154,11 @@ class SandboxCloud(ABC):
         """
         own = self.FAULTS.own_name(name)
         return self.engine.faults.take(self.name, self.FAULTS[own].name)
+
+    def fault_value(self, name: str, parameter: str, usual: Any) -> Any:
+        """A parameter of an armed fault, used up by one, or its usual value there; None when it is not armed."""
+        params = self.fault(name)
+        return None if params is None else params.get(parameter, usual)
 
     def port_key(self, ref: str) -> str:
         """The key of an instance's SSH port in `engine.ssh_ports`."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-#: Makes an answer from the parameters of an armed fault, `group` and `now` of the call, and a create's `offer`
-#: or `ref`.
-Answer = Callable[[Mapping[str, Any]], Response]
+#: An answer, or what makes one from the parameters of an armed fault, `group` and `now` of the call, and a create's
+#: `offer` or `ref`.
+Answer = Response | Callable[[Mapping[str, Any]], Response]
 
 
 class LostReply(Response):
@@ -25,6 +26,32 @@ class LostReply(Response):
         headers = [(b"content-type", b"application/json"), (b"content-length", b"512")]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": b"{", "more_body": True})
+
+
+def answered(answer: Answer, **given: Any) -> Response:
+    """The answer itself, or the one that is made of what is given."""
+    return answer if isinstance(answer, Response) else answer(given)
+
+
+def html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A page where JSON is expected, as gateways send it."""
+    return PlainTextResponse(f"<html>{text}</html>", status, headers, media_type="text/html")
+
+
+def too_often(body: Any, page: str, default_s: int) -> Callable[[Mapping[str, Any]], Response]:
+    """A 429 of which neither body nor headers are documented [form=json|html, retry_after (null: no such header)]."""
+
+    def answer(given: Mapping[str, Any]) -> Response:
+        after_s = given.get("retry_after", default_s)
+        headers = {} if after_s is None else {"Retry-After": str(after_s)}
+        return html(page, 429, headers) if given.get("form") == "html" else JSONResponse(body, 429, headers)
+
+    return answer
+
+
+#: What something in between says while the cloud is down, and what is no JSON at all.
+UNAVAILABLE = html("503 Service Temporarily Unavailable", 503)
+GARBAGE = PlainTextResponse("<html>hello</html>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +92,7 @@ COMMON_FAULTS: Mapping[str, Fault] = {
             "create_lost_reply",
             "the instance is made and the reply never arrives",
             "OutcomeUnknown",
-            spoils=lambda _: LostReply(),
+            spoils=LostReply(),
         ),
         Fault("create_503_after", "the instance is made and the answer is 503", "OutcomeUnknown"),
         Fault(
@@ -90,17 +117,31 @@ COMMON_FAULTS: Mapping[str, Fault] = {
 }
 
 
+#: Faults of several clouds: nothing is made, and an adapter that sends its create again makes two.
+LOST_REQUEST = Fault(
+    "create_lost_request", "the connection drops before anything is made", "OutcomeUnknown", LostReply()
+)
+REDIRECT = Fault(
+    "create_redirect",
+    "a 308 that nobody should follow with a create",
+    "OutcomeUnknown",
+    Response(status_code=308, headers={"Location": "/elsewhere"}),
+)
+
+
 def common(name: str, *, refuses: Answer | None = None, spoils: Answer | None = None) -> Fault:
     """A common fault with a cloud's own answer."""
     return replace(COMMON_FAULTS[name], refuses=refuses, spoils=spoils)
 
 
+#: Disturbances of a price → what it is multiplied by.
+DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 #: Common faults that exist only where there is SSH, and only where something is paid.
 SSH_FAULTS = frozenset({"running_before_reachable"})
 PRICE_FAULTS = frozenset({"price_higher_than_quoted"})
 
 
-class FaultTable(Mapping[str, Fault]):
+class FaultTable(dict[str, Fault]):
     """A cloud's faults by name: the common ones, and its own, which take the place of a common one of the same name.
 
     `aliases` names the common faults that this cloud calls differently; `lacks` those that it cannot have.
@@ -109,37 +150,27 @@ class FaultTable(Mapping[str, Fault]):
     def __init__(self, *faults: Fault, aliases: Mapping[str, str] | None = None, lacks: Iterable[str] = ()) -> None:
         self.aliases: Mapping[str, str] = aliases or {}
         absent = {*self.aliases, *lacks}
-        self._rows = {name: fault for name, fault in COMMON_FAULTS.items() if name not in absent}
-        self._rows |= {fault.name: fault for fault in faults}
-
-    def __getitem__(self, name: str) -> Fault:
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        super().__init__({name: fault for name, fault in COMMON_FAULTS.items() if name not in absent})
+        self.update({fault.name: fault for fault in faults})
 
     @property
     def sentences(self) -> dict[str, str]:
         """Name → what it does."""
-        return {name: fault.does for name, fault in self._rows.items()}
+        return {name: fault.does for name, fault in self.items()}
 
     @property
     def creates(self) -> dict[str, str]:
         """Fault of the create call → the error class that an adapter must raise, or "ok"."""
-        return {name: fault.create for name, fault in self._rows.items() if fault.create}
+        return {name: fault.create for name, fault in self.items() if fault.create}
 
     def answer(self, name: str, **given: Any) -> Response:
         """What a call is answered under a fault that refuses it. KeyError for a fault that does not."""
-        refuses = self._rows[name].refuses
+        refuses = self[name].refuses
         if refuses is None:
             raise KeyError(name)
-        return refuses(given)
+        return answered(refuses, **given)
 
     def own_name(self, name: str) -> str:
-        """What this cloud calls a fault."""
         return self.aliases.get(name, name)
 
 
@@ -162,7 +193,6 @@ class Faults:
         self.bitten: list[tuple[str, str]] = []
 
     def declare(self, cloud: str, table: FaultTable) -> None:
-        """The faults that a cloud has."""
         self._tables[cloud] = table
 
     def arm(self, cloud: str, name: str, times: int | None = 1, *, skip: int = 0, **params: Any) -> None:
@@ -198,5 +228,4 @@ class Faults:
         return None
 
     def armed(self, cloud: str) -> tuple[ArmedFault, ...]:
-        """What is still waiting."""
         return tuple(self._armed.get(cloud, []))

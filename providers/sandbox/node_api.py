@@ -48,7 +48,6 @@ class NodeApi:
         self.certificate_sha256 = hashlib.sha256(der).hexdigest()
 
     async def close(self) -> None:
-        """Stop answering."""
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()

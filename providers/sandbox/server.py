@@ -83,7 +83,7 @@ class _Observed:
         await self._cloud.tick()
 
 
-Handler = Callable[[Request], Awaitable[JSONResponse]]
+Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Controls:
@@ -109,7 +109,7 @@ class Controls:
         ]
         return [Route(path, _explained(handler), methods=[method]) for path, method, handler in table]
 
-    async def _overview(self, _request: Request) -> JSONResponse:
+    async def _overview(self, body: dict[str, Any]) -> dict[str, Any]:
         clouds = {
             name: {
                 "faults": cloud.FAULTS.sentences,
@@ -120,10 +120,9 @@ class Controls:
             }
             for name, cloud in self._clouds.items()
         }
-        return JSONResponse({"now": self._engine.clock.now().isoformat(), "clouds": clouds})
+        return {"now": self._engine.clock.now().isoformat(), "clouds": clouds}
 
-    async def _arm(self, request: Request) -> JSONResponse:
-        body = await _body(request)
+    async def _arm(self, body: dict[str, Any]) -> dict[str, Any]:
         times = body.get("times", 1)
         self._engine.faults.arm(
             str(body["cloud"]),
@@ -132,47 +131,43 @@ class Controls:
             skip=int(body.get("skip", 0)),
             **dict(body.get("params", {})),
         )
-        return JSONResponse({"armed": True})
+        return {"armed": True}
 
-    async def _disarm(self, request: Request) -> JSONResponse:
-        self._engine.faults.disarm(request.query_params.get("cloud"))
-        return JSONResponse({"armed": False})
+    async def _disarm(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._engine.faults.disarm(body.get("cloud"))
+        return {"armed": False}
 
-    async def _travel(self, request: Request) -> JSONResponse:
-        body = await _body(request)
+    async def _travel(self, body: dict[str, Any]) -> dict[str, Any]:
         self._engine.clock.travel(float(body["advance_s"]))
         await self._tick_all()
-        return JSONResponse({"now": self._engine.clock.now().isoformat()})
+        return {"now": self._engine.clock.now().isoformat()}
 
-    async def _truth(self, _request: Request) -> JSONResponse:
-        return JSONResponse(truth(self._engine, self._clouds.values()))
+    async def _truth(self, body: dict[str, Any]) -> dict[str, Any]:
+        return truth(self._engine, self._clouds.values())
 
-    async def _market(self, request: Request) -> JSONResponse:
-        body = await _body(request)
+    async def _market(self, body: dict[str, Any]) -> dict[str, Any]:
         cloud = self._clouds[str(body["cloud"])]
         key = str(body.get("key", "*"))
         if body.get("action") == "withdraw":
-            return JSONResponse({"changed": cloud.withdraw(key)})
+            return {"changed": cloud.withdraw(key)}
         if body.get("action") == "reprice":
-            return JSONResponse({"changed": cloud.reprice(key, Decimal(str(body["factor"])))})
+            return {"changed": cloud.reprice(key, Decimal(str(body["factor"])))}
         raise ValueError('action is "withdraw" or "reprice" (with "factor", such as 1.2)')
 
-    async def _disturb(self, request: Request) -> JSONResponse:
-        body = await _body(request)
+    async def _disturb(self, body: dict[str, Any]) -> dict[str, Any]:
         self._clouds[str(body["cloud"])].disturb(str(body["ref"]), str(body["what"]))
         await self._tick_all()
-        return JSONResponse({"done": True})
+        return {"done": True}
 
-    async def _tell(self, request: Request) -> JSONResponse:
-        body = await _body(request)
+    async def _tell(self, body: dict[str, Any]) -> dict[str, Any]:
         node = self._engine.nodes.configure(f"{body['cloud']}/{body['ref']}", **dict(body["changes"]))
-        return JSONResponse({"asks": node.asks, "seq": node.seq, "status": node.status})
+        return {"asks": node.asks, "seq": node.seq, "status": node.status}
 
-    async def _tick(self, _request: Request) -> JSONResponse:
+    async def _tick(self, body: dict[str, Any]) -> dict[str, Any]:
         await self._tick_all()
-        return JSONResponse({"answering": sorted(self._engine.ssh_ports.answering)})
+        return {"answering": sorted(self._engine.ssh_ports.answering)}
 
-    async def _reset(self, _request: Request) -> JSONResponse:
+    async def _reset(self, body: dict[str, Any]) -> dict[str, Any]:
         self._engine.faults.disarm()
         self._engine.creates.clear()
         self._engine.calls.clear()
@@ -180,25 +175,23 @@ class Controls:
             cloud.reset()
         await self._tick_all()
         await self._engine.ssh_ports.close_all()
-        return JSONResponse({"reset": True})
+        return {"reset": True}
 
     async def _tick_all(self) -> None:
         for cloud in self._clouds.values():
             await cloud.tick()
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    text = await request.body()
-    body = json.loads(text) if text else {}
-    if not isinstance(body, dict):
-        raise TypeError("the body must be a JSON object")
-    return body
+def _explained(handler: Handler) -> Callable[[Request], Awaitable[JSONResponse]]:
+    """A route that hands over the fields of the query and of the body, and says in a sentence what is wrong."""
 
-
-def _explained(handler: Handler) -> Handler:
     async def explained(request: Request) -> JSONResponse:
         try:
-            return await handler(request)
+            text = await request.body()
+            body = json.loads(text) if text else {}
+            if not isinstance(body, dict):
+                raise TypeError("the body must be a JSON object")
+            return JSONResponse(await handler({**request.query_params, **body}))
         except KeyError as error:
             return JSONResponse({"error": f"missing or unknown: {error.args[0]}"}, 400)
         except InvalidOperation:

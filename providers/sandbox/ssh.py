@@ -98,13 +98,11 @@ class SshPorts:
             await self.open(key)
 
     async def close_all(self, prefix: str = "") -> None:
-        """Every port whose key starts with `prefix`."""
         for key in [k for k in self._sockets if k.startswith(prefix)]:
             await self.close(key)
 
     @property
     def answering(self) -> frozenset[str]:
-        """The keys that answer now."""
         return frozenset(self._servers)
 
 

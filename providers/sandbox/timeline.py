@@ -21,7 +21,6 @@ class Timeline(Generic[T]):
         self._steps: list[tuple[datetime, T]] = []
 
     def at(self, when: datetime) -> T:
-        """The value at `when`."""
         value = self._initial
         for at, step in self._steps:
             if at > when:
@@ -73,6 +72,11 @@ class BilledTime:
         self.stop(component, at)
         self.spans.append(BilledSpan(component, usd_h, at))
 
+    def change(self, component: str, at: datetime, usd_h: Decimal) -> None:
+        """Bill `component` at another rate from `at`, if it is billed then."""
+        if self.rate_usd_h(component, at):
+            self.start(component, at, usd_h)
+
     def stop(self, component: str, at: datetime) -> None:
         """Stop billing `component` at `at`; stretches planned for later never happen."""
         self._closed.pop(component, None)
@@ -82,7 +86,6 @@ class BilledTime:
                 span.end = at
 
     def stop_all(self, at: datetime) -> None:
-        """The end of everything billable."""
         for component in {s.component for s in self.spans}:
             self.stop(component, at)
 
@@ -113,30 +116,23 @@ class BilledTime:
             (s.usd_h for s in self._of(component) if s.start <= at and (s.end is None or at < s.end)), Decimal(0)
         )
 
+    def total_rate_usd_h(self, at: datetime) -> Decimal:
+        """What all components cost per hour at this moment."""
+        return self.rate_usd_h("gpu", at) + self.rate_usd_h("storage", at)
+
     def _of(self, component: str) -> list[BilledSpan]:
         return [s for s in self.spans if s.component == component]
+
+
+def usd(value: Decimal | None) -> float | None:
+    """An amount as an API prints it; None for a price that is missing."""
+    return None if value is None else round(float(value), 6)
 
 
 def _overlap_s(span: BilledSpan, since: datetime | None, until: datetime) -> float:
     start = span.start if since is None else max(span.start, since)
     end = until if span.end is None else min(span.end, until)
     return max((end - start).total_seconds(), 0.0)
-
-
-class Settled:
-    """The moment and the credit of an account's last look at what it spent.
-
-    It is asked several times at one moment, each time about every instance that there ever was; one look does.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[datetime, Decimal] | None = None
-
-    def before(self, now: datetime, credit_usd: Decimal) -> bool:
-        """Whether it looked already at this moment with this credit; from now on it has."""
-        known = self._last == (now, credit_usd)
-        self._last = (now, credit_usd)
-        return known
 
 
 class Living(Generic[T]):

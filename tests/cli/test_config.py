@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from bot.cli.lazy import build
 from bot.settings import SettingsError, load
-from providers.clouds.vast import VastConfig
+from providers.clouds.vast.adapter import VastConfig
 
 SECRET = "v-7f\\x'\"$HOME#1"
 

@@ -8,10 +8,9 @@ from decimal import Decimal
 import pytest
 
 from ledger.kernel.proof import AbsenceRule, ProofOfEnd
-from providers.contract import InstanceStatus, Listing, NotSeen
+from providers.contract import InstanceStatus, Leaves, Listing, NotSeen
 from providers.errors import OutcomeUnknown, ProviderError, Unsupported
 from providers.rate_limits import LocalPacer
-from providers.resource_cleanup import Leaves
 from tests.contract.served import DISK_GB, LABEL, NAME, OTHER, PROGRAM_S, Bench, banner
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -36,9 +36,8 @@ from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
 from ledger.queries.lookups import open_instances
 from providers.capabilities import BillingRule
-from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
+from providers.contract import InstanceStatus, Leaves, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
-from providers.resource_cleanup import Leaves
 
 log = logging.getLogger(__name__)
 

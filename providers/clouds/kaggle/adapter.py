@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field, SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from providers.adapter import PAGES_MAX, CloudAdapter
+from providers.adapter import PAGES_MAX, CloudAdapter, CloudConfig
 from providers.adapter_helpers import ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.kaggle import instances
-from providers.clouds.kaggle.config import KaggleConfig
 from providers.clouds.kaggle.errors import CLOUD, call_error, pushed, status_of
-from providers.clouds.kaggle.output import RunOutput, page
+from providers.clouds.kaggle.instances import RunOutput, page
 from providers.clouds.kaggle.quota import WEEK, Quota, gpu_quota, hours
-from providers.clouds.kaggle.status_cache import Statuses
 from providers.contract import (
     Charge,
     InstanceSpec,
@@ -35,8 +36,71 @@ from providers.errors import (
     QuotaExceeded,
     UnexpectedResponse,
 )
-from providers.http import HttpReply
+from providers.http import Credential, HttpReply
 from providers.rate_limits import Pace, Pacer
+
+
+class Statuses:
+    """The last status answer of each run. It stands for `every`; where that is zero, nothing is remembered."""
+
+    def __init__(self, clock: Clock, every: timedelta) -> None:
+        self._clock = clock
+        self._every = every
+        self._heard: dict[str, tuple[datetime, dict[str, Any]]] = {}
+
+    def known(self, ref: str) -> dict[str, Any] | None:
+        """The answer that still stands for this run, if there is one."""
+        at, body = self._heard.get(ref, (None, None))
+        return body if at is not None and timedelta(0) <= self._clock.now() - at < self._every else None
+
+    def store(self, ref: str, body: dict[str, Any]) -> None:
+        """Keep this answer, and forget those that no longer stand."""
+        now = self._clock.now()
+        self._heard = {one: kept for one, kept in self._heard.items() if now - kept[0] < self._every}
+        if self._every:
+            self._heard[ref] = now, body
+
+
+def _user(name: str) -> str:
+    if not all("!" <= character <= "~" and character != "/" for character in name):
+        raise ValueError("a Kaggle user name is printable ASCII without spaces or slashes; copy it from the profile")
+    return name
+
+
+class KaggleConfig(CloudConfig):
+    """How to reach one Kaggle account: user name and key, or an access token, which wins when both are set.
+
+    `session_max_h` is the longest session pushed: nine hours were seen, twelve are said to exist. `sessions_max` is
+    how many GPU sessions may run at once, an interactive one on the web page included.
+    """
+
+    username: Annotated[str, AfterValidator(_user)] = ""
+    api_token: Credential = SecretStr("")
+    base_url: str = "https://api.kaggle.com"
+    session_max_h: float = Field(default=9.0, gt=0, le=12)
+    sessions_max: int = Field(default=2, ge=1, le=16)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The variables to set, in the classic spelling, when neither kind of credential is complete."""
+        if self.api_token.get_secret_value():
+            return ()
+        pairs = (("KAGGLE_USERNAME", self.username), ("KAGGLE_KEY", self.api_key.get_secret_value()))
+        return tuple(name for name, value in pairs if not value)
+
+    @property
+    def credential(self) -> str:
+        """The token, else user name and key."""
+        return self.api_token.get_secret_value() or f"{self.username}:{self.api_key.get_secret_value()}"
+
+    @property
+    def authorization(self) -> str:
+        """The header's value: `Bearer` for a token, else `Basic`."""
+        token = self.api_token.get_secret_value()
+        if token:
+            return f"Bearer {token}"
+        return f"Basic {base64.b64encode(self.credential.encode()).decode()}"
+
 
 KERNELS = "/v1/kernels.KernelsApiService"
 COMPETITIONS = "/v1/competitions.CompetitionApiService/ListCompetitions"

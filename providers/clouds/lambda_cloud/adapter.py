@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
-from providers.adapter_helpers import pending, ruled
+from providers.adapter_helpers import listed, part, pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.cloud_init import key_material
 from providers.clouds.lambda_cloud import billing, instances, offers
 from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, not_there
-from providers.contract import Charge, InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
+from providers.contract import Charge, InstanceSpec, InstanceStatus, Leftover, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
 from providers.rate_limits import Pace
-from providers.resource_cleanup import Leftover
 
 _OURS = instances.KEY_PREFIX
 #: Documented are 1 s between two calls of any kind and 12 s between two launches. A launch may go out as much later
@@ -135,8 +134,7 @@ class LambdaProvider(CloudAdapter):
         body = instances.launch_body(spec, self._clock.now())
         body["ssh_key_names"] = [(spec.ready or {})["ssh_key_name"]]
         reply = await self._post(spec, body)
-        data = reply.fields.get("data")
-        ids = data.get("instance_ids") if isinstance(data, dict) else None
+        ids = part(reply.fields, "data").get("instance_ids")
         if not (reply.ok and isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str) and ids[0]):
             raise create_error(reply)
         return pending(ids[0], spec)
@@ -218,12 +216,11 @@ class LambdaProvider(CloudAdapter):
 
         async def page(token: str | None) -> tuple[Any, Any]:
             body = await self._read("GET", "/audit-events", params=params | ({"page_token": token} if token else {}))
-            return body.get("data"), body.get("page_token")
+            rows = listed(CLOUD, body, "data", "Lambda's answer has no list of audit events")
+            return rows, body.get("page_token")
 
         events: list[Any] = []
         async for rows in self._pages(page, "audit log"):
-            if not isinstance(rows, list):
-                raise UnexpectedResponse(CLOUD, "Lambda's answer has no list of audit events")
             events += rows
         lines = billing.charges(billing.spans(events), await self._prices(), since, min(until, self._clock.now()))
         return ruled(lines, CAPABILITIES.billing)

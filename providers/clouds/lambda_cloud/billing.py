@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.adapter_helpers import instant
+from providers.adapter_helpers import instant, part, text
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.contract import Charge
 from providers.errors import UnexpectedResponse
@@ -51,11 +51,10 @@ def spans(events: Iterable[Any]) -> dict[str, InstanceSpan]:
         refs = _refs(event)
         if not refs or begins == ends or _failed(action):
             continue
-        at, details = _time(event.get("event_time")), event.get("additional_details")
+        at, kind = _time(event.get("event_time")), part(event, "additional_details").get("instance_type")
         for ref in refs:
             span = found.setdefault(ref, InstanceSpan(ref))
-            if isinstance(details, dict) and isinstance(details.get("instance_type"), str):
-                span.kind = span.kind or details["instance_type"]
+            span.kind = span.kind or text(kind) or ""
             if begins and (span.began is None or at < span.began):
                 span.began = at
             if ends and (span.ended is None or at < span.ended):
@@ -99,10 +98,8 @@ def billed_s(used: timedelta) -> int:
 
 
 def _refs(event: Mapping[str, Any]) -> set[str]:
-    named: list[Any] = [event.get("resource_lrns"), event.get("additional_details")]
-    texts: list[Any] = list(named[0]) if isinstance(named[0], list) else []
-    if isinstance(named[1], dict):
-        texts.append(named[1].get("instance_lrn"))
+    named = event.get("resource_lrns")
+    texts = [*(named if isinstance(named, list) else ()), part(event, "additional_details").get("instance_lrn")]
     return {match[1] for text in texts if isinstance(text, str) and (match := INSTANCE.fullmatch(text))}
 
 

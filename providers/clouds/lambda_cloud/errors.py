@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from providers.adapter_helpers import seconds
+from providers.adapter_helpers import part, seconds
 from providers.error_table import Row, first, row
 from providers.errors import (
     AuthFailed,
@@ -99,8 +99,7 @@ def duplicate(reply: HttpReply) -> bool:
 
 def error_code(reply: HttpReply) -> str:
     """`error.code` when it looks like one, else "": bodies can hold secrets and markup."""
-    error = reply.fields.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
+    code = part(reply.fields, "error").get("code")
     return code if isinstance(code, str) and CODE.fullmatch(code) else ""
 
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers import cloud_init
+from providers.adapter_helpers import part, text
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.clouds.lambda_cloud.offers import gpu_of, price_usd_h
 from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
@@ -106,17 +107,14 @@ def observed(row: Any) -> ObservedInstance:
         raise UnexpectedResponse(CLOUD, "Lambda sent an instance without a status")
     # A word nobody knows is neither ready nor dead: the boot deadline decides.
     status = _WORDS.get(word, InstanceStatus.BOOTING)
-    kind = row.get("instance_type")
-    kind = kind if isinstance(kind, dict) else {}
-    specs = kind.get("specs")
-    count = specs.get("gpus") if isinstance(specs, dict) else None
+    kind = part(row, "instance_type")
+    count = part(kind, "specs").get("gpus")
     hardware = gpu_of(kind)
-    region = row.get("region")
     tags = _tags(row)
     return ObservedInstance(
         cloud=CLOUD,
         ref=row["id"],
-        name=row["name"] if isinstance(row.get("name"), str) else None,
+        name=text(row.get("name")),
         status=status,
         status_text=word,
         gpu=hardware[0] if hardware else None,
@@ -124,7 +122,7 @@ def observed(row: Any) -> ObservedInstance:
         price_usd_h=price_usd_h(kind),
         storage_usd_h=Decimal(0),
         ssh=_ssh(row, tags) if status is InstanceStatus.RUNNING else None,
-        region=region["name"] if isinstance(region, dict) and isinstance(region.get("name"), str) else None,
+        region=text(part(row, "region").get("name")),
         created_at=_created_at(tags),
     )
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.job import GpuConstraint
-from providers.adapter_helpers import fits, number
+from providers.adapter_helpers import fits, number, part
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.contract import Offer
 from providers.errors import UnexpectedResponse
@@ -43,8 +43,7 @@ def _offers(row: Mapping[str, Any], at: datetime) -> Iterator[Offer]:
     kind, regions = row.get("instance_type"), row.get("regions_with_capacity_available")
     if not isinstance(kind, dict) or not isinstance(regions, list):
         return
-    name, specs = kind.get("name"), kind.get("specs")
-    specs = specs if isinstance(specs, dict) else {}
+    name, specs = kind.get("name"), part(kind, "specs")
     count = specs.get("gpus")
     hardware = gpu_of(kind)
     if not isinstance(name, str) or not _WORD.fullmatch(name) or not isinstance(count, int) or hardware is None:

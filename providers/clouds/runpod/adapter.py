@@ -12,7 +12,7 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
-from providers.adapter_helpers import joined, number, only, ruled, same
+from providers.adapter_helpers import joined, listed, number, only, part, ruled, same
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.runpod import instances, offers
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
@@ -139,9 +139,7 @@ class RunPodProvider(CloudAdapter):
         async def page(cursor: str | None) -> tuple[Any, str | None]:
             params = {"limit": str(PAGE_LIMIT), "includeClusterPods": "true"}
             body = await self._read("GET", "/v2/pods", params=params | ({"cursor": cursor} if cursor else {}))
-            rows = body.get("pods")
-            if not isinstance(rows, list):
-                raise UnexpectedResponse(CLOUD, "runpod's answer has no list of pods")
+            rows = listed(CLOUD, body, "pods", "runpod's answer has no list of pods")
             return rows, _next_cursor(body.get("pagination"), len(rows))
 
         items: dict[str, ObservedInstance] = {}
@@ -207,10 +205,9 @@ class RunPodProvider(CloudAdapter):
         error = graphql_error(body)
         if error is not None:
             raise error
-        data = body.get("data")
-        myself = data.get("myself") if isinstance(data, dict) else None
-        credit = number(myself.get("clientBalance")) if isinstance(myself, dict) else None
-        if not isinstance(myself, dict) or credit is None:
+        myself = part(body, "data", "myself")
+        credit = number(myself.get("clientBalance"))
+        if credit is None:
             raise UnexpectedResponse(CLOUD, "runpod's balance answer has no clientBalance")
         spending = number(myself.get("currentSpendPerHr"))
         return Balance(credit, number(myself.get("spendLimit")), spending or Decimal(0))
@@ -230,7 +227,6 @@ class RunPodProvider(CloudAdapter):
             return self._report(ok=True, where=self.KEY_PAGE, problem=f"Balance unknown: {error.message}")
 
     def _pod(self, ref: str) -> str:
-        """The path of one pod."""
         return f"/v2/pods/{self._checked(ref)}"
 
 

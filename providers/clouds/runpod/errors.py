@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from providers.adapter_helpers import clean, seconds
+from providers.adapter_helpers import clean, part, seconds
 from providers.error_table import Row, first, row
 from providers.errors import (
     AuthFailed,
@@ -25,6 +25,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.http import HttpReply
+from providers.rate_limits import used_up_s
 
 CLOUD = "runpod"
 
@@ -100,9 +101,7 @@ def graphql_error(body: Any) -> ProviderError | None:
     errors = body.get("errors") if isinstance(body, dict) else None
     if not errors:
         return None
-    first = errors[0] if isinstance(errors, list) and isinstance(errors[0], dict) else {}
-    extensions = first.get("extensions")
-    code = extensions.get("code") if isinstance(extensions, dict) else None
+    code = part(errors[0] if isinstance(errors, list) else None, "extensions").get("code")
     if code in ("UNAUTHORIZED", "UNAUTHENTICATED", "FORBIDDEN"):
         return AuthFailed(CLOUD, "runpod does not let this API key read the balance")
     if code == "INTERNAL_SERVER_ERROR":
@@ -122,17 +121,6 @@ def problem_text(body: Any) -> str:
 
 
 def retry_after_s(reply: HttpReply) -> float | None:
-    """Seconds to wait after a 429: `Retry-After`, or else the longest exhausted window of the `RateLimit` header.
-
-    The header is a list of windows, each `"minute";r=0;t=12`: r requests remain, t seconds until it opens again.
-    """
+    """Seconds to wait after a 429: `Retry-After`, or else the longest exhausted window of the `RateLimit` header."""
     asked = seconds(reply.headers.get("retry-after", ""))
-    if asked is not None:
-        return asked
-    waits = []
-    for window in reply.headers.get("ratelimit", "").split(","):
-        fields = dict(part.strip().partition("=")[::2] for part in window.split(";")[1:])
-        left, opens = seconds(fields.get("r", "")), seconds(fields.get("t", ""))
-        if left == 0 and opens is not None:
-            waits.append(opens)
-    return max(waits, default=None)
+    return max(used_up_s(reply.headers), default=None) if asked is None else asked

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel import money
-from providers.adapter_helpers import instant, number
+from providers.adapter_helpers import instant, listed, number, part, text
 from providers.clouds.runpod.errors import CLOUD
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
@@ -115,26 +115,22 @@ def observed(pod: Any) -> ObservedInstance:
         raise UnexpectedResponse(CLOUD, "runpod described a pod without an id")
     word = pod.get("status")
     status = STATUS.get(word, InstanceStatus.PENDING) if isinstance(word, str) else InstanceStatus.PENDING
+    starting = word == "RUNNING" and pod.get("runtime") is None
     live = status in (InstanceStatus.PENDING, InstanceStatus.BOOTING, InstanceStatus.RUNNING)
-    gpu = pod.get("gpu")
-    gpu = gpu if isinstance(gpu, dict) else {}
-    gpu_id = gpu.get("id")
-    count = gpu.get("count")
-    name = pod.get("name")
-    region = pod.get("dataCenterId")
+    gpu_id, count = part(pod, "gpu").get("id"), part(pod, "gpu").get("count")
     cost, storage = number(pod.get("cost")), _storage_usd_h(pod)
     return ObservedInstance(
         cloud=CLOUD,
         ref=ref,
-        name=name if isinstance(name, str) else None,
+        name=text(pod.get("name")),
         status=status,
-        status_text=_status_text(word, pod.get("runtime")),
+        status_text="RUNNING, container not started yet" if starting else text(word) or "no status",
         gpu=(table.canonical(CLOUD, gpu_id) or gpu_id) if isinstance(gpu_id, str) else None,
         gpu_count=count if isinstance(count, int) else None,
         price_usd_h=cost + storage if live and cost is not None else None,
         storage_usd_h=storage,
-        ssh=_ssh(pod.get("ssh")) if status is InstanceStatus.RUNNING else None,
-        region=region if isinstance(region, str) else None,
+        ssh=_ssh(part(pod, "ssh", "direct")) if status is InstanceStatus.RUNNING else None,
+        region=text(pod.get("dataCenterId")),
         created_at=instant(pod.get("createdAt")),
         started_at=instant(pod.get("startedAt")),
     )
@@ -142,25 +138,13 @@ def observed(pod: Any) -> ObservedInstance:
 
 def _storage_usd_h(pod: Any) -> Decimal:
     """What the container disk and the persistent volume of a running pod cost per hour."""
-    mounts = pod.get("mounts")
-    persistent = mounts.get("persistent") if isinstance(mounts, dict) else None
-    volume = persistent.get("size") if isinstance(persistent, dict) else None
-    sizes = (number(pod.get("disk")), number(volume))
+    sizes = (number(pod.get("disk")), number(part(pod, "mounts", "persistent").get("size")))
     disk_gb = sum((gb for gb in sizes if gb is not None and gb > 0), Decimal(0))
     return money.amount_even(disk_gb * DISK_USD_GB_MONTH / HOURS_PER_MONTH)
 
 
-def _status_text(word: Any, runtime: Any) -> str:
-    if word == "RUNNING" and runtime is None:
-        return "RUNNING, container not started yet"
-    return word if isinstance(word, str) else "no status"
-
-
-def _ssh(ssh: Any) -> SshEndpoint | None:
+def _ssh(direct: Mapping[str, Any]) -> SshEndpoint | None:
     """`ssh.direct` as an endpoint. `ssh.proxy` is an interactive shell only and is never used."""
-    direct = ssh.get("direct") if isinstance(ssh, dict) else None
-    if not isinstance(direct, dict):
-        return None
     host, port, user = direct.get("host"), direct.get("port"), direct.get("username")
     if not isinstance(host, str) or not host or not isinstance(port, int) or not 0 < port < 65536:
         return None
@@ -173,13 +157,8 @@ def charges(body: Any) -> tuple[Charge, ...]:
     One record is one pod in one bucket. What `totalAmount` holds beyond the named parts becomes `other`, so that the
     charges of a record always add up to its total.
     """
-    records = body.get("records") if isinstance(body, dict) else None
-    if not isinstance(records, list):
-        raise UnexpectedResponse(CLOUD, "runpod's bill has no records")
-    lines: list[Charge] = []
-    for record in records:
-        lines.extend(_lines(record))
-    return tuple(lines)
+    records = listed(CLOUD, body, "records", "runpod's bill has no records")
+    return tuple(line for record in records for line in _lines(record))
 
 
 def _lines(record: Any) -> list[Charge]:

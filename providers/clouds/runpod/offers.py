@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint
-from providers.adapter_helpers import number
+from providers.adapter_helpers import fits, listed, number, part
 from providers.clouds.runpod.errors import CLOUD
 from providers.clouds.runpod.instances import CONTAINER_DISK_GB, DISK_USD_GB_MONTH, HOURS_PER_MONTH, volume_gb
 from providers.contract import Offer, Stock
-from providers.errors import UnexpectedResponse
 from providers.gpus import table
 from providers.http import fingerprint
 
@@ -60,25 +59,17 @@ def query(tier: str, count: int) -> dict[str, str]:
 
 def offers(body: Any, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
     """The offers of one page that fit the constraint's names and memory, and that have stock as far as is known."""
-    rows = body.get("gpus") if isinstance(body, dict) else None
-    if not isinstance(rows, list):
-        raise UnexpectedResponse(CLOUD, "runpod's catalogue has no list of GPUs")
+    rows = listed(CLOUD, body, "gpus", "runpod's catalogue has no list of GPUs")
     found: list[Offer] = []
     # Keys are given before anything is filtered, so that a key means the same GPU in every search.
     for row, gpu, slug in _named(rows):
-        memory_gb = _memory_gb(row, gpu)
-        if memory_gb is None or not _fits(gpu, memory_gb, constraint) or not _sold(row, page):
-            continue
-        found.extend(_offer(row, gpu, slug, memory_gb, page, place) for place in _places(row))
-    return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where stock was reported: a datacenter, or None for the tier as a whole."""
-
-    data_center_id: str | None
-    stock: Stock | None
+        known = table.GPUS.get(gpu)
+        memory_gb = Decimal(known.memory_gb) if known else number(row.get("memory"))
+        if memory_gb is not None and _sold(row, page):
+            found.extend(_offer(row, gpu, slug, memory_gb, page, *place) for place in _places(row))
+    # A page holds one count, whichever the constraint has.
+    asked = replace(constraint, count_min=page.count, count_max=page.count)
+    return tuple(offer for offer in found if fits(offer, asked))
 
 
 def _named(rows: list[Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
@@ -100,22 +91,8 @@ def _named(rows: list[Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
         yield row, gpu, slug
 
 
-def _memory_gb(row: dict[str, Any], gpu: str) -> Decimal | None:
-    """Nominal memory per GPU: the table's for a known GPU, else what the catalogue says."""
-    known = table.GPUS.get(gpu)
-    return Decimal(known.memory_gb) if known else number(row.get("memory"))
-
-
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+]+", "-", text).strip("-")
-
-
-def _fits(gpu: str, memory_gb: Decimal, constraint: GpuConstraint) -> bool:
-    if constraint.names and gpu not in constraint.names:
-        return False
-    if constraint.memory_gb_min is not None and memory_gb < constraint.memory_gb_min:
-        return False
-    return constraint.memory_gb_max is None or memory_gb <= constraint.memory_gb_max
 
 
 def _sold(row: dict[str, Any], page: CatalogPage) -> bool:
@@ -123,57 +100,63 @@ def _sold(row: dict[str, Any], page: CatalogPage) -> bool:
     tier = page.tier.lower()
     if row.get(tier) is False:
         return False
-    limits = row.get("maxCount")
-    limit = limits.get(tier) if isinstance(limits, dict) else None
+    limit = part(row, "maxCount").get(tier)
     return not isinstance(limit, int) or page.count <= limit
 
 
-def _places(row: dict[str, Any]) -> list[_Place]:
-    """Every datacenter with stock; without any, the tier as a whole unless it says NONE.
+def _places(row: dict[str, Any]) -> list[tuple[str | None, Stock | None]]:
+    """Every datacenter with its stock; without any, the tier as a whole (None) unless it says NONE.
 
     The top level may say NONE while a datacenter says LOW, and the other way round: the better news is taken, since
     only a create can tell.
     """
     centers = row.get("dataCenters")
-    places = []
+    places: list[tuple[str | None, Stock | None]] = []
     for center in centers if isinstance(centers, list) else ():
         if not isinstance(center, dict) or not isinstance(center.get("id"), str):
             continue
         stock = _STOCK.get(str(center.get("availability")))
         if stock not in (None, Stock.NONE):
-            places.append(_Place(center["id"], stock))
+            places.append((center["id"], stock))
     stock = _STOCK.get(str(row.get("availability")))
     if places or stock is Stock.NONE:
         return places
-    return [_Place(None, stock)]
+    return [(None, stock)]
 
 
-def _offer(row: dict[str, Any], gpu: str, slug: str, memory_gb: Decimal, page: CatalogPage, place: _Place) -> Offer:
-    prices = row.get("price")
-    each = number(prices.get(page.tier.lower())) if isinstance(prices, dict) else None
+def _offer(
+    row: dict[str, Any],
+    gpu: str,
+    slug: str,
+    memory_gb: Decimal,
+    page: CatalogPage,
+    center: str | None,
+    stock: Stock | None,
+) -> Offer:
+    each = number(part(row, "price").get(page.tier.lower()))
     gpu_usd_h = None if each is None else each * page.count
     storage = storage_usd_h(page.disk_gb, page.container_gb)
     # A price that is no price must stay visible as such: the disk's cents on top would make it look like a bargain.
     total = gpu_usd_h + storage if gpu_usd_h is not None and gpu_usd_h > 0 else gpu_usd_h
     ticket = {"gpu_id": row["id"], "cloud": page.tier}
     key = f"{page.tier.lower()}/{slug}x{page.count}"
-    if place.data_center_id is not None:
-        ticket["data_center_id"] = place.data_center_id
-        key = f"{key}/{_slug(place.data_center_id)}"
+    if center is not None:
+        ticket["data_center_id"] = center
+        key = f"{key}/{_slug(center)}"
     return Offer(
         cloud=CLOUD,
         key=key,
         gpu=gpu,
         gpu_count=page.count,
         memory_gb=memory_gb,
-        region=place.data_center_id or REGION_UNKNOWN,
+        region=center or REGION_UNKNOWN,
         spot=False,
         price_usd_h=total,
         fetched_at=page.at,
         gpu_usd_h=gpu_usd_h,
         storage_usd_h=storage,
         storage_stopped_usd_h=storage_stopped_usd_h(page.disk_gb),
-        stock=place.stock,
+        stock=stock,
         datacenter=page.tier == "SECURE",
         cuda_max=_cuda_max(row.get("cudaVersions")),
         ticket=ticket,

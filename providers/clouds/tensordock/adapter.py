@@ -13,7 +13,7 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
-from providers.adapter_helpers import pending, ruled
+from providers.adapter_helpers import part, pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.tensordock import billing, instances, offers
 from providers.clouds.tensordock.errors import CLOUD, call_error, create_error, made_id, meaning, not_there
@@ -189,9 +189,7 @@ class TensorDockProvider(CloudAdapter):
 
     async def _secret(self) -> str:
         """The id of the account's first SSH key; "" when it has none."""
-        body = await self._get("/secrets")
-        data = body.get("data") if isinstance(body, dict) else None
-        rows = data.get("secrets") if isinstance(data, dict) else None
+        rows = part(await self._get("/secrets"), "data").get("secrets")
         keys = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         found = sorted(str(row["id"]) for row in keys if "ssh" in str(row.get("type", "")).lower() and row.get("id"))
         return found[0] if found else ""
@@ -260,7 +258,6 @@ class TensorDockProvider(CloudAdapter):
         return self._report(ok=True, balance=balance)
 
     async def close(self) -> None:
-        """Release connections."""
         await super().close()
         await self._v0.close()
 

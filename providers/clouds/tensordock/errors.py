@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from providers.adapter_helpers import seconds
+from providers.adapter_helpers import part, seconds
 from providers.error_table import Row, first, row
 from providers.errors import (
     AuthFailed,
@@ -122,8 +122,7 @@ def meaning(reply: HttpReply) -> tuple[int, str]:
 def made_id(reply: HttpReply) -> str | None:
     """The id of the instance that an answer names, wrapped in `data` or not."""
     body = reply.body
-    data = body.get("data", body) if isinstance(body, dict) else None
-    found = data.get("id") if isinstance(data, dict) else None
+    found = part(body.get("data", body) if isinstance(body, dict) else None).get("id")
     return found if isinstance(found, str) and found else None
 
 

@@ -6,10 +6,10 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import Any, TypeGuard
+from typing import Any
 
 from providers import cloud_init
-from providers.adapter_helpers import instant, number
+from providers.adapter_helpers import instant, number, part, text
 from providers.clouds.tensordock.errors import CLOUD
 from providers.clouds.tensordock.offers import disk_size, gpu_of
 from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
@@ -119,8 +119,7 @@ def rows(body: Any) -> list[dict[str, Any]]:
     """
     found: Any = body.get("data") if isinstance(body, dict) else body
     if isinstance(found, dict):
-        inner = found.get("attributes")
-        found = found["instances"] if "instances" in found else inner.get("instances") if _is_object(inner) else None
+        found = (found if "instances" in found else part(found, "attributes")).get("instances")
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise UnexpectedResponse(CLOUD, "TensorDock's answer has no list of instances")
     return found
@@ -139,15 +138,16 @@ def observed(row: Any) -> ObservedInstance:
     known = re.sub(r"[\s_-]", "", word.lower())
     status = _WORDS.get(known, InstanceStatus.BOOTING)
     gpu, count = _gpu(row)
+    prices = (number(row.get(name)) for name in ("rateHourly", "price_per_hour", "rate_hourly"))
     return ObservedInstance(
         cloud=CLOUD,
         ref=ref,
-        name=row["name"] if isinstance(row.get("name"), str) else None,
+        name=text(row.get("name")),
         status=status,
         status_text=word,
         gpu=gpu,
         gpu_count=count,
-        price_usd_h=_first_number(row, "rateHourly", "price_per_hour", "rate_hourly"),
+        price_usd_h=next((price for price in prices if price is not None), None),
         ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
         holds_gpu=known != _RELEASED,
         created_at=instant(row.get("created_at", row.get("createdAt")), UTC),
@@ -158,21 +158,18 @@ def _flat(row: Any) -> Mapping[str, Any]:
     """A machine without its wrappings: `data` of a read, `attributes` of a row."""
     if not isinstance(row, dict):
         raise UnexpectedResponse(CLOUD, "TensorDock sent an instance that is not an object")
-    inner = row.get("data")
-    if "id" not in row and _is_object(inner):
-        row = inner
-    attributes = row.get("attributes")
-    return {**row, **attributes} if _is_object(attributes) else row
+    if "id" not in row:
+        row = part(row, "data") or row
+    return {**row, **part(row, "attributes")}
 
 
 def _gpu(row: Mapping[str, Any]) -> tuple[str | None, int | None]:
     """Name and count: of `resources.gpus` in a read by id, of two flat fields in a listing."""
-    resources = row.get("resources")
-    gpus = resources.get("gpus") if _is_object(resources) else None
+    gpus = part(row, "resources", "gpus")
     slug, count = row.get("gpu_model"), row.get("gpu_count")
-    if _is_object(gpus) and len(gpus) == 1:
-        slug, part = next(iter(gpus.items()))
-        count = part.get("count") if _is_object(part) else None
+    if len(gpus) == 1:
+        slug = next(iter(gpus))
+        count = part(gpus, slug).get("count")
     if not isinstance(slug, str) or not slug:
         return None, None
     known = gpu_of(slug)
@@ -194,15 +191,7 @@ def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:
     if not forwards:
         return SshEndpoint(host.strip(), SSH_PORT, USER)
     for forward in forwards:
-        if _is_object(forward) and forward.get("internal_port") == SSH_PORT:
+        if part(forward).get("internal_port") == SSH_PORT:
             port = forward.get("external_port")
             return SshEndpoint(host.strip(), port, USER) if isinstance(port, int) and 0 < port < 65536 else None
     return None
-
-
-def _first_number(row: Mapping[str, Any], *names: str) -> Any:
-    return next((value for value in (number(row.get(name)) for name in names) if value is not None), None)
-
-
-def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)

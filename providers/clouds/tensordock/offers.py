@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from ledger.kernel.job import GpuConstraint
-from providers.adapter_helpers import number
+from providers.adapter_helpers import fits, listed, number, part
 from providers.clouds.tensordock.errors import CLOUD
 from providers.contract import Offer
-from providers.errors import UnexpectedResponse
 from providers.gpus.table import GPUS, canonical
 
 #: The smallest disk that TensorDock makes.
@@ -36,37 +34,19 @@ COUNTRIES: Mapping[str, str] = {
 _WORD = re.compile(r"[A-Za-z0-9._-]{1,80}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What is rented around `count` GPUs. The number of vCPUs is even, as TensorDock wants it."""
-
-    count: int
-    vcpus: int
-    ram_gb: int
-
-
 def offers(body: Any, constraint: GpuConstraint, *, disk_gb: int, at: datetime) -> tuple[Offer, ...]:
     """The offers of `GET /locations` that meet the constraint; a row that cannot be read is left out.
 
     Raises `UnexpectedResponse` when the answer has no list of locations.
     """
-    data = body.get("data") if isinstance(body, dict) else None
-    rows = data.get("locations") if isinstance(data, dict) else None
-    if not isinstance(rows, list):
-        raise UnexpectedResponse(CLOUD, "TensorDock's answer has no list of locations")
-    places = (row for row in rows if isinstance(row, dict))
-    found = {
-        offer.key: offer
-        for place in places
-        for gpu in _gpus(place)
-        for offer in _offers(place, gpu, constraint, disk_gb, at)
-    }
+    rows = listed(CLOUD, part(body, "data"), "locations", "TensorDock's answer has no list of locations")
+    found: dict[str, Offer] = {}
+    for place in (row for row in rows if isinstance(row, dict)):
+        gpus = place.get("gpus")
+        for gpu in gpus if isinstance(gpus, list) else ():
+            sold = _offers(place, gpu, constraint, disk_gb, at) if isinstance(gpu, dict) else ()
+            found |= {offer.key: offer for offer in sold if fits(offer, constraint, disk_size(disk_gb))}
     return tuple(found.values())
-
-
-def _gpus(place: Mapping[str, Any]) -> list[dict[str, Any]]:
-    gpus = place.get("gpus")
-    return [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
 
 
 def _offers(
@@ -77,16 +57,11 @@ def _offers(
     if not (_is_word(location) and _is_word(slug) and isinstance(most, int) and hardware is not None):
         return
     gpu, memory_gb = hardware
-    low, high = constraint.memory_gb_min, constraint.memory_gb_max
-    if (constraint.names and gpu not in constraint.names) or (low is not None and memory_gb < low):
-        return
-    disk_max = number(_part(row, "resources").get("max_storage_gb"))
-    if (high is not None and memory_gb > high) or (disk_max is not None and disk_max < disk_size(disk_gb)):
-        return
+    disk_max = number(part(row, "resources").get("max_storage_gb"))
     known = GPUS.get(gpu)
     for count in range(max(1, constraint.count_min), min(most, constraint.count_max, COUNT_MAX) + 1):
-        shape = _shape(count, memory_gb, _part(row, "resources"))
-        compute, storage = _prices(row, shape, disk_gb)
+        vcpus, ram_gb = _shape(count, memory_gb, part(row, "resources"))
+        compute, storage = _prices(row, count, vcpus, ram_gb, disk_gb)
         yield Offer(
             cloud=CLOUD,
             key=f"{location}/{slug}x{count}",
@@ -103,15 +78,15 @@ def _offers(
             storage_stopped_usd_h=storage or Decimal(0),
             country=COUNTRIES.get(str(place.get("country") or "").strip().lower()),
             compute_capability=known.compute_capability if known else None,
-            vcpus=shape.vcpus,
-            ram_gb=Decimal(shape.ram_gb),
+            vcpus=vcpus,
+            ram_gb=Decimal(ram_gb),
             disk_gb_max=None if disk_max is None else int(disk_max),
             ticket={
                 "location": str(location),
                 "gpu": str(slug),
-                "vcpus": str(shape.vcpus),
-                "ram_gb": str(shape.ram_gb),
-                "own_ip": "yes" if _part(row, "network_features").get("dedicated_ip_available") is True else "no",
+                "vcpus": str(vcpus),
+                "ram_gb": str(ram_gb),
+                "own_ip": "yes" if part(row, "network_features").get("dedicated_ip_available") is True else "no",
             },
         )
 
@@ -139,7 +114,8 @@ def region(place: Mapping[str, Any]) -> str:
     return ", ".join(str(part).strip() for part in parts if part)
 
 
-def _shape(count: int, memory_gb: Decimal, most: Mapping[str, Any]) -> Shape:
+def _shape(count: int, memory_gb: Decimal, most: Mapping[str, Any]) -> tuple[int, int]:
+    """vCPUs and GB of memory around `count` GPUs. The number of vCPUs is even, as TensorDock wants it."""
     large = memory_gb >= LARGE_GPU_GB
     vcpus, ram_gb = (12 if large else 8) * count, (64 if large else 32) * count
     vcpus_max, ram_max = number(most.get("max_vcpus")), number(most.get("max_ram_gb"))
@@ -147,18 +123,20 @@ def _shape(count: int, memory_gb: Decimal, most: Mapping[str, Any]) -> Shape:
         vcpus = max(2, min(vcpus, int(vcpus_max)) // 2 * 2)
     if ram_max is not None:
         ram_gb = max(1, min(ram_gb, int(ram_max)))
-    return Shape(count, vcpus, ram_gb)
+    return vcpus, ram_gb
 
 
-def _prices(row: Mapping[str, Any], shape: Shape, disk_gb: int) -> tuple[Decimal | None, Decimal | None]:
+def _prices(
+    row: Mapping[str, Any], count: int, vcpus: int, ram_gb: int, disk_gb: int
+) -> tuple[Decimal | None, Decimal | None]:
     """Dollars per hour for GPUs with processor and memory, and for the disk; None where a part has no price."""
-    pricing = _part(row, "pricing")
+    pricing = part(row, "pricing")
     gpu = number(row.get("price_per_hr"))
     vcpu, ram, disk = (number(pricing.get(name)) for name in ("per_vcpu_hr", "per_gb_ram_hr", "per_gb_storage_hr"))
     storage = None if disk is None else disk * disk_size(disk_gb)
     if gpu is None or vcpu is None or ram is None:
         return None, storage
-    return (gpu if gpu <= 0 else gpu * shape.count + vcpu * shape.vcpus + ram * shape.ram_gb), storage
+    return (gpu if gpu <= 0 else gpu * count + vcpu * vcpus + ram * ram_gb), storage
 
 
 def _total(compute: Decimal | None, storage: Decimal | None) -> Decimal | None:
@@ -166,11 +144,6 @@ def _total(compute: Decimal | None, storage: Decimal | None) -> Decimal | None:
     if compute is None or storage is None:
         return None
     return compute if compute <= 0 else compute + storage
-
-
-def _part(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = row.get(name)
-    return part if isinstance(part, dict) else {}
 
 
 def _is_word(value: Any) -> bool:

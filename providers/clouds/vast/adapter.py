@@ -11,7 +11,7 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
-from providers.adapter_helpers import joined, number, only, pending, ruled, same
+from providers.adapter_helpers import joined, listed, number, only, pending, ruled, same
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.vast import instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
@@ -151,10 +151,9 @@ class VastProvider(CloudAdapter):
         items: dict[str, ObservedInstance] = {}
         total: Any = None
         async for body in self._bodies("/api/v1/instances/", params, "list of instances"):
-            rows, total = body.get("instances"), body.get("total_instances")
-            if not isinstance(rows, list):
-                raise UnexpectedResponse(CLOUD, "Vast.ai's answer has no list of instances")
-            for item in (instances.observed(row, at) for row in rows):
+            total = body.get("total_instances")
+            for row in listed(CLOUD, body, "instances", "Vast.ai's answer has no list of instances"):
+                item = instances.observed(row, at)
                 items.setdefault(item.ref, item)
         if isinstance(total, int) and total > len(items):
             raise UnexpectedResponse(CLOUD, f"Vast.ai listed {len(items)} instances and says there are {total}")
@@ -224,9 +223,7 @@ class VastProvider(CloudAdapter):
         params = {"select_filters": json.dumps(filters), "format": "table", "limit": str(CHARGES_LIMIT)}
         lines: dict[str, Charge] = {}
         async for body in self._bodies("/api/v0/charges/", params, "list of charges"):
-            rows = body.get("results")
-            if not isinstance(rows, list):
-                raise UnexpectedResponse(CLOUD, "Vast.ai's answer has no list of charges")
+            rows = listed(CLOUD, body, "results", "Vast.ai's answer has no list of charges")
             for line in (line for row in rows for line in instances.charge_lines(row)):
                 if line.end > since and line.start < until:
                     lines[line.line_id] = line
@@ -243,7 +240,6 @@ class VastProvider(CloudAdapter):
     # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
 
     def _bodies(self, path: str, params: dict[str, str], what: str) -> AsyncIterator[dict[str, Any]]:
-        """The pages of a list."""
 
         async def page(token: str | None) -> tuple[dict[str, Any], Any]:
             body = await self._read("GET", path, params=params | ({"after_token": token} if token else {}))

@@ -1,21 +1,4 @@
-"""What Vast.ai's answers mean. The only place where the text of its errors is read.
-
-Outcomes of a create (`PUT /asks/{id}/`), first match wins; see `CREATE_OUTCOMES` for the same table as data:
-
-=========================================  ==========================================  ===================
-answer                                     read as                                     class
-=========================================  ==========================================  ===================
-2xx, success, `new_contract` > 0           made                                        the instance
-any status, no success, `new_contract` > 0 made but stopped; its disk is billed        OutcomeUnknown
-429 in a documented form                   refused before anything happened            RateLimited
-401; 403/404 with auth_error               refused                                     AuthFailed
-400/404/410 no_such_ask, 3603, 3907        the offer is gone (400 says invalid_args)   NoCapacity
-400 insufficient_credit                    refused                                     InsufficientFunds
-400/402/403 spend_rate_limit               refused                                     QuotaExceeded
-400/403 invalid_args, invalid_price, …     refused                                     InvalidSpec
-everything else, 5xx and 2xx without id    nobody knows                                OutcomeUnknown
-=========================================  ==========================================  ===================
-"""
+"""What Vast.ai's answers mean. The only place where the text of its errors is read."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.adapter_helpers import number
+from providers.adapter_helpers import number, text
 from providers.cloud_init import authorized_keys
 from providers.clouds.vast.errors import CLOUD
 from providers.clouds.vast.offers import country, is_id
@@ -93,7 +93,7 @@ def observed(row: Any, at: datetime) -> ObservedInstance:
     return ObservedInstance(
         cloud=CLOUD,
         ref=str(row["id"]),
-        name=label if isinstance(label := row.get("label"), str) else None,
+        name=text(row.get("label")),
         status=status,
         status_text=str(row.get("status_msg") or ""),
         gpu=_gpu(spelling, number(row.get("gpu_totalram", row.get("gpu_total_ram"))), count),

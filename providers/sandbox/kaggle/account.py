@@ -7,30 +7,20 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.account import SandboxAccount
+from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud, TrueInstance
-from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.timeline import Timeline
 
 SESSIONS_MAX = 2
 WEEK_S = 30 * 3600
 #: The longest session of a GPU kernel, whatever timeout is asked for.
-SESSION_CAP_S = 12 * 3600
+SESSION_CAP_S, NINE_HOURS_S = 12 * 3600, 9 * 3600
 #: Saturday 00:00 UTC, when a week's hours begin anew.
 EPOCH = datetime(2026, 1, 3, tzinfo=UTC)
 WEEK = timedelta(days=7)
 #: Shapes that no longer exist run as the default one, silently.
 RETIRED = {"NvidiaTeslaP100": "NvidiaTeslaT4", "": "NvidiaTeslaT4"}
 FINAL = ("COMPLETE", "ERROR", "CANCEL_ACKNOWLEDGED")
-
-
-@dataclass(slots=True)
-class Plan:
-    """How a pushed program will go: seconds in the queue (None: without end), then its own end after `work_s`."""
-
-    queue_s: float | None
-    work_s: float | None
-    fails: bool = False
 
 
 def shape_of(source: dict[str, Any]) -> str:
@@ -53,9 +43,6 @@ class Run(PhasedInstance[str]):
     failure: str = ""
     stuck: bool = False
     deleted: bool = False
-    cap_s: int = SESSION_CAP_S
-    status_absent: bool = False
-    old_words: bool = False
 
     def status(self, now: datetime) -> str:
         """The API's word, when it is not stuck."""
@@ -86,19 +73,22 @@ class Run(PhasedInstance[str]):
     @property
     def timeout_s(self) -> int:
         """The session's bound: what was asked for, never above the cap."""
-        return min(int(self.source.get("sessionTimeoutSeconds") or self.cap_s), self.cap_s)
+        cap_s = NINE_HOURS_S if "nine_hours" in self.quirks else SESSION_CAP_S
+        return min(int(self.source.get("sessionTimeoutSeconds") or cap_s), cap_s)
 
-    def begin(self, plan: Plan) -> None:
-        """Plan the whole run from its push: queue, run, end by itself or by the timeout. Every GPU second counts."""
-        if plan.queue_s is None:
+    def begin(self, queue_s: float | None, work_s: float | None, *, fails: bool = False) -> None:
+        """Plan the whole run from its push: seconds in the queue (None: without end), then its own end after `work_s`
+        or by the timeout. Every GPU second counts.
+        """
+        if queue_s is None:
             return
-        length_s = self.timeout_s if plan.work_s is None else min(plan.work_s, self.timeout_s)
-        timed_out = plan.work_s is None or plan.work_s > self.timeout_s
-        final = "ERROR" if plan.fails or timed_out else "COMPLETE"
+        length_s = self.timeout_s if work_s is None else min(work_s, self.timeout_s)
+        timed_out = work_s is None or work_s > self.timeout_s
+        final = "ERROR" if fails or timed_out else "COMPLETE"
         if timed_out:
             self.failure = "Your notebook was stopped because it exceeded its session timeout."
-        self.phases.plan(self.created_at, (plan.queue_s, "RUNNING"), (plan.queue_s + length_s, final))
-        started_at = self.created_at + timedelta(seconds=plan.queue_s)
+        self.phases.plan(self.created_at, (queue_s, "RUNNING"), (queue_s + length_s, final))
+        started_at = self.created_at + timedelta(seconds=queue_s)
         self.ended_at = started_at + timedelta(seconds=length_s)
         if self.shape:
             self.meter.start("gpu", started_at, Decimal(0))
@@ -156,7 +146,6 @@ class KaggleAccount(SandboxAccount[Run]):
         return found[-1] if found else None
 
     def version(self, slug: str, number: int, at: datetime) -> Run | None:
-        """One version."""
         run = self.instances.get(f"{self.owner}/{slug}/{number}")
         return run if run is not None and run.exists(at) else None
 
@@ -185,5 +174,6 @@ class KaggleAccount(SandboxAccount[Run]):
                 slug=slug,
                 version=number,
                 source=source,
+                quirks=self.quirks("status_absent", "old_words", "nine_hours"),
             )
         )

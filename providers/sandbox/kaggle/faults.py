@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from providers.sandbox.faults import PRICE_FAULTS, SSH_FAULTS, Fault, FaultTable, LostReply
+from providers.sandbox.faults import PRICE_FAULTS, SSH_FAULTS, Answer, Fault, FaultTable, LostReply, html
 
 SESSIONS_FULL = "Maximum batch GPU session count of 2 reached."
 WEEK_FULL = "Maximum weekly GPU quota of 30.00 hours reached."
@@ -32,11 +32,6 @@ def error(status: int, message: str, headers: dict[str, str] | None = None) -> R
     return JSONResponse({"code": status, "message": message}, status, headers)
 
 
-def under_200(code: int, message: str) -> Response:
-    """An error object under HTTP 200."""
-    return JSONResponse({"code": code, "message": message})
-
-
 def sentence(text: str) -> Response:
     """A push that is refused with status 200."""
     return JSONResponse({"errorNullable": text, "error": text, "hasError": True, **_NOTHING})
@@ -53,60 +48,62 @@ def too_many_by_date(given: Mapping[str, Any]) -> Response:
     return error(429, TOO_MANY, {"Retry-After": format_datetime(at, usegmt=True)})
 
 
-def broken(given: Mapping[str, Any], status: int) -> Response:
-    """An error of the service."""
-    return error(int(given.get("status", status)), WENT_WRONG)
+def broken(usual: int) -> Answer:
+    """An error of the service, with the status that is asked for."""
+    return lambda given: error(int(given.get("status", usual)), WENT_WRONG)
+
+
+REFUSED = error(401, UNAUTHENTICATED)
+DOWN = error(503, WENT_WRONG)
+TOO_MANY_UNDER_200 = JSONResponse({"code": 429, "message": TOO_MANY})
 
 
 #: Common faults that need SSH or a price do not exist here.
 # fmt: off
 FAULTS = FaultTable(
-    Fault("unauthorized", "The credentials are refused: 401.", refuses=lambda _: error(401, UNAUTHENTICATED),
-        calls="*"),
+    Fault("unauthorized", "The credentials are refused: 401.", refuses=REFUSED, calls="*"),
     Fault("rate_limited", "429 with Retry-After in seconds (parameter retry_after, default 7).", refuses=too_many,
         calls="*"),
     Fault("rate_limited_date", "429 with Retry-After as an HTTP date (parameter retry_after in seconds, default 7).",
         refuses=too_many_by_date, calls="*"),
-    Fault("rate_limited_bare", "429 without Retry-After.", refuses=lambda _: error(429, TOO_MANY), calls="*"),
-    Fault("rate_limited_200", "An error object of code 429 under HTTP 200.",
-        refuses=lambda _: under_200(429, TOO_MANY), calls="*"),
-    Fault("server_error", "An error without any effect (parameter status, default 500).",
-        refuses=lambda given: broken(given, 500), calls="*"),
-    Fault("create_auth", "A push is refused: 401.", "AuthFailed", refuses=lambda _: error(401, UNAUTHENTICATED)),
+    Fault("rate_limited_bare", "429 without Retry-After.", refuses=error(429, TOO_MANY), calls="*"),
+    Fault("rate_limited_200", "An error object of code 429 under HTTP 200.", refuses=TOO_MANY_UNDER_200, calls="*"),
+    Fault("server_error", "An error without any effect (parameter status, default 500).", refuses=broken(500),
+        calls="*"),
+    Fault("create_auth", "A push is refused: 401.", "AuthFailed", REFUSED),
     Fault("create_forbidden", "A push is refused: 403.", "AuthFailed",
-        refuses=lambda _: error(403, "Permission 'kernels.update' was denied")),
+        error(403, "Permission 'kernels.update' was denied")),
     Fault("create_429", "A push is answered 429 with Retry-After (parameter retry_after, default 7).", "RateLimited",
-        refuses=too_many),
+        too_many),
     Fault("create_429_date", "A push is answered 429 with Retry-After as an HTTP date.", "RateLimited",
-        refuses=too_many_by_date),
+        too_many_by_date),
     Fault("create_429_200", "A push is answered 200 with an error object of code 429.", "RateLimited",
-        refuses=lambda _: under_200(429, TOO_MANY)),
-    Fault("create_500", "A push is answered 500 and has no effect (parameter status).", "OutcomeUnknown",
-        refuses=lambda given: broken(given, 500)),
-    Fault("get_503", "Reading the status of a run answers 503.", refuses=lambda _: error(503, WENT_WRONG)),
+        TOO_MANY_UNDER_200),
+    Fault("create_500", "A push is answered 500 and has no effect (parameter status).", "OutcomeUnknown", broken(500)),
+    Fault("get_503", "Reading the status of a run answers 503.", refuses=DOWN),
     Fault("get_denied", "Reading the status of a run answers 403, as it does for a wrong slug.",
-        refuses=lambda _: error(403, DENIED)),
-    Fault("list_503", "A page of the kernels answers 503.", "NotSent", refuses=lambda _: error(503, WENT_WRONG)),
-    Fault("quota_503", "The quota answers 503.", "NotSent", refuses=lambda _: error(503, WENT_WRONG)),
+        refuses=error(403, DENIED)),
+    Fault("list_503", "A page of the kernels answers 503.", "NotSent", refuses=DOWN),
+    Fault("quota_503", "The quota answers 503.", "NotSent", refuses=DOWN),
     Fault("quota_missing", "The quota answer has no GPU part.", "ok"),
     Fault("quota_reserved", "A part of the quota is reserved (parameter seconds, default 3600)."),
-    Fault("competitions_503", "The list of competitions answers 503.", refuses=lambda _: error(503, WENT_WRONG)),
+    Fault("competitions_503", "The list of competitions answers 503.", refuses=DOWN),
     Fault("destroy_429", "A delete is answered 429 with Retry-After (parameter retry_after, default 7).",
         refuses=too_many),
-    Fault("lost_reply", "The run is made and the reply is cut off.", "OutcomeUnknown", spoils=lambda _: LostReply(),
+    Fault("lost_reply", "The run is made and the reply is cut off.", "OutcomeUnknown", spoils=LostReply(),
         calls="create"),
     Fault("error_after_push", "The run is made and the answer says 5xx (parameter status, default 503).",
-        "OutcomeUnknown", spoils=lambda given: broken(given, 503), calls="create"),
+        "OutcomeUnknown", spoils=broken(503), calls="create"),
     Fault("late_push", "The answer says 504 and the run is made later (parameter after_s, default 200).",
         "OutcomeUnknown"),
     Fault("unreadable_reply", "The run is made and the 200 holds no JSON.", "OutcomeUnknown",
-        spoils=lambda _: Response("<html><body>OK</body></html>", media_type="text/html"), calls="create"),
+        spoils=html("<body>OK</body>"), calls="create"),
     Fault("sessions_full", "200 with the sentence that two sessions run already.", "QuotaExceeded",
-        refuses=lambda _: sentence(SESSIONS_FULL), calls="create"),
+        refuses=sentence(SESSIONS_FULL), calls="create"),
     Fault("week_full", "200 with the sentence that the week's hours are used.", "QuotaExceeded",
-        refuses=lambda _: sentence(WEEK_FULL), calls="create"),
+        refuses=sentence(WEEK_FULL), calls="create"),
     Fault("push_refused", "200 with a sentence of which nothing is documented.", "InvalidSpec",
-        refuses=lambda _: sentence("The kernel could not be saved."), calls="create"),
+        refuses=sentence("The kernel could not be saved."), calls="create"),
     Fault("invalid_source", "The run is made without a data set that it named.", "OutcomeUnknown"),
     Fault("error_with_version", "The run is made, and `error` holds a sentence too.", "OutcomeUnknown"),
     Fault("other_slug", "Kaggle files the kernel under another slug than was asked for.", "ok"),

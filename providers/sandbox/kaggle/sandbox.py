@@ -11,15 +11,12 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
-from providers.sandbox.api import ApiSandbox, json_of
+from providers.sandbox.api import json_of
 from providers.sandbox.kaggle import faults
-from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, KaggleAccount, Plan, Run
-from providers.sandbox.kaggle.routes_kernels import Kernels
-from providers.sandbox.kaggle.transport import KaggleCall, address, endpoint, no, routes
+from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, KaggleAccount, Run
+from providers.sandbox.kaggle.routes_kernels import KaggleCall, KaggleKernels, no
 
-NINE_HOURS_S = 9 * 3600
 KEY = "t4x2"
 #: How long a pushed program works when nothing else is said.
 WORK_S = 600.0
@@ -27,7 +24,7 @@ WORK_S = 600.0
 INTROSPECT = ("IntrospectToken", "oauth2/introspect")
 
 
-class KaggleSandbox(ApiSandbox[KaggleAccount]):
+class KaggleSandbox(KaggleKernels):
     """Kaggle as of November 2026: remote calls and classic paths, key and token, two GPU sessions, 30 hours a week."""
 
     name = "kaggle"
@@ -35,7 +32,6 @@ class KaggleSandbox(ApiSandbox[KaggleAccount]):
     DISTURBANCES = faults.DISTURBANCES
     USERNAME = "simuser"
     API_KEY = "5a9d0b0c5a9d0b0c5a9d0b0c5a9d0b0c"
-    API_TOKEN = "KGAT_SANDBOX0000000000000000000000"  # noqa: S105 # The sandbox's own, good nowhere else.
     STAPLE = "T4"
     STAPLE_COUNT = 2
     COUNTS = (2,)
@@ -47,7 +43,6 @@ class KaggleSandbox(ApiSandbox[KaggleAccount]):
     work_s: float
 
     def reset(self) -> None:
-        """Back to an account without kernels and with all its hours."""
         self.account = KaggleAccount(self, self.USERNAME)
         self.work_s = WORK_S
 
@@ -60,32 +55,14 @@ class KaggleSandbox(ApiSandbox[KaggleAccount]):
             "KAGGLE_API_URL": url,
         }
 
-    def routes(self) -> list[BaseRoute]:
-        """The calls, the log streams and the signed files."""
-        kernels = Kernels(self, self.API_TOKEN)
-        logs = endpoint(self, "", kernels.logs)
-
-        async def signed(request: Request) -> Response:
-            given = {**request.query_params, **request.path_params}
-            return kernels.signed(KaggleCall(given, address(request)))
-
-        return [
-            *routes(self, {**kernels.handlers(), "SaveKernel": self.save}),
-            *[Route(f"{p}/v1/kernels/logs/stream/{{owner}}/{{slug}}", logs, methods=["GET"]) for p in ("", "/api")],
-            Route("/signed/{owner}/{slug}/{version}/{file}", signed, methods=["GET"]),
-        ]
-
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────
 
-    def has_key(self, request: Request) -> bool:
+    def key_refusal(self, request: Request, group: str) -> Response | None:
         """User name and key, or a token; asking whose token it is needs neither."""
         basic = base64.b64encode(f"{self.USERNAME}:{self.API_KEY}".encode()).decode()
         good = {f"Basic {basic}", f"Bearer {self.API_TOKEN}"}
-        return request.headers.get("authorization") in good or request.url.path.endswith(INTROSPECT)
-
-    def refuse_key(self, request: Request, group: str) -> Response:
-        """A 401."""
-        return faults.error(401, faults.UNAUTHENTICATED)
+        known = request.headers.get("authorization") in good or request.url.path.endswith(INTROSPECT)
+        return None if known else faults.REFUSED
 
     async def body_of(self, request: Request) -> Any:
         """The body together with the query and the path, which a classic call uses instead."""
@@ -97,17 +74,14 @@ class KaggleSandbox(ApiSandbox[KaggleAccount]):
         return str(body.get("slug") or "").partition("/")[2], str(body.get("machineShape") or "")
 
     def malformed(self) -> Response:
-        """A 400."""
         return faults.error(400, "the body is not a JSON object")
 
     def answer_late(self) -> Response:
-        """A gateway's timeout."""
         return faults.error(504, "Deadline exceeded")
 
     # ── pushing ──────────────────────────────────────────────────────────────────────────────────
 
     def save(self, asked: KaggleCall) -> Response:
-        """`SaveKernel`: a new version with a session of its own, or a refusal in `error` under status 200."""
         source = asked.body
         slug = str(source.get("slug") or "")
         self._check(source, slug)
@@ -139,20 +113,15 @@ class KaggleSandbox(ApiSandbox[KaggleAccount]):
         if self.fault("other_slug") is not None:
             slug = f"k-{slug}"
         run = self.account.push(slug, source, at, at + timedelta(seconds=listed_s))
-        run.status_absent = self.fault("status_absent") is not None
-        run.old_words = self.fault("old_words") is not None
         run.stuck = self.fault("stuck_running") is not None
-        run.cap_s = NINE_HOURS_S if self.fault("nine_hours") is not None else run.cap_s
-        run.begin(self._plan(run))
-        return run
-
-    def _plan(self, run: Run) -> Plan:
         queue_s = None if self.fault("queued_for_ever") is not None else self.engine.timing.boot_s
         fails = self.fault("run_fails")
         if fails is not None:
             run.failure = "Your notebook exited with code 1."
-            return Plan(queue_s, float(fails.get("after_s", 30)), fails=True)
-        return Plan(queue_s, None if self.fault("runs_over") is not None else self.work_s)
+            run.begin(queue_s, float(fails.get("after_s", 30)), fails=True)
+        else:
+            run.begin(queue_s, None if self.fault("runs_over") is not None else self.work_s)
+        return run
 
     def _answer(self, run: Run) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -181,7 +150,6 @@ class KaggleSandbox(ApiSandbox[KaggleAccount]):
         return 1
 
     def happen(self, ref: str, what: str) -> None:
-        """Do one of `DISTURBANCES` to a run."""
         run = self.account.instances[ref]
         if what == "fail":
             run.finish(self.now, "ERROR", "Your notebook exited with code 1.")

@@ -1,5 +1,1 @@
 """Lambda, served locally."""
-
-from providers.sandbox.lambda_cloud.sandbox import LambdaSandbox
-
-__all__ = ["LambdaSandbox"]

@@ -2,17 +2,122 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from providers.gpus.table import canonical
-from providers.sandbox.account import SandboxAccount
+from providers.sandbox.account import OWNERS_KEY, PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.lambda_cloud.instance import LambdaInstance
-from providers.sandbox.lambda_cloud.market import LambdaInstanceType, LambdaMarket
+from providers.sandbox.lambda_cloud.market import LambdaInstanceType, LambdaMarket, region
+from providers.sandbox.timeline import Timeline
+
+MINUTE_S = 60
+#: Machines with several GPUs boot this many times slower.
+MULTI_GPU_BOOT = 3
+#: Faults that an instance keeps from its launch on.
+LAUNCH_FAULTS = (
+    "no_private_ip", "tags_hidden", "terminate_refused_while_booting", "price_live", "billed_from_active",
+    "never_boots", "boots_unhealthy",
+)  # fmt: skip
+ACTIONS = ("migrate", "rebuild", "restart", "cold_reboot", "terminate")
+
+
+@dataclass(kw_only=True)
+class LambdaInstance(PhasedInstance[str]):
+    """State of one instance. `cents` is the price it was launched at."""
+
+    phases: Timeline[str] = field(default_factory=lambda: Timeline("booting"))
+    kind: LambdaInstanceType
+    place: str
+    cents: int
+    key_name: str
+    tags: list[dict[str, str]]
+    user_data: str
+    #: How long the row stays listed as terminated.
+    lingers_s: float = 0.0
+    powered_off: bool = False
+    file_systems: list[str] = field(default_factory=list)
+
+    @property
+    def usd_h(self) -> Decimal:
+        """Dollars per hour."""
+        return Decimal(self.cents) / 100
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What an event of the audit log says about it."""
+        lrn = f"lrn:cloud:instance:{self.ref}"
+        return {"instance_lrn": lrn, "instance_type": self.kind.name, "region": self.place}
+
+    def boot(self, asked_at: datetime, boot_s: float) -> None:
+        """Plan the walk to active. Billing starts when the launch was asked for, or else at the first health check."""
+        boot_s *= MULTI_GPU_BOOT if self.kind.gpus > 1 else 1
+        self.phases.plan(self.created_at, (0.0, "booting"), (boot_s, "active"))
+        active_at = self.created_at + timedelta(seconds=boot_s)
+        self.meter.start("gpu", active_at if "billed_from_active" in self.quirks else asked_at, self.usd_h)
+
+    def status(self, now: datetime) -> str:
+        if self.ended_at is not None and now >= self.ended_at:
+            return "terminating" if self.gone_at is None or now < self.gone_at else "terminated"
+        return self.phases.at(now)
+
+    def exists(self, now: datetime) -> bool:
+        lingers = timedelta(seconds=self.lingers_s)
+        return self.created_at <= now and (self.gone_at is None or now < self.gone_at + lingers)
+
+    def answers(self, now: datetime) -> bool:
+        """While it is active and switched on."""
+        return self.phases.at(now) == "active" and not self.powered_off
+
+    def gpu_s(self, now: datetime) -> Decimal:
+        """Seconds that are paid: every begun minute, and at least one once it was begun."""
+        begun = any(span.start <= now for span in self.meter.spans) or self.ended_at is not None
+        minutes = math.ceil(self.meter.seconds("gpu", now) / MINUTE_S)
+        return Decimal(max(minutes, int(begun)) * MINUTE_S)
+
+    def gpu_usd(self, now: datetime) -> Decimal:
+        return self.gpu_s(now) * self.usd_h / 3600
+
+    def wire(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
+        """The instance as the API prints it. The port is in a tag, because every real one answers on 22."""
+        status = self.status(now)
+        up = status in {"active", "unhealthy"}
+        tags = [*self.tags, *([{"key": "ssh-port", "value": str(ssh_port)}] if ssh_port is not None else [])]
+        row: dict[str, Any] = {
+            "id": self.ref,
+            "name": self.name,
+            "status": status,
+            "ssh_key_names": [self.key_name],
+            "file_system_names": self.file_systems,
+            "file_system_mounts": [],
+            "region": region(self.place),
+            "instance_type": self.kind.wire(None if "price_live" in self.quirks else self.cents),
+            "hostname": f"{self.ref[:8]}.example.invalid",
+            "is_reserved": False,
+            "actions": {name: _action(status) for name in ACTIONS},
+            "tags": [] if "tags_hidden" in self.quirks else tags,
+            "firewall_rulesets": [],
+        }
+        if up:
+            row["ip"] = "127.0.0.1"
+            row["jupyter_token"] = f"sandbox-jupyter-{self.ref}"
+            row["jupyter_url"] = f"https://jupyter.example.invalid/?token=sandbox-jupyter-{self.ref}"
+            if "no_private_ip" not in self.quirks:
+                row["private_ip"] = "10.19.60.24"
+        return row
+
+
+def _action(status: str) -> dict[str, Any]:
+    if status in {"active", "unhealthy"}:
+        return {"available": True}
+    code = "vm-has-not-launched" if status == "booting" else "vm-is-terminating"
+    return {"available": False, "reason_code": code, "reason_description": code.replace("-", " ")}
+
 
 ACCOUNT_LRN = "lrn:cloud:account:fedcba9876543210fedcba9876543210"
-OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 KEY_LRN = "lrn:cloud:api_key:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 
@@ -56,7 +161,6 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         )
 
     def add_key(self, name: str, public_key: str) -> dict[str, str]:
-        """Register an SSH key."""
         key = {"id": self.new_id(), "name": name, "public_key": public_key}
         self.ssh_keys.append(key)
         self.log("ssh_key", "created", self.now, [key["id"]])
@@ -64,7 +168,7 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
 
     def launch(self, kind: LambdaInstanceType, place: str, body: dict[str, Any], lands_in_s: float) -> LambdaInstance:
         """Make an instance. The caller has checked the request and taken the machine from the market."""
-        timing, fault = self.engine.timing, self.cloud.fault
+        boot_s = self.engine.timing.boot_s
         machine = LambdaInstance(
             ref=self.new_id(),
             name=body.get("name"),
@@ -76,21 +180,17 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
             key_name=body["ssh_key_names"][0],
             tags=list(body.get("tags") or []),
             user_data=str(body.get("user_data") or ""),
-            private_ip=fault("no_private_ip") is None,
-            tags_shown=fault("tags_hidden") is None,
-            refuses_while_booting=fault("terminate_refused_while_booting") is not None,
-            price_live=fault("price_live") is not None,
+            quirks=self.quirks(*LAUNCH_FAULTS),
             file_systems=[str(name) for name in body.get("file_system_names") or []],
             **self.times(lands_in_s),
         )
         at = machine.created_at
-        machine.boot(self.now, timing.boot_s, billed_from_active=fault("billed_from_active") is not None)
-        if fault("never_boots") is not None:
+        machine.boot(self.now, boot_s)
+        if "never_boots" in machine.quirks:
             machine.phases.plan(at, (0.0, "booting"))
-        elif fault("boots_unhealthy") is not None:
-            machine.phases.plan(at, (0.0, "booting"), (timing.boot_s, "unhealthy"))
-        lrn = f"lrn:cloud:instance:{machine.ref}"
-        self.log("instance", "launched", at, [machine.ref], instance_lrn=lrn, instance_type=kind.name, region=place)
+        elif "boots_unhealthy" in machine.quirks:
+            machine.phases.plan(at, (0.0, "booting"), (boot_s, "unhealthy"))
+        self.log("instance", "launched", at, [machine.ref], **machine.details)
         return self.add(machine)
 
     def listed(self) -> list[LambdaInstance]:
@@ -101,7 +201,10 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         """The instance as the API prints it now."""
         up = machine.status(self.now) in {"active", "unhealthy"}
         port = self.reserve_port(machine) if up else None
-        return machine.wire(self.now, port, machine.kind.cents if machine.price_live else None)
+        return machine.wire(self.now, port)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [self.wire(machine) for machine in self.listed()]
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
@@ -110,10 +213,8 @@ class LambdaAccount(SandboxAccount[LambdaInstance]):
         if machine.ended_at is not None:
             return
         machine.end(self.now, self.engine.timing.destroy_s)
-        self.market.give_back(machine.kind, machine.place)
-        lrn = f"lrn:cloud:instance:{machine.ref}"
-        details = {"instance_lrn": lrn, "instance_type": machine.kind.name, "region": machine.place}
-        self.log("instance", "terminated", self.now, [machine.ref], **details)
+        machine.kind.free[machine.place] = machine.kind.free.get(machine.place, 0) + 1
+        self.log("instance", "terminated", self.now, [machine.ref], **machine.details)
 
     def restart(self, machine: LambdaInstance) -> None:
         """Reboot: billed on."""

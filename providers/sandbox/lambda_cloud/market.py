@@ -39,15 +39,11 @@ class LambdaInstanceType:
     storage_gib: int
     free: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def description(self) -> str:
-        return f"{self.gpus}x {self.gpu}" if self.gpus else "4x CPU General"
-
     def wire(self, cents: int | None = None) -> dict[str, Any]:
         """The type as the API prints it, at its own price or at `cents`."""
         return {
             "name": self.name,
-            "description": self.description,
+            "description": f"{self.gpus}x {self.gpu}" if self.gpus else "4x CPU General",
             "gpu_description": self.gpu if self.gpus else "N/A",
             "price_cents_per_hour": self.cents if cents is None else cents,
             "specs": {
@@ -102,17 +98,6 @@ class LambdaMarket:
             }
             for kind in self.kinds.values()
         }
-
-    def take(self, kind: LambdaInstanceType, place: str) -> bool:
-        """Occupy one machine; False when none is free there."""
-        if kind.free.get(place, 0) < 1:
-            return False
-        kind.free[place] -= 1
-        return True
-
-    def give_back(self, kind: LambdaInstanceType, place: str) -> None:
-        """Free one machine."""
-        kind.free[place] = kind.free.get(place, 0) + 1
 
     def chosen(self, key: str) -> list[tuple[LambdaInstanceType, str]]:
         """What an adapter's key `TYPE/REGION` names ("*": everything with capacity)."""

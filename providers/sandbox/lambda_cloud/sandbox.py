@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -13,15 +14,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.agents import exported
-from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
+from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused, shows
 from providers.sandbox.lambda_cloud import faults as say
-from providers.sandbox.lambda_cloud.account import LambdaAccount
-from providers.sandbox.lambda_cloud.instance import LambdaInstance
-from providers.sandbox.lambda_cloud.routes_other import LambdaOtherRoutes
+from providers.sandbox.lambda_cloud.account import LambdaAccount, LambdaInstance
+from providers.sandbox.lambda_cloud.market import REGIONS, images, region
 
 _TAG_KEY = re.compile(r"[a-z][a-z0-9:-]+")
 _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
+_FILE_SYSTEM_NAME = re.compile(r"[a-zA-Z]+[0-9a-zA-Z-]*")
 USER_DATA_MAX = 1_000_000
+AUDIT_PAGE = 100
 
 
 class LambdaSandbox(ApiSandbox[LambdaAccount]):
@@ -39,7 +41,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         return {"LAMBDA_API_KEY": self.API_KEY, "LAMBDA_API_URL": f"{url}/api/v1"}
 
     def reset(self) -> None:
-        """A new account on a new market."""
         self.account = LambdaAccount(self)
         #: Documented: a second between two calls; for launches twelve, and five a minute.
         self._calls = RateWindow(1, 1.0)
@@ -48,7 +49,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
     def variables(self, ref: str) -> Mapping[str, str]:
-        """What its cloud-init exports."""
         return exported(self.account.instances[ref].user_data)
 
     def reprice(self, key: str, factor: Decimal) -> int:
@@ -66,7 +66,6 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         return len(chosen)
 
     def happen(self, ref: str, what: str) -> None:
-        """See `DISTURBANCES`."""
         if what == "account_inactive":
             self.account.inactive = True
             return
@@ -85,62 +84,56 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
     # ── the API ──────────────────────────────────────────────────────────────────────────────────
 
     def routes(self) -> list[BaseRoute]:
-        """Documented paths; the group names the generic faults that apply."""
-        side = LambdaOtherRoutes(self)
         table: list[tuple[str, str, str, Handler]] = [
-            ("GET", "/instance-types", "search", self._types),
+            ("GET", "/instance-types", "search", shows(lambda: {"data": self.account.market.wire()})),
             ("POST", "/instance-operations/launch", "create", self._launch),
             ("POST", "/instance-operations/terminate", "destroy", self._terminate),
             ("POST", "/instance-operations/restart", "restart", self._restart),
-            ("GET", "/instances", "list", self._list),
+            ("GET", "/instances", "list", shows(lambda: {"data": self.account.rows()})),
             ("GET", "/instances/{ref}", "get", self._get),
             ("POST", "/instances/{ref}", "misc", self._rename),
-            ("GET", "/ssh-keys", "keys", side.keys),
-            ("POST", "/ssh-keys", "keys", side.add_key),
-            ("DELETE", "/ssh-keys/{ref}", "keys", side.delete_key),
-            ("GET", "/regions", "misc", side.regions),
-            ("GET", "/images", "misc", side.images),
-            ("GET", "/file-systems", "misc", side.file_systems),
-            ("POST", "/filesystems", "misc", side.add_file_system),
-            ("DELETE", "/filesystems/{ref}", "misc", side.delete_file_system),
-            ("GET", "/firewall-rules", "misc", side.rules),
-            ("PUT", "/firewall-rules", "misc", side.put_rules),
-            ("GET", "/audit-events", "audit", side.audit),
+            ("GET", "/ssh-keys", "keys", shows(lambda: {"data": self.account.ssh_keys})),
+            ("POST", "/ssh-keys", "keys", self.add_key),
+            ("DELETE", "/ssh-keys/{ref}", "keys", self.delete_key),
+            ("GET", "/regions", "misc", shows(lambda: {"data": [region(name) for name in REGIONS]})),
+            ("GET", "/images", "misc", shows(lambda: {"data": images()})),
+            ("GET", "/file-systems", "misc", shows(lambda: {"data": self.account.file_systems})),
+            ("POST", "/filesystems", "misc", self.add_file_system),
+            ("DELETE", "/filesystems/{ref}", "misc", self.delete_file_system),
+            ("GET", "/firewall-rules", "misc", shows(lambda: {"data": self.account.rules})),
+            ("PUT", "/firewall-rules", "misc", self.put_rules),
+            ("GET", "/audit-events", "audit", self.audit),
         ]
-        routes: list[BaseRoute] = [
+
+        async def unknown(_request: Request) -> Response:
+            return say.error(404, "global/not-found", "The requested resource was not found.")
+
+        return [
             *self.paths((method, f"/api/v1{path}", group, answer) for method, path, group, answer in table),
-            Route("/{rest:path}", self._unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            Route("/{rest:path}", unknown, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
         ]
-        return routes
 
-    async def _unknown(self, _request: Request) -> Response:
-        return say.error(404, "global/not-found", "The requested resource was not found.")
-
-    def has_key(self, request: Request) -> bool:
+    def key_refusal(self, request: Request, group: str) -> Response | None:
         """The key comes as a token, or as the user of a password-less login."""
         basic = base64.b64encode(f"{self.API_KEY}:".encode()).decode()
         good = {f"Bearer {self.API_KEY}", f"Basic {basic}", f"Basic {self.API_KEY}"}
-        return request.headers.get("authorization") in good
+        return None if request.headers.get("authorization") in good else say.NOT_AUTHORISED
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a type in a region."""
         return body.get("name"), f"{body.get('instance_type_name')}/{body.get('region_name')}"
 
     def malformed(self) -> Response:
-        """As any bad parameter."""
-        return say.invalid()
+        return say.INVALID
 
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """Launches count twice."""
         return (self._calls, *(self._launches if group == "create" else ()))
 
-    async def _types(self, _request: Request, _body: dict[str, Any]) -> Response:
-        return JSONResponse({"data": self.account.market.wire()})
-
     # ── launch ───────────────────────────────────────────────────────────────────────────────────
 
     async def _launch(self, _request: Request, body: dict[str, Any]) -> Response:
-        problem = say.inactive() if self.account.inactive else self._problem(body)
+        problem = say.INACTIVE if self.account.inactive else self._problem(body)
         if problem is not None:
             return problem
         lands_in_s = self.lands_in_s()
@@ -152,16 +145,16 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     def _made(self, body: dict[str, Any], lands_in_s: float = 0.0) -> LambdaInstance:
         kind, place = self.account.market.kinds[body["instance_type_name"]], body["region_name"]
-        self.account.market.take(kind, place)
+        kind.free[place] = max(kind.free.get(place, 0) - 1, 0)
         return self.account.launch(kind, place, body, lands_in_s)
 
     def _problem(self, body: dict[str, Any]) -> Response | None:
         kind = self.account.market.kinds.get(str(body.get("instance_type_name")))
         place, keys = body.get("region_name"), body.get("ssh_key_names")
         if kind is None or not isinstance(place, str) or not isinstance(keys, list) or len(keys) != 1:
-            return say.invalid()
+            return say.INVALID
         if body.get("quantity", 1) != 1:
-            return say.invalid("Requested too many instances.")
+            return say.error(400, "global/invalid-parameters", "Requested too many instances.")
         hostname, tags = body.get("hostname"), body.get("tags") or []
         good_tags = all(
             _TAG_KEY.fullmatch(str(t.get("key"))) and len(str(t.get("key"))) <= 55 and len(str(t.get("value"))) <= 128
@@ -169,7 +162,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         )
         too_long = len(str(body.get("name") or "")) > 64 or len(str(body.get("user_data") or "")) > USER_DATA_MAX
         if too_long or not good_tags or (hostname is not None and not _HOSTNAME.fullmatch(str(hostname))):
-            return say.invalid()
+            return say.INVALID
         if keys[0] not in {key["name"] for key in self.account.ssh_keys}:
             return say.missing("SSH key")
         for name in body.get("file_system_names") or []:
@@ -177,13 +170,10 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
             if found is None:
                 return say.missing("Filesystem")
             if found["region"]["name"] != place:
-                return say.wrong_region()
-        return say.no_capacity() if kind.free.get(place, 0) < 1 else None
+                return say.WRONG_REGION
+        return say.NO_CAPACITY if kind.free.get(place, 0) < 1 else None
 
     # ── instances ────────────────────────────────────────────────────────────────────────────────
-
-    async def _list(self, _request: Request, _body: dict[str, Any]) -> Response:
-        return JSONResponse({"data": [self.account.wire(m) for m in self.account.listed()]})
 
     async def _get(self, request: Request, _body: dict[str, Any]) -> Response:
         machine = self.account.shown(request.path_params["ref"])
@@ -194,7 +184,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         if machine is None:
             return say.missing()
         if len(str(body.get("name") or "")) > 64:
-            return say.invalid()
+            return say.INVALID
         machine.name = body.get("name")
         return JSONResponse({"data": self.account.wire(machine)})
 
@@ -209,23 +199,121 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
 
     async def _terminate(self, _request: Request, body: dict[str, Any]) -> Response:
         machines = self._named(body)
-        if any(m.refuses_while_booting and m.status(self.now) == "booting" for m in machines):
-            return say.conflict()
+        if any("terminate_refused_while_booting" in m.quirks and m.status(self.now) == "booting" for m in machines):
+            return say.CONFLICT
         if any(m.ended_at for m in machines) and self.fault("destroy_again_404") is not None:
             return say.missing()
-        lingers = self.fault("terminated_lingers")
+        lingers_s = float(self.fault_value("terminated_lingers", "after_s", 120) or 0)
         done = self.fault("destroy_not_done") is None
         for machine in machines if done else []:
             self.account.terminate(machine)
-            if lingers is not None:
-                machine.lingers_s = float(lingers.get("after_s", 120))
+            machine.lingers_s = lingers_s or machine.lingers_s
         rows = [{**self.account.wire(machine), "status": "terminating"} for machine in machines]
         return JSONResponse({"data": {"terminated_instances": rows}})
 
     async def _restart(self, _request: Request, body: dict[str, Any]) -> Response:
         machines = self._named(body)
         if any(m.status(self.now) != "active" for m in machines):
-            return say.conflict()
+            return say.CONFLICT
         for machine in machines:
             self.account.restart(machine)
         return JSONResponse({"data": {"restarted_instances": [self.account.wire(m) for m in machines]}})
+
+    # ── SSH keys ─────────────────────────────────────────────────────────────────────────────────
+
+    async def add_key(self, _request: Request, body: dict[str, Any]) -> Response:
+        """Register a key. Without `public_key` one is generated, and its private half is shown this once."""
+        account = self.account
+        name, public_key = body.get("name"), body.get("public_key")
+        if not isinstance(name, str) or not 1 <= len(name) <= 64 or len(str(public_key or "")) > 4096:
+            return say.INVALID
+        if self.fault("keys_added_meanwhile") is not None:
+            account.add_key(name, str(public_key))
+        once = self.fault("keys_taken_once") is not None
+        if any(key["name"] == name or (once and key["public_key"] == public_key) for key in account.ssh_keys):
+            return say.error(400, "global/duplicate", "An SSH key with this name already exists.")
+        if public_key is None:
+            made = account.add_key(name, f"ssh-ed25519 AAAA{account.new_id()} generated")
+            return JSONResponse({"data": {**made, "private_key": "sandbox-private-key"}})
+        return JSONResponse({"data": account.add_key(name, str(public_key))})
+
+    async def delete_key(self, request: Request, _body: dict[str, Any]) -> Response:
+        """Forget a key; instances keep what was injected."""
+        keys = self.account.ssh_keys
+        found = [key for key in keys if key["id"] == request.path_params["ref"]]
+        for key in found:
+            keys.remove(key)
+        return JSONResponse({"data": {}}) if found else say.missing("SSH key")
+
+    # ── file systems and firewall ────────────────────────────────────────────────────────────────
+
+    async def add_file_system(self, _request: Request, body: dict[str, Any]) -> Response:
+        account = self.account
+        name, place = str(body.get("name") or ""), str(body.get("region") or "")
+        if not _FILE_SYSTEM_NAME.fullmatch(name) or len(name) > 60 or place not in REGIONS:
+            return say.INVALID
+        if any(fs["name"] == name for fs in account.file_systems):
+            return say.error(400, "global/duplicate", "A filesystem with this name already exists.")
+        made = {
+            "id": account.new_id(),
+            "name": name,
+            "mount_point": f"/lambda/nfs/{name}",
+            "created": self.now.isoformat(),
+            "created_by": {"id": account.new_id(), "email": "ada@example.invalid", "status": "active"},
+            "is_in_use": False,
+            "region": region(place),
+            "bytes_used": 0,
+        }
+        account.file_systems.append(made)
+        return JSONResponse({"data": made})
+
+    async def delete_file_system(self, request: Request, _body: dict[str, Any]) -> Response:
+        """Delete one that no instance uses."""
+        account = self.account
+        found = next((fs for fs in account.file_systems if fs["id"] == request.path_params["ref"]), None)
+        if found is None:
+            return say.missing("Filesystem")
+        if any(found["name"] in machine.file_systems for machine in account.listed()):
+            return say.error(400, "filesystems/filesystem-in-use", "Filesystem is in use.")
+        account.file_systems.remove(found)
+        return JSONResponse({"data": {"deleted_ids": [found["id"]]}})
+
+    async def put_rules(self, _request: Request, body: dict[str, Any]) -> Response:
+        """Replaces the whole list."""
+        rules = body.get("data")
+        if not isinstance(rules, list) or not all(isinstance(rule, dict) and "protocol" in rule for rule in rules):
+            return say.INVALID
+        self.account.rules = rules
+        return JSONResponse({"data": rules})
+
+    # ── audit log ────────────────────────────────────────────────────────────────────────────────
+
+    async def audit(self, request: Request, _body: dict[str, Any]) -> Response:
+        """Events oldest first; `page_token` stands beside `data` and is null on the last page."""
+        query = request.query_params
+        try:
+            start, end = (_time(query.get(name)) for name in ("start", "end"))
+            skip = int(base64.urlsafe_b64decode(query.get("page_token", "").encode()) or b"0")
+        except ValueError:
+            return say.INVALID
+        rows = int(self.fault_value("audit_small_pages", "rows", 1) or AUDIT_PAGE)
+        kind = query.get("resource_type")
+        events = [
+            event
+            for event in self.account.visible_events()
+            if (start is None or datetime.fromisoformat(event["event_time"]) >= start)
+            and (end is None or datetime.fromisoformat(event["event_time"]) <= end)
+            and kind in {None, f"cloud.{event['resource_name']}"}
+        ]
+        more = len(events) > skip + rows
+        token = base64.urlsafe_b64encode(str(skip + rows).encode()).decode() if more else None
+        return JSONResponse({"data": events[skip : skip + rows], "page_token": token})
+
+
+def _time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError("a time needs its zone")
+    return at

@@ -1,5 +1,1 @@
 """RunPod, served locally: REST v2 and GraphQL on one account, with the cloud's own manners and troubles."""
-
-from providers.sandbox.runpod.sandbox import RunPodSandbox
-
-__all__ = ["RunPodSandbox"]

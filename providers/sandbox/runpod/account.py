@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,9 +13,9 @@ from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.runpod import faults
+from providers.sandbox.runpod.faults import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
 from providers.sandbox.runpod.instance import ACTIONS, Boot, Pod, rfc3339
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
-from providers.sandbox.runpod.responses import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
 from providers.sandbox.runpod.validation import Order
 
 CREDIT_USD = Decimal(500)
@@ -64,13 +65,8 @@ class RunPodAccount(SandboxAccount[Pod]):
         return pod
 
     def left_usd(self) -> Decimal:
-        """Credit left."""
         self.settle()
         return super().left_usd()
-
-    def rate_usd_h(self) -> Decimal:
-        """What the account spends per hour now."""
-        return sum((self._rate(pod) for pod in self.living.at(self.now)), Decimal(0))
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
@@ -80,7 +76,8 @@ class RunPodAccount(SandboxAccount[Pod]):
         for name in faults.REFUSALS:
             if (params := self.cloud.fault(name)) is not None:
                 raise faults.refusal(name, params)
-        order = self._with_key(order)
+        if order.start_ssh and "PUBLIC_KEY" not in order.env and self.public_key:
+            order = replace(order, env={**order.env, "PUBLIC_KEY": self.public_key})
         gpu = self.market.types.get(order.gpu_id)
         if gpu is None:
             raise RunPodProblem(422, f"gpu type '{order.gpu_id}' was not found")
@@ -119,22 +116,16 @@ class RunPodAccount(SandboxAccount[Pod]):
         self._run(pod, at)
         return pod
 
-    def _with_key(self, order: Order) -> Order:
-        """With `startSsh` the account's keys go into PUBLIC_KEY, unless the order brings its own."""
-        if not order.start_ssh or "PUBLIC_KEY" in order.env or not self.public_key:
-            return order
-        return order.with_env({**order.env, "PUBLIC_KEY": self.public_key})
-
     def _first_boot(self) -> Boot:
         timing, fault = self.engine.timing, self.cloud.fault
-        loop = fault("exit_loop")
+        every_s = self.cloud.fault_value("exit_loop", "every_s", 20)
         return Boot(
             running_s=timing.boot_s,
             reachable_s=timing.boot_s + timing.reachable_s,
             running_at_once=fault("running_at_once") is not None,
             sshd_lag_s=self.lag_s("running_before_reachable", 0, 90),
             never=fault("never_boots") is not None,
-            exit_every_s=None if loop is None else float(loop.get("every_s", 20)),
+            exit_every_s=None if every_s is None else float(every_s),
         )
 
     def next_boot(self) -> Boot:
@@ -198,7 +189,7 @@ class RunPodAccount(SandboxAccount[Pod]):
             return
         empty_at = self._empty_at()
         for pod in self.instances.values():
-            if pod.exists(self.now) and self._rate(pod) > 0:
+            if pod.exists(self.now) and pod.meter.total_rate_usd_h(self.now) > 0:
                 keeps = pod.order.network_volume is not None
                 at = max(empty_at, pod.created_at)
                 self.end(pod, "EXITED" if keeps else "TERMINATED", at, f"Exited by Runpod: {_words(at)}")
@@ -208,17 +199,12 @@ class RunPodAccount(SandboxAccount[Pod]):
         first, last = 0, int((self.now - self._began).total_seconds()) + 1
         while first < last:
             middle = (first + last) // 2
-            if self._spent(self._began + timedelta(seconds=middle)) > self.credit_usd:
+            until = self._began + timedelta(seconds=middle)
+            if sum(pod.meter.total_usd(until) for pod in self.instances.values()) > self.credit_usd:
                 last = middle
             else:
                 first = middle + 1
         return min(self._began + timedelta(seconds=first), self.now)
-
-    def _spent(self, until: datetime) -> Decimal:
-        return sum((pod.meter.total_usd(until) for pod in self.instances.values()), Decimal(0))
-
-    def _rate(self, pod: Pod) -> Decimal:
-        return pod.meter.rate_usd_h("gpu", self.now) + pod.meter.rate_usd_h("storage", self.now)
 
     def bill(self, start: datetime, end: datetime, bucket: timedelta, pod_id: str | None) -> list[dict[str, Any]]:
         """One record per pod and bucket with something in it; the window is widened to whole buckets first.

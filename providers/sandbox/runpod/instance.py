@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.instance import SandboxInstance
+from providers.sandbox.account import SandboxInstance
 from providers.sandbox.runpod.market import GpuType
 from providers.sandbox.runpod.validation import Order
 from providers.sandbox.ssh import HOST
@@ -81,10 +81,6 @@ class Pod(SandboxInstance):
             return "RUNNING"
         return "PROVISIONING" if age_s < running_s * PROVISIONING_SHARE else "STARTING"
 
-    def desired(self) -> str:
-        """GraphQL's `desiredStatus`: what was asked for, not what is."""
-        return "RUNNING" if self.ended is None else "EXITED"
-
     def exists(self, now: datetime) -> bool:
         """Whether it is in the account: created by now and not terminated."""
         return self.created_at <= now and self.ended != "TERMINATED"
@@ -102,7 +98,6 @@ class Pod(SandboxInstance):
         return self.ended is None and not self.boot.never and self._container_s(now) >= self.boot.reachable_s
 
     def reachable(self, now: datetime) -> bool:
-        """Whether sshd answers now."""
         lag_s = self.boot.reachable_s + self.boot.sshd_lag_s
         silent = self.deaf or self.boot.exit_every_s is not None or "22/tcp" not in self.order.ports
         return self.exists(now) and self.shown(now) and self._container_s(now) >= lag_s and not silent
@@ -123,12 +118,6 @@ class Pod(SandboxInstance):
     def cost_usd_h(self) -> float:
         """The `cost` field: the GPUs' rate. Stopped pods go on showing it, as the live service was seen to do."""
         return float(self.rate_usd_h)
-
-    def reprice(self, now: datetime, factor: Decimal) -> None:
-        """Bill so many times the price from now on."""
-        self.rate_usd_h *= factor
-        if self.meter.rate_usd_h("gpu", now):
-            self.meter.start("gpu", now, self.rate_usd_h)
 
     def _container_s(self, now: datetime) -> float:
         return (now - self.launched_at) / timedelta(seconds=1)
@@ -215,7 +204,8 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         "port": None,
         "ports": ",".join(order.ports),
         "costPerHr": pod.cost_usd_h(),
-        "desiredStatus": pod.desired(),
+        # What was asked for, not what is.
+        "desiredStatus": "RUNNING" if pod.ended is None else "EXITED",
         "lastStatusChange": pod.change,
         "podType": "INTERRUPTABLE" if order.bid_usd_h is not None else "RESERVED",
         "uptimeSeconds": pod.uptime_s(now) if shown else 0,

@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 from providers.gpus import table
+from providers.sandbox.runpod.faults import RunPodProblem
 
 LEVELS = ("NONE", "LOW", "MEDIUM", "HIGH")
 
@@ -111,8 +114,8 @@ class GpuType:
         return "AMD" if self.id.startswith("AMD") else "NVIDIA"
 
 
-def _price(cell: str) -> Decimal | None:
-    return None if cell in ("-", "null") else Decimal(cell)
+def _cell(text: str) -> Decimal | None:
+    return None if text in ("-", "null") else Decimal(text)
 
 
 def _parse() -> dict[str, GpuType]:
@@ -124,7 +127,7 @@ def _parse() -> dict[str, GpuType]:
             name=name,
             pool=pool or None,
             memory_gb=int(memory),
-            price_usd_h={"SECURE": _price(secure), "COMMUNITY": _price(community)},
+            price_usd_h={"SECURE": _cell(secure), "COMMUNITY": _cell(community)},
             most={"SECURE": int(most_secure), "COMMUNITY": int(most_community)},
             supply=int(supply),
         )
@@ -208,3 +211,77 @@ class RunPodMarket:
     def _draw(self, *words: str) -> float:
         """A number in [0, 1) that depends on the seed and the words only, never on the order of calls."""
         return random.Random(f"{self.seed}/{'/'.join(words)}").random()
+
+
+TIERS = ("SECURE", "COMMUNITY")
+
+
+def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dict[str, Any]:
+    """One type, sold or not; with `include=AVAILABILITY` the stock of the asked tier and count as well."""
+    row: dict[str, Any] = {
+        "id": gpu.id,
+        "name": gpu.name,
+        "pool": gpu.pool,
+        "manufacturer": gpu.manufacturer,
+        "memory": gpu.memory_gb,
+        "secure": gpu.sells("SECURE"),
+        "community": gpu.sells("COMMUNITY"),
+        "price": {tier.lower(): _price(gpu, tier) for tier in TIERS},
+        "maxCount": {tier.lower(): gpu.most[tier] for tier in TIERS},
+    }
+    if "include" not in query:
+        return row
+    tier, count = _asked(query)
+    row["availability"] = market.stock(gpu, tier, count)
+    row["cudaVersions"] = market.cuda(gpu)
+    # Community hosts belong to no datacenter, and an empty list is left out.
+    if tier == "SECURE":
+        centers = market.centers(gpu, count)
+        if centers:
+            row["dataCenters"] = [{"id": name, "name": name, "availability": level} for name, level in centers.items()]
+    return row
+
+
+def centers_body(market: RunPodMarket, query: Mapping[str, str]) -> dict[str, Any]:
+    """`GET /v2/catalog/datacenters`, with `include=GPU_AVAILABILITY` also what each has in stock."""
+    regions = {r for r in query.get("regions", "").split(",") if r}
+    rows = []
+    for name, region, _ in DATA_CENTERS:
+        if regions and region not in regions:
+            continue
+        row: dict[str, Any] = {
+            "id": name,
+            "name": name,
+            "region": region,
+            "globalNetwork": True,
+            "networkVolumeTypes": ["STANDARD"],
+            "compliance": [],
+        }
+        if "GPU_AVAILABILITY" in query.get("include", ""):
+            stock = [
+                {"id": gpu.id, "name": gpu.name, "availability": level}
+                for gpu in market.types.values()
+                if (level := market.centers(gpu, 1).get(name)) is not None
+            ]
+            if stock:
+                row["gpuAvailability"] = stock
+        rows.append(row)
+    return {"dataCenters": rows}
+
+
+def _price(gpu: GpuType, tier: str) -> float | None:
+    if not gpu.sells(tier):
+        return 0.0
+    price = gpu.price_usd_h[tier]
+    return None if price is None else float(price)
+
+
+def _asked(query: Mapping[str, str]) -> tuple[str, int]:
+    if "product" not in query:
+        raise RunPodProblem(400, "product is required when include is given")
+    tier, count = query.get("cloud", "SECURE"), query.get("count", "1")
+    if tier not in TIERS:
+        raise RunPodProblem(400, "cloud must be one of SECURE, COMMUNITY")
+    if not count.isdigit() or int(count) < 1:
+        raise RunPodProblem(400, "count must be a positive integer")
+    return tier, int(count)

@@ -15,11 +15,19 @@ from graphql import DocumentNode, GraphQLError, OperationDefinitionNode, build_s
 from graphql.validation import NoSchemaIntrospectionCustomRule, specified_rules
 
 from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.faults import NO_CAPACITY, NO_FREE_GPU, RunPodProblem
 from providers.sandbox.runpod.instance import Pod, graphql
 from providers.sandbox.runpod.market import DATA_CENTERS, GpuType
-from providers.sandbox.runpod.responses import NO_CAPACITY, NO_FREE_GPU, RunPodProblem
 from providers.sandbox.runpod.validation import Order
 
+#: What both kinds of order have in common.
+_ORDER = """
+      cloudType: CloudTypeEnum, gpuTypeId: String, gpuCount: Int, name: String, imageName: String, dockerArgs: String,
+      ports: String, env: [EnvironmentVariableInput], volumeInGb: Int, volumeMountPath: String,
+      containerDiskInGb: Int, minVcpuCount: Int, minMemoryInGb: Int, dataCenterId: String, countryCode: String,
+      supportPublicIp: Boolean, startSsh: Boolean, startJupyter: Boolean, templateId: String,
+      networkVolumeId: String, allowedCudaVersions: [String], stopAfter: String, terminateAfter: String
+"""
 SCHEMA = build_schema(
     """
     enum CloudTypeEnum { ALL SECURE COMMUNITY }
@@ -40,21 +48,10 @@ SCHEMA = build_schema(
     input PodBidResumeInput { podId: String!, bidPerGpu: Float!, gpuCount: Int! }
     input UserSettingsInput { pubKey: String }
     input PodFindAndDeployOnDemandInput {
-      cloudType: CloudTypeEnum, gpuTypeId: String, gpuCount: Int, name: String, imageName: String, dockerArgs: String,
-      ports: String, env: [EnvironmentVariableInput], volumeInGb: Int, volumeMountPath: String,
-      containerDiskInGb: Int, minVcpuCount: Int, minMemoryInGb: Int, dataCenterId: String, countryCode: String,
-      supportPublicIp: Boolean, startSsh: Boolean, startJupyter: Boolean, templateId: String,
-      networkVolumeId: String, allowedCudaVersions: [String], minCudaVersion: String, minDownload: Int,
-      minUpload: Int, containerRegistryAuthId: String, deployCost: Float, compliance: [String],
-      stopAfter: String, terminateAfter: String
+      ORDER, minCudaVersion: String, minDownload: Int, minUpload: Int, containerRegistryAuthId: String,
+      deployCost: Float, compliance: [String]
     }
-    input PodRentInterruptableInput {
-      bidPerGpu: Float!, cloudType: CloudTypeEnum, gpuTypeId: String, gpuCount: Int, name: String, imageName: String,
-      dockerArgs: String, ports: String, env: [EnvironmentVariableInput], volumeInGb: Int, volumeMountPath: String,
-      containerDiskInGb: Int, minVcpuCount: Int, minMemoryInGb: Int, dataCenterId: String, countryCode: String,
-      supportPublicIp: Boolean, startSsh: Boolean, startJupyter: Boolean, templateId: String,
-      networkVolumeId: String, allowedCudaVersions: [String], stopAfter: String, terminateAfter: String
-    }
+    input PodRentInterruptableInput { ORDER, bidPerGpu: Float! }
     type LowestPrice {
       gpuName: String, gpuTypeId: String, minimumBidPrice: Float, uninterruptablePrice: Float, minVcpu: Int,
       minMemory: Int, stockStatus: String, countryCode: String, maxUnreservedGpuCount: Int,
@@ -103,7 +100,7 @@ SCHEMA = build_schema(
       podTerminate(input: PodTerminateInput!): Boolean
       updateUserSettings(input: UserSettingsInput): User
     }
-    """
+    """.replace("ORDER", _ORDER)
 )
 RULES = (*specified_rules, NoSchemaIntrospectionCustomRule)
 #: What may be read without a key.

@@ -9,19 +9,19 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
-from providers.sandbox.api import ApiSandbox, RateWindow
+from providers.sandbox.api import RateWindow
+from providers.sandbox.faults import DEARER
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.faults import WINDOWS, RunPodProblem, bearer, key_problem, problem
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
-from providers.sandbox.runpod.responses import INVALID_KEY, WINDOWS, RunPodProblem, bearer, key_problem, problem
-from providers.sandbox.runpod.routes_rest import Rest
+from providers.sandbox.runpod.routes_rest import RunPodRest
 
 KEY = re.compile(r"(?P<tier>secure|community)/(?P<slug>.+)x(?P<count>\d+)(?:/(?P<center>[^/]+))?")
 
 
-class RunPodSandbox(ApiSandbox[RunPodAccount]):
+class RunPodSandbox(RunPodRest):
     """RunPod as of November 2026: REST v2, the deprecated GraphQL, and REST v1 answering 410."""
 
     name = "runpod"
@@ -30,13 +30,11 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
     API_KEY = "rpa_SANDBOX0000000000000000000000000000000000"
 
     def reset(self) -> None:
-        """Back to the seeded market and an empty account with $500."""
         self.account = RunPodAccount(self)
         self._windows = tuple(RateWindow(most, seconds, name) for name, (most, seconds) in WINDOWS.items())
 
     @property
     def market(self) -> RunPodMarket:
-        """What it sells."""
         return self.account.market
 
     def environment(self, url: str) -> dict[str, str]:
@@ -49,19 +47,11 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
             "RUNPOD_CONTAINER_DISK_GB": "20",
         }
 
-    def routes(self) -> list[BaseRoute]:
-        """`/v2/…`, `/graphql`, and `/v1/…`, which is gone."""
-        return Rest(self).routes()
-
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────
 
-    def has_key(self, request: Request) -> bool:
-        """A token, and not the user agent of a simple script."""
-        return key_problem(request, bearer(request), self.API_KEY) is None
-
-    def refuse_key(self, request: Request, group: str) -> Response:
-        """A missing key, a wrong one, or a bot."""
-        return key_problem(request, bearer(request), self.API_KEY) or problem(401, INVALID_KEY)
+    def key_refusal(self, request: Request, group: str) -> Response | None:
+        """For a missing key, a wrong one, or the user agent of a simple script."""
+        return key_problem(request, bearer(request), self.API_KEY)
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a GPU in a tier."""
@@ -70,7 +60,6 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
         return name if isinstance(name, str) else None, f"{body.get('cloud')}/{gpu_id}"
 
     def malformed(self) -> Response:
-        """As the checks of the body say it."""
         return RunPodProblem(422, "Request validation failed.", ("$: got another type, want object",)).answer
 
     def rate_windows(self, group: str) -> Iterable[RateWindow]:
@@ -83,7 +72,6 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
         return problem(429, detail, headers={"Retry-After": str(wait_s)})
 
     def answer_late(self) -> Response:
-        """A gateway's timeout."""
         return problem(504, "upstream request timeout")
 
     # ── the truth ────────────────────────────────────────────────────────────────────────────────
@@ -106,7 +94,6 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
         return [p.port_key for p in self.account.living.at(now) if p.reachable(now)]
 
     def variables(self, ref: str) -> Mapping[str, str]:
-        """What the pod was made with."""
         return next((pod.order.env for pod in self.account.living.at(self.now) if pod.port_key == ref), {})
 
     # ── moves from outside ───────────────────────────────────────────────────────────────────────
@@ -139,7 +126,6 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
         return 1
 
     def happen(self, ref: str, what: str) -> None:
-        """Do one of `DISTURBANCES`. KeyError for an unknown pod."""
         pod, now = self.account.instances[ref], self.now
         if what == "host_failure":
             self.account.end(pod, "ERROR", now, "Exited by Runpod: host failure")
@@ -150,7 +136,8 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
         elif what == "deaf":
             pod.deaf = True
         else:
-            pod.reprice(now, faults.DEARER[what])
+            pod.rate_usd_h *= DEARER[what]
+            pod.meter.change("gpu", now, pod.rate_usd_h)
 
     def _find(self, key: str) -> tuple[GpuType, str, int, str] | None:
         """GPU, tier, count and datacenter ("" = any) of an offer key of the adapter."""

@@ -6,10 +6,10 @@ The service answers 422 and lists every complaint as `$.path: what is wrong`; an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from providers.sandbox.runpod.responses import RunPodProblem
+from providers.sandbox.runpod.faults import RunPodProblem
 
 ENV_MAX = 50
 
@@ -35,21 +35,26 @@ class Order:
     #: Dollars per GPU and hour; set by the interruptible GraphQL mutation only.
     bid_usd_h: float | None = None
 
-    def with_env(self, env: Mapping[str, str]) -> Order:
-        """The same order with another environment."""
-        return replace(self, env=env)
+
+#: What is wrong with a value; None when nothing is.
+Check = Callable[[Any], str | None]
 
 
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "got another type, want string"
+def _typed(kind: type, name: str) -> Check:
+    return lambda value: None if isinstance(value, kind) else f"got another type, want {name}"
+
+
+def _one_of(*words: str) -> Check:
+    return lambda value: None if value in words else f"value must be one of {', '.join(map(repr, words))}"
+
+
+_text, _flag, _object = _typed(str, "string"), _typed(bool, "boolean"), _typed(dict, "object")
+_tier = _one_of("SECURE", "COMMUNITY")
+_action = _one_of("start", "stop", "restart", "terminate")
 
 
 def _filled(value: Any) -> str | None:
     return _text(value) or (None if value else "minLength: got 0, want 1")
-
-
-def _flag(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "got another type, want boolean"
 
 
 def _whole(value: Any) -> str | None:
@@ -68,19 +73,10 @@ def _text_map(value: Any) -> str | None:
     return None if len(value) <= ENV_MAX else f"maxProperties: got {len(value)}, want at most {ENV_MAX}"
 
 
-def _object(value: Any) -> str | None:
-    return None if isinstance(value, dict) else "got another type, want object"
-
-
-def _tier(value: Any) -> str | None:
-    return None if value in ("SECURE", "COMMUNITY") else "value must be one of 'SECURE', 'COMMUNITY'"
-
-
 def _anything(_value: Any) -> str | None:
     return None
 
 
-Check = Callable[[Any], str | None]
 _POD: Mapping[str, Check] = {
     "name": _filled,
     "image": _filled,
@@ -106,10 +102,8 @@ _PERSISTENT: Mapping[str, Check] = {"size": _whole, "path": _filled}
 _NETWORK: Mapping[str, Check] = {"volumeId": _filled, "path": _filled}
 
 
-def read_create(body: Any) -> Order:
+def read_create(body: dict[str, Any]) -> Order:
     """The order in `body`. Raises `Problem` 422 with every complaint, or 400 for a rule across fields."""
-    if not isinstance(body, dict):
-        raise RunPodProblem(422, "Request validation failed.", ("$: got another type, want object",))
     errors = _check("$", body, _POD, required=("name",))
     gpu = body.get("gpu")
     if isinstance(gpu, dict):
@@ -128,20 +122,12 @@ def read_create(body: Any) -> Order:
     return _order(body, gpu, mounts if isinstance(mounts, dict) else {})
 
 
-def read_action(body: Any) -> str:
+def read_action(body: dict[str, Any]) -> str:
     """The action in the body of `POST /v2/pods/{id}/action`. Raises `Problem` 422."""
-    if not isinstance(body, dict):
-        raise RunPodProblem(422, "Request validation failed.", ("$: got another type, want object",))
     errors = _check("$", body, {"action": _action}, required=("action",))
     if errors:
         raise RunPodProblem(422, "Request validation failed.", tuple(errors))
     return str(body["action"])
-
-
-def _action(value: Any) -> str | None:
-    if value in ("start", "stop", "restart", "terminate"):
-        return None
-    return "value must be one of 'start', 'stop', 'restart', 'terminate'"
 
 
 def _check(path: str, body: dict[str, Any], checks: Mapping[str, Check], required: tuple[str, ...]) -> list[str]:

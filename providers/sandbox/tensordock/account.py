@@ -3,20 +3,123 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from providers.gpus.table import canonical
-from providers.sandbox.account import SandboxAccount
+from providers.sandbox.account import OWNERS_KEY, PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.tensordock.instance import TensorDockInstance, TensorDockPhase
 from providers.sandbox.tensordock.market import Place, TensorDockMarket, TensorDockStock
+from providers.sandbox.timeline import Timeline, usd
+
+#: The share of the boot at which each word begins; the address follows at its end.
+CREATING_AT, RUNNING_AT = 0.1, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDockPhase:
+    """What the API says in one stretch: the status, and whether it shows the address."""
+
+    status: str
+    address: bool = False
+
+
+RUNNING = TensorDockPhase("running", address=True)
+#: The GPU is kept and paid for.
+RESERVED = TensorDockPhase("stopped", address=True)
+#: The GPU was given back; only the disk is paid for.
+RELEASED = TensorDockPhase("stoppeddisassociated")
+
+
+@dataclass(kw_only=True)
+class TensorDockInstance(PhasedInstance[TensorDockPhase]):
+    """State of one machine. `ghost` hides it while it is still billed."""
+
+    phases: Timeline[TensorDockPhase] = field(default_factory=lambda: Timeline(TensorDockPhase("queued")))
+    place: Place
+    stock: TensorDockStock
+    vcpus: int
+    ram_gb: int
+    disk_gb: int
+    image: str
+    compute_usd_h: Decimal
+    storage_usd_h: Decimal
+    cloud_init: dict[str, Any]
+    own_address: bool
+    holds_gpu: bool = True
+    ghost: bool = False
+
+    @property
+    def ports_ignored(self) -> bool:
+        """Some locations ignore forwarded ports, which leaves a machine without an own address unreachable."""
+        return "ports_ignored" in self.quirks or not (self.place.forwards or self.own_address)
+
+    def boot(self, boot_s: float, address_s: float = 0.0) -> None:
+        """Plan the walk to running; everything is billed from the creation on."""
+        self.phases.plan(
+            self.created_at,
+            (0.0, TensorDockPhase("queued")),
+            (boot_s * CREATING_AT, TensorDockPhase("creating")),
+            (boot_s * RUNNING_AT, TensorDockPhase("running")),
+            (boot_s + address_s, RUNNING),
+        )
+        self.meter.start("gpu", self.created_at, self.compute_usd_h)
+        self.meter.start("storage", self.created_at, self.storage_usd_h)
+
+    def status(self, now: datetime) -> str:
+        return "deleting" if self.ended_at is not None and now >= self.ended_at else self.phases.at(now).status
+
+    def answers(self, now: datetime) -> bool:
+        """While it runs with an address, and a port leads there."""
+        return self.phases.at(now) == RUNNING and not self.ports_ignored
+
+    def in_full(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
+        """`GET /instances/ID`, in its casing. The port of a machine with its own address is shown too: here every
+        machine shares one address, where a real one has 22.
+        """
+        phase = self.phases.at(now)
+        forwards = [] if ssh_port is None or self.ports_ignored else [{"internal_port": 22, "external_port": ssh_port}]
+        gpu = {"count": self.gpu_count, "v0Name": self.stock.slug}
+        return {
+            "type": "virtualmachine",
+            "id": self.ref,
+            "name": self.name,
+            "status": self.status(now),
+            "ipAddress": "127.0.0.1" if phase.address and self.ended_at is None else "",
+            "portForwards": forwards,
+            "resources": {
+                "vcpu_count": self.vcpus,
+                "ram_gb": self.ram_gb,
+                "storage_gb": self.disk_gb,
+                "gpus": {self.stock.slug: gpu},
+            },
+            "rateHourly": usd(self.compute_usd_h + self.storage_usd_h),
+        }
+
+    def row(self, now: datetime) -> dict[str, Any]:
+        """One flat row of a listing."""
+        phase = self.phases.at(now)
+        return {
+            "id": self.ref,
+            "name": self.name,
+            "status": self.status(now),
+            "ipAddress": "127.0.0.1" if phase.address and self.ended_at is None else "",
+            "gpu_model": self.stock.slug,
+            "gpu_count": self.gpu_count,
+            "vcpus": self.vcpus,
+            "ram_gb": self.ram_gb,
+            "storage_gb": self.disk_gb,
+            "price_per_hour": usd(self.compute_usd_h + self.storage_usd_h),
+            "created_at": self.created_at.isoformat().replace("+00:00", "Z"),
+            "location_id": self.place.id,
+        }
+
 
 CREDIT_USD = Decimal(1000)
 #: How long stopped machines survive a balance below zero.
 GRACE_S = 96 * 3600.0
-OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 
 
 class TensorDockAccount(SandboxAccount[TensorDockInstance]):
@@ -31,11 +134,9 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
         self.add_secret("laptop", OWNERS_KEY, "SSHKEY")
 
     def new_id(self) -> str:
-        """A UUID."""
         return str(uuid.UUID(int=self._ids.getrandbits(128), version=4))
 
     def add_secret(self, name: str, value: str, kind: str) -> dict[str, str]:
-        """Keep a secret."""
         secret = {"id": self.new_id(), "name": name, "type": kind, "value": value}
         self.secrets[secret["id"]] = secret
         return secret
@@ -44,7 +145,7 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
         self, place: Place, stock: TensorDockStock, attributes: dict[str, Any], lands_in_s: float
     ) -> TensorDockInstance:
         """Make a machine. The caller has checked the request and taken the GPUs."""
-        timing, fault = self.engine.timing, self.cloud.fault
+        boot_s = self.engine.timing.boot_s
         asked = attributes["resources"]
         count = asked["gpus"][stock.slug]["count"]
         compute_usd_h = stock.compute_usd_h(count, asked["vcpu_count"], asked["ram_gb"])
@@ -62,18 +163,16 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
             compute_usd_h=compute_usd_h * self.price_factor(),
             storage_usd_h=stock.disk_usd_h * asked["storage_gb"],
             cloud_init=dict(attributes.get("cloud_init") or {}),
-            # Some locations ignore forwarded ports, which leaves a machine without an own address unreachable.
-            ports_ignored=fault("ports_ignored") is not None
-            or not (place.forwards or attributes.get("useDedicatedIp")),
+            own_address=bool(attributes.get("useDedicatedIp")),
+            quirks=self.quirks("ports_ignored", "never_boots", "boot_error"),
             **self.times(lands_in_s),
         )
-        machine.boot(timing.boot_s, self.lag_s("late_address", 0.0))
-        if fault("never_boots") is not None:
+        machine.boot(boot_s, self.lag_s("late_address", 0.0))
+        creating, error = TensorDockPhase("creating"), TensorDockPhase("error")
+        if "never_boots" in machine.quirks:
             machine.phases.plan(machine.created_at, (0.0, TensorDockPhase("queued")))
-        elif fault("boot_error") is not None:
-            machine.phases.plan(
-                machine.created_at, (0.0, TensorDockPhase("creating")), (timing.boot_s, TensorDockPhase("error"))
-            )
+        elif "boot_error" in machine.quirks:
+            machine.phases.plan(machine.created_at, (0.0, creating), (boot_s, error))
         return self.add(machine)
 
     # ── what is seen ─────────────────────────────────────────────────────────────────────────────
@@ -91,9 +190,11 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
     def stop(self, machine: TensorDockInstance, *, releases: bool) -> None:
-        """Stop it, and give its GPU back or keep it reserved at the full price."""
-        machine.halt(self.now, self.engine.timing.stop_s, releases=releases)
+        """Stop it. Releasing gives its GPU back and ends its billing; else it stays reserved at the full price."""
+        last = RELEASED if releases else RESERVED
+        machine.phases.plan(self.now, (0.0, TensorDockPhase("stopping")), (self.engine.timing.stop_s, last))
         if releases:
+            machine.meter.stop("gpu", self.now)
             self._release(machine)
 
     def start(self, machine: TensorDockInstance) -> bool:
@@ -101,7 +202,9 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
         if not machine.holds_gpu and not self.market.take(machine.stock, machine.gpu_count):
             return False
         machine.holds_gpu = True
-        machine.resume(self.now, self.engine.timing.start_s)
+        machine.phases.plan(self.now, (0.0, TensorDockPhase("starting")), (self.engine.timing.start_s, RUNNING))
+        if not machine.meter.rate_usd_h("gpu", self.now):
+            machine.meter.start("gpu", self.now, machine.compute_usd_h)
         return True
 
     def delete(self, machine: TensorDockInstance) -> None:
@@ -112,15 +215,9 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
     def _release(self, machine: TensorDockInstance) -> None:
         if machine.holds_gpu:
             machine.holds_gpu = False
-            self.market.give_back(machine.stock, machine.gpu_count)
+            machine.stock.free += machine.gpu_count
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
-
-    def hourly_usd(self) -> Decimal:
-        """What everything costs per hour now."""
-        now = self.now
-        rates = (m.meter.rate_usd_h(part, now) for m in self.living.at(now) for part in ("gpu", "storage"))
-        return sum(rates, Decimal(0))
 
     def charge(self) -> None:
         """Below zero all machines are stopped; after the grace they are deleted with their data."""
@@ -151,5 +248,5 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
                 rate = machine.compute_usd_h if part == "gpu" else machine.storage_usd_h
                 if amount:
                     ids = {"virtual_machine_id": machine.ref, "name": machine.name}
-                    rows.append(ids | {"rate_hourly": float(rate), "total_amount": round(float(amount), 6)})
+                    rows.append(ids | {"rate_hourly": float(rate), "total_amount": usd(amount)})
         return found

@@ -121,10 +121,6 @@ class TensorDockMarket:
         stock.free -= count
         return True
 
-    def give_back(self, stock: TensorDockStock, count: int) -> None:
-        """Free GPUs."""
-        stock.free += count
-
     def chosen(self, key: str) -> list[TensorDockStock]:
         """What an adapter's key `LOCATION/SLUGxCOUNT` names ("*": everything with a GPU free)."""
         place_id, _, rest = key.partition("/")

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.agents import exported
-from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
+from providers.sandbox.api import ApiSandbox, Endpoint, Handler, RateWindow, Refused, shows
 from providers.sandbox.tensordock import faults as say
-from providers.sandbox.tensordock.account import TensorDockAccount
-from providers.sandbox.tensordock.instance import RUNNING, TensorDockInstance, TensorDockPhase
+from providers.sandbox.tensordock.account import RUNNING, TensorDockAccount, TensorDockInstance, TensorDockPhase
 from providers.sandbox.tensordock.market import Place, TensorDockStock
-from providers.sandbox.tensordock.routes_other import TensorDockOtherRoutes
+from providers.sandbox.timeline import usd
 
 IMAGES = frozenset({"ubuntu2404", "ubuntu2204", "debian12", "windows10", "ubuntu2404_nvidia_570"})
 DISK_MIN_GB = 100
 RAM_PER_GPU_MAX = 128
 LEAST_USD = 1
+SECRET_TYPES = frozenset({"SSHKEY", "SECRET", "GENERIC", "ssh"})
 
 
 class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
@@ -47,14 +48,12 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         }
 
     def reset(self) -> None:
-        """A new account on a new market."""
         self.account = TensorDockAccount(self)
         self._calls = RateWindow(100, 60.0)
 
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
     def variables(self, ref: str) -> Mapping[str, str]:
-        """What its cloud-init exports."""
         return exported(self.account.instances[ref].cloud_init)
 
     def reprice(self, key: str, factor: Decimal) -> int:
@@ -73,7 +72,6 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         return len(chosen)
 
     def happen(self, ref: str, what: str) -> None:
-        """See `DISTURBANCES`."""
         machine = self.account.instances[ref]
         if what == "vanish":
             self.account.delete(machine)
@@ -90,57 +88,50 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     # ── the API ──────────────────────────────────────────────────────────────────────────────────
 
     def routes(self) -> list[BaseRoute]:
-        """Documented paths; the group names the generic faults that apply."""
-        side = TensorDockOtherRoutes(self, (self.V0_KEY, f"{self.API_KEY}-v0"))
         table: list[tuple[str, str, str, Handler]] = [
-            ("GET", "/locations", "search", self._locations),
-            ("GET", "/hostnodes", "search", side.hostnodes),
-            ("GET", "/hostnodes/{ref}", "search", side.hostnode),
+            ("GET", "/locations", "search", shows(lambda: {"data": {"locations": self.account.market.locations()}})),
+            ("GET", "/hostnodes", "search", self.hostnodes),
+            ("GET", "/hostnodes/{ref}", "search", self.hostnode),
             ("POST", "/instances", "create", self._create),
             ("GET", "/instances", "list", self._list),
             ("GET", "/instances/{ref}", "get", self._get),
             ("DELETE", "/instances/{ref}", "destroy", self._delete),
             ("POST", "/instances/{ref}/stop", "stop", self._stop),
             ("POST", "/instances/{ref}/start", "start", self._start),
-            ("GET", "/secrets", "secrets", side.secrets),
-            ("POST", "/secrets", "secrets", side.add_secret),
-            ("GET", "/secrets/{ref}", "secrets", side.secret),
-            ("DELETE", "/secrets/{ref}", "secrets", side.delete_secret),
+            ("GET", "/secrets", "secrets", self.secrets),
+            ("POST", "/secrets", "secrets", self.add_secret),
+            ("GET", "/secrets/{ref}", "secrets", self.secret),
+            ("DELETE", "/secrets/{ref}", "secrets", self.delete_secret),
         ]
         documented = self.paths((method, f"/api/v2{path}", group, answer) for method, path, group, answer in table)
-        return [*documented, *side.v0_routes()]
+        return [*documented, *self.v0_routes()]
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is so many GPUs at a location."""
-        sent = _attributes(body)
-        gpus = _part(_part(sent, "resources"), "gpus")
+        sent = _part(body, "data", "attributes")
+        gpus = _part(sent, "resources", "gpus")
         slug = next(iter(gpus), "")
         return sent.get("name"), f"{sent.get('location_id')}/{slug}x{_part(gpus, slug).get('count')}"
 
     def malformed(self) -> Response:
-        """The validator's form."""
         return say.invalid("", "Invalid JSON")
 
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """One for the whole organization."""
         return (self._calls,)
 
-    async def _locations(self, _request: Request, _body: dict[str, Any]) -> Response:
-        return JSONResponse({"data": {"locations": self.account.market.locations()}})
-
     # ── create ───────────────────────────────────────────────────────────────────────────────────
 
     async def _create(self, _request: Request, body: dict[str, Any]) -> Response:
-        sent = _attributes(body)
+        sent = _part(body, "data", "attributes")
         place, stock = self._checked(sent)
         lands_in_s = self.lands_in_s()
         machine = self.account.deploy(place, stock, sent, lands_in_s)
         self.committed(machine.ref, lands_in_s)
-        if (slow := self.fault("create_slow")) is not None:
-            await self.engine.clock.sleep(float(slow.get("after_s", 70)))
-        says = self.fault("create_says_creating")
-        status = "running" if says is None else str(says.get("status", "creating"))
-        made = {"type": "virtualmachine", "id": machine.ref, "name": machine.name, "status": status}
+        if (slow_s := self.fault_value("create_slow", "after_s", 70)) is not None:
+            await self.engine.clock.sleep(float(slow_s))
+        says = self.fault_value("create_says_creating", "status", "creating")
+        made = {"type": "virtualmachine", "id": machine.ref, "name": machine.name, "status": says or "running"}
         return JSONResponse({"data": made}, 200 if says is None else 201)
 
     def _checked(self, sent: dict[str, Any]) -> tuple[Place, TensorDockStock]:
@@ -170,13 +161,13 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         if sent.get("image") != "windows10" and not sent.get("ssh_key") and secret is None:
             return say.invalid("data.attributes.ssh_key", "An SSH key is required")
         if ram_per_gpu > RAM_PER_GPU_MAX:
-            return say.wrong_ratio()
+            return say.WRONG_RATIO
         if sent.get("useDedicatedIp") and not place.own_ips:
-            return say.no_addresses()
+            return say.NO_ADDRESSES
         forwards = [f for f in sent.get("port_forwards") or [] if isinstance(f, dict)]
         if not sent.get("useDedicatedIp") and not any(f.get("internal_port") == 22 for f in forwards):
-            return say.port_22_missing()
-        return say.lacks_credit() if self.account.left_usd() < LEAST_USD else None
+            return say.PORT_22_MISSING
+        return say.LACKS_CREDIT if self.account.left_usd() < LEAST_USD else None
 
     # ── machines ─────────────────────────────────────────────────────────────────────────────────
 
@@ -231,15 +222,96 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
             self.account.delete(machine)
         return JSONResponse({"data": {"type": "success", "attributes": {"message": "Instance deleted"}}})
 
+    # ── around the instances ─────────────────────────────────────────────────────────────────────
+
+    async def hostnodes(self, request: Request, _body: dict[str, Any]) -> Response:
+        slug = request.query_params.get("gpu")
+        nodes = [
+            node
+            for node in self.account.market.hostnodes()
+            if slug is None or any(gpu["v0Name"] == slug for gpu in node["available_resources"]["gpus"])
+        ]
+        return JSONResponse({"data": {"hostnodes": nodes}})
+
+    async def hostnode(self, request: Request, _body: dict[str, Any]) -> Response:
+        wanted = request.path_params["ref"]
+        found = next((node for node in self.account.market.hostnodes() if node["id"] == wanted), None)
+        return say.missing("Hostnode") if found is None else JSONResponse({"data": found})
+
+    async def secrets(self, _request: Request, _body: dict[str, Any]) -> Response:
+        """All secrets, without their values."""
+        rows = [{k: v for k, v in secret.items() if k != "value"} for secret in self.account.secrets.values()]
+        return JSONResponse({"data": {"secrets": rows}})
+
+    async def add_secret(self, _request: Request, body: dict[str, Any]) -> Response:
+        attributes = _part(body, "data", "attributes")
+        name, value, kind = (attributes.get(key) for key in ("name", "value", "type"))
+        if not isinstance(name, str) or not isinstance(value, str) or kind not in SECRET_TYPES:
+            return say.invalid("data.attributes", "Invalid input")
+        made = self.account.add_secret(name, value, str(kind))
+        return JSONResponse({"data": {k: v for k, v in made.items() if k != "value"}}, 201)
+
+    async def secret(self, request: Request, _body: dict[str, Any]) -> Response:
+        """One secret; only keys show their value."""
+        found = self.account.secrets.get(str(request.path_params["ref"]))
+        if found is None:
+            return say.missing("Secret")
+        public = found["type"] in {"SSHKEY", "ssh"}
+        return JSONResponse({"data": {k: v for k, v in found.items() if public or k != "value"}})
+
+    async def delete_secret(self, request: Request, _body: dict[str, Any]) -> Response:
+        found = self.account.secrets.pop(str(request.path_params["ref"]), None)
+        if found is None:
+            return say.missing("Secret")
+        return JSONResponse({"data": {"type": "success", "attributes": {"message": "Secret deleted"}}})
+
+    # ── v0 ───────────────────────────────────────────────────────────────────────────────────────
+
+    def v0_routes(self) -> list[Route]:
+        calls = {
+            "auth/test": lambda _: self._success(),
+            "billing/balance": self._v0_balance,
+            "billing/summary": self._v0_summary,
+        }
+        return [Route(f"/api/v0/{path}", self._v0_call(answer), methods=["POST"]) for path, answer in calls.items()]
+
+    def _v0_call(self, answer: Callable[[dict[str, str]], Response]) -> Endpoint:
+        """A call with a form that holds the key. Its refusals come with 200."""
+
+        async def endpoint(request: Request) -> Response:
+            form = dict(parse_qsl((await request.body()).decode()))
+            try:
+                self.refuse("v0")
+            except Refused as refused:
+                return refused.answer
+            if (form.get("api_key", ""), form.get("api_token", "")) != (self.V0_KEY, f"{self.API_KEY}-v0"):
+                return say.V0_REFUSED
+            return answer(form)
+
+        return endpoint
+
+    def _success(self, **body: Any) -> Response:
+        word: Any = "true" if self.fault("v0_words") is not None else True
+        return JSONResponse({"success": word, **body})
+
+    def _v0_balance(self, _form: dict[str, str]) -> Response:
+        """Credit left and the rate of everything."""
+        account = self.account
+        return self._success(balance=usd(account.left_usd()), hourly_cost=usd(account.rate_usd_h()))
+
+    def _v0_summary(self, form: dict[str, str]) -> Response:
+        try:
+            return self._success(**self.account.expenses(form.get("period", "")))
+        except ValueError:
+            return JSONResponse({"success": False, "error": "Invalid period"})
+
 
 def _acted(machine: TensorDockInstance, status: str) -> Response:
     return JSONResponse({"data": {"type": "instance", "id": machine.ref, "attributes": {"status": status}}})
 
 
-def _attributes(body: Any) -> dict[str, Any]:
-    return _part(_part(body, "data"), "attributes")
-
-
-def _part(row: Any, name: str) -> dict[str, Any]:
-    part = row.get(name) if isinstance(row, dict) else None
-    return part if isinstance(part, dict) else {}
+def _part(row: Any, *path: str) -> dict[str, Any]:
+    """The object at the end of this path into a body; empty where there is none."""
+    for name in path:
+        row = row.get(name) if isinstance(row, dict) else None
+    return row if isinstance(row, dict) else {}

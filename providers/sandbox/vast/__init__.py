@@ -1,5 +1,1 @@
 """Vast.ai, served locally."""
-
-from providers.sandbox.vast.sandbox import VastSandbox
-
-__all__ = ["VastSandbox"]

@@ -2,14 +2,144 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.account import SandboxAccount
+from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.vast.instance import STOPPED, Contract, VastPhase
-from providers.sandbox.vast.market import Slice, VastMarket
+from providers.sandbox.timeline import Timeline, usd
+from providers.sandbox.vast.market import Slice, VastMachine, VastMarket, hardware, host, rates, storage_usd_h
+
+#: The share of the boot at which each status word begins, after the word-less start.
+CREATED_AT, LOADING_AT = 0.1, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class VastPhase:
+    """What the API says in one stretch: the three status fields, the text, and whether ports are published."""
+
+    actual: str | None
+    cur: str = "running"
+    intended: str = "running"
+    msg: str | None = None
+    ports: bool = False
+
+
+BOOTING = VastPhase("loading", msg="pulling image layers")
+STOPPED = VastPhase("exited", cur="stopped", intended="stopped")
+#: Fault of a boot → the status word and the text in which the new instance hangs.
+NO_BOOT: Mapping[str, tuple[str, str]] = {
+    "boot_error": ("created", ": OCI runtime create failed: unable to retrieve OCI runtime error"),
+    "pull_error": ("loading", "Error response from daemon: manifest unknown: {image}"),
+    "never_boots": ("loading", "pulling image layers"),
+}
+
+
+@dataclass(kw_only=True)
+class Contract(PhasedInstance[VastPhase]):
+    """State of one instance. `bid_usd_h` None means on demand."""
+
+    phases: Timeline[VastPhase] = field(default_factory=lambda: Timeline(VastPhase(None)))
+    machine: VastMachine
+    gpu_usd_h: Decimal
+    disk_gb: float
+    image: str
+    extra_env: list[list[str]]
+    onstart: str
+    bid_usd_h: Decimal | None = None
+    holds_gpu: bool = True
+    offline: bool = False
+    ssh_keys: list[str] = field(default_factory=list)
+
+    def status(self, now: datetime) -> str:
+        return self.phases.at(now).actual or "null"
+
+    def answers(self, now: datetime) -> bool:
+        """While its ports are published and its host is in contact."""
+        return self.phases.at(now).ports and not self.offline
+
+    def reprice(self, now: datetime, factor: Decimal) -> None:
+        """Bill so many times the price from now on; the bid of a spot instance is its price."""
+        self.gpu_usd_h *= factor
+        if self.bid_usd_h is not None:
+            self.bid_usd_h = self.gpu_usd_h
+        self.meter.change("gpu", now, self.gpu_usd_h)
+
+    @property
+    def running(self) -> VastPhase:
+        """Up, with its ports published."""
+        return VastPhase("running", msg=f"success, running {self.image}/ssh", ports=True)
+
+    @property
+    def storage_usd_h(self) -> Decimal:
+        """Dollars per hour for the disk."""
+        return storage_usd_h(self.machine, self.disk_gb)
+
+    def boot(self, now: datetime, boot_s: float, *, restart: bool = False) -> None:
+        """Plan the walk to running; GPU billing begins there. A restart shows *exited* first, as people saw."""
+        first = VastPhase("exited") if restart else VastPhase(None)
+        steps = [(0.0, first), (boot_s * LOADING_AT, BOOTING), (boot_s, self.running)]
+        if not restart:
+            steps.insert(1, (boot_s * CREATED_AT, VastPhase("created")))
+        self.phases.plan(now, *steps)
+        self.meter.start("gpu", now + timedelta(seconds=boot_s), self.gpu_usd_h)
+
+    def hang(self, now: datetime, phase: VastPhase) -> None:
+        """Stay in `phase` from now on, without GPU billing."""
+        self.phases.plan(now, (0.0, phase))
+        self.meter.stop("gpu", now)
+
+    def wire(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
+        """The instance as the API prints it. Rates in $/h: `instance` is now, `search` is when running."""
+        phase = self.phases.at(now)
+        actual = "offline" if self.offline else phase.actual
+        began = self.phases.since(now) if actual == "running" and "uptime_hidden" not in self.quirks else None
+        gpu_now = self.meter.rate_usd_h("gpu", now)
+        storage = self.storage_usd_h
+        has = hardware(replace(self.machine, gpu=self.gpu), self.gpu_count)
+        ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(ssh_port)}]}  # noqa: S104 # what Docker reports
+        return {
+            "id": self.ref,
+            "label": self.name,
+            **has,
+            **host(self.machine),
+            "gpu_totalram": has["gpu_total_ram"],
+            "actual_status": actual,
+            "intended_status": phase.intended,
+            "cur_state": phase.cur,
+            "next_state": phase.cur,
+            "status_msg": phase.msg,
+            "is_bid": self.bid_usd_h is not None,
+            "min_bid": usd(self.gpu_usd_h * self.machine.bid_share),
+            "dph_base": usd(self.gpu_usd_h),
+            "dph_total": usd(self.gpu_usd_h + storage),
+            "storage_cost": float(self.machine.storage_usd_gb_month),
+            "storage_total_cost": usd(storage),
+            "search": rates(self.gpu_usd_h, storage),
+            "instance": rates(gpu_now, storage),
+            "ssh_host": "ssh5.vast.ai",
+            "ssh_idx": "5",
+            "ssh_port": 10000 + self.ref % 10000,
+            # The real API was seen to send a trailing blank here.
+            "public_ipaddr": "127.0.0.1 ",
+            "ports": ports if phase.ports and ssh_port is not None else None,
+            "image_uuid": self.image,
+            "image_runtype": "ssh_direc ssh_proxy",
+            "extra_env": self.extra_env,
+            "onstart": self.onstart,
+            "jupyter_token": f"sandbox-jupyter-{self.ref}",
+            "start_date": self.created_at.timestamp(),
+            "end_date": self.created_at.timestamp() + 30 * 86400,
+            "uptime_mins": None if began is None else (now - began).total_seconds() / 60,
+            "disk_space": self.disk_gb,
+            "disk_usage": -1,
+            "gpu_util": 0.0 if gpu_now else None,
+            "gpu_temp": 41.0 if gpu_now else None,
+        }
+
 
 CREDIT_USD = Decimal(1000)
 DAY_S = 86400
@@ -31,12 +161,11 @@ class VastAccount(SandboxAccount[Contract]):
         self._next_ref += 7
         bid = body.get("price")
         base = Decimal(str(bid)) if bid is not None else (part.machine.gpu_usd_h or Decimal(0)) * part.size
-        other = self.cloud.fault("other_gpu")
         contract = Contract(
             ref=self._next_ref,
             name=body.get("label"),
             machine=part.machine,
-            gpu=part.machine.gpu if other is None else str(other.get("gpu", "RTX3090")),
+            gpu=str(self.cloud.fault_value("other_gpu", "gpu", "RTX3090") or part.machine.gpu),
             gpu_count=part.size,
             gpu_usd_h=base * self.price_factor(),
             disk_gb=float(body.get("disk") or 10),
@@ -44,6 +173,7 @@ class VastAccount(SandboxAccount[Contract]):
             extra_env=[[str(k), str(v)] for k, v in (body.get("env") or {}).items()],
             onstart=str(body.get("onstart") or ""),
             bid_usd_h=None if bid is None else Decimal(str(bid)),
+            quirks=self.quirks("uptime_hidden", *NO_BOOT),
             **self.times(lands_in_s),
         )
         contract.meter.start("storage", contract.created_at, contract.storage_usd_h)
@@ -51,23 +181,16 @@ class VastAccount(SandboxAccount[Contract]):
         return self.add(contract)
 
     def _boot(self, contract: Contract, now: datetime) -> None:
-        fault = self.cloud.fault
         contract.boot(now, self.engine.timing.boot_s)
-        contract.uptime_hidden = fault("uptime_hidden") is not None
-        broken = f"Error response from daemon: manifest unknown: {contract.image}"
-        if fault("boot_error") is not None:
-            oci = ": OCI runtime create failed: unable to retrieve OCI runtime error"
-            contract.hang(now, VastPhase("created", msg=oci))
-        elif fault("pull_error") is not None:
-            contract.hang(now, VastPhase("loading", msg=broken))
-        elif fault("never_boots") is not None:
-            contract.hang(now, VastPhase("loading", msg="pulling image layers"))
-        elif (nothing := fault("null_status")) is not None:
-            later = now + timedelta(seconds=float(nothing.get("after_s", 60)))
+        for fault, (word, message) in NO_BOOT.items():
+            if fault in contract.quirks:
+                contract.hang(now, VastPhase(word, msg=message.format(image=contract.image)))
+                return
+        if (after_s := self.cloud.fault_value("null_status", "after_s", 60)) is not None:
+            later = now + timedelta(seconds=float(after_s))
             contract.hang(now, VastPhase(None))
             contract.meter.start("gpu", later + timedelta(seconds=self.engine.timing.boot_s), contract.gpu_usd_h)
-            running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-            contract.phases.extend(later, (0.0, VastPhase("loading")), (self.engine.timing.boot_s, running))
+            contract.phases.extend(later, (0.0, VastPhase("loading")), (self.engine.timing.boot_s, contract.running))
 
     def half_make(self, part: Slice, body: dict[str, Any]) -> Contract:
         """The bid was too low to start: the contract exists, stopped, and its disk is billed."""
@@ -89,7 +212,9 @@ class VastAccount(SandboxAccount[Contract]):
     def stop(self, contract: Contract, phase: VastPhase = STOPPED) -> None:
         """End GPU billing, give the GPUs back, cancel a queued start."""
         self.queued.discard(contract.ref)
-        contract.halt(self.now, self.engine.timing.stop_s, phase)
+        going = replace(contract.phases.at(self.now), intended=phase.intended, ports=False)
+        contract.phases.plan(self.now, (0.0, going), (self.engine.timing.stop_s, phase))
+        contract.meter.stop("gpu", self.now)
         self._release(contract)
 
     def start(self, contract: Contract) -> bool:
@@ -108,17 +233,14 @@ class VastAccount(SandboxAccount[Contract]):
         """Leave the start waiting; it fires after `flips_s` unless a stop comes first, or never when that is None."""
         if flips_s is not None:
             at = self.now + timedelta(seconds=flips_s)
-            running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-            contract.phases.plan(self.now, (0.0, VastPhase("exited", cur="stopped")), (flips_s, running))
+            contract.phases.plan(self.now, (0.0, VastPhase("exited", cur="stopped")), (flips_s, contract.running))
             contract.meter.start("gpu", at, contract.gpu_usd_h)
 
     def reboot(self, contract: Contract) -> None:
         """Restart in place: the GPU stays rented and billed."""
-        running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-        contract.phases.plan(self.now, (0.0, VastPhase("rebooting")), (self.engine.timing.start_s, running))
+        contract.phases.plan(self.now, (0.0, VastPhase("rebooting")), (self.engine.timing.start_s, contract.running))
 
     def destroy(self, contract: Contract) -> None:
-        """End all billing and free the machine."""
         self.queued.discard(contract.ref)
         self._release(contract)
         contract.end(self.now, self.engine.timing.destroy_s)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from providers.sandbox.faults import Fault, FaultTable, LostReply, common, per_group
+from providers.sandbox.faults import (
+    GARBAGE,
+    LOST_REQUEST,
+    UNAVAILABLE,
+    Fault,
+    FaultTable,
+    LostReply,
+    common,
+    html,
+    per_group,
+)
 
 #: Endpoint groups and the seconds that the documentation asks between two calls of one group.
 THRESHOLDS_S: Mapping[str, float] = {
@@ -23,8 +32,6 @@ THRESHOLDS_S: Mapping[str, float] = {
     "search": 6.0,
     "user": 0.0,
 }
-#: What a price that rises is multiplied by.
-DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 #: What can happen to an instance from outside.
 DISTURBANCES: Mapping[str, str] = {
     "outbid_a": "a spot instance is outbid: stopped, and meant to be stopped",
@@ -75,22 +82,10 @@ def not_authorised(form: str = "404") -> JSONResponse:
 
 def stale(offer_id: int | str, status: int = 400) -> JSONResponse:
     """The offer is not there: 400 in practice, 404 in the documents, 410 for a race."""
+    text = f"error 404/3603: no_such_ask  Instance type by id {offer_id} is not available."
     if status == 410:
         text = f"error 410/3907: no_such_ask  Instance type {offer_id} is no longer available."
-        return envelope(410, "no_such_ask", text, ask_id=int(offer_id))
-    error = "invalid_args" if status == 400 else "no_such_ask"
-    text = f"error 404/3603: no_such_ask  Instance type by id {offer_id} is not available."
-    return envelope(status, error, text, ask_id=int(offer_id))
-
-
-def lacks_credit() -> JSONResponse:
-    """No credit, no instance."""
-    return envelope(400, "insufficient_credit", "Your account lacks credit; see the billing page.")
-
-
-def unavailable() -> Response:
-    """What a gateway says."""
-    return PlainTextResponse("<html>503 Service Temporarily Unavailable</html>", 503, media_type="text/html")
+    return envelope(status, "invalid_args" if status == 400 else "no_such_ask", text, ask_id=int(offer_id))
 
 
 def no_such_instance(ref: int) -> JSONResponse:
@@ -98,10 +93,8 @@ def no_such_instance(ref: int) -> JSONResponse:
     return envelope(404, "no_such_instance", f"Instance {ref} not found.")
 
 
-def garbage() -> Response:
-    """A page where JSON was expected."""
-    return PlainTextResponse("<html>hello</html>")
-
+LACKS_CREDIT = envelope(400, "insufficient_credit", "Your account lacks credit; see the billing page.")
+BAD_DISK = envelope(400, "invalid_args", "error 400/3467: Invalid args: disk")
 
 #: Everything that can go wrong; parameters are in brackets.
 # fmt: off
@@ -111,40 +104,38 @@ FAULTS = FaultTable(
     *per_group(THRESHOLDS_S, "429", "refused for calling too often [form=text|threshold|detail|json, retry_after]",
         lambda given: too_often(str(given.get("form", "json")), THRESHOLDS_S[given["group"]], given.get("retry_after")),
         "RateLimited"),
-    *per_group(THRESHOLDS_S, "503", "answered 503 without doing anything", lambda _: unavailable(), "OutcomeUnknown"),
-    common("create_503_after", spoils=lambda _: unavailable()),
-    common("create_no_credit", refuses=lambda _: lacks_credit()),
-    Fault("create_lost_request", "the connection drops before anything is made", "OutcomeUnknown",
-        lambda _: LostReply()),
+    *per_group(THRESHOLDS_S, "503", "answered 503 without doing anything", UNAVAILABLE, "OutcomeUnknown"),
+    common("create_503_after", spoils=UNAVAILABLE),
+    common("create_no_credit", refuses=LACKS_CREDIT),
+    LOST_REQUEST,
     Fault("create_half_made", "200 with success false, and a stopped instance that bills its disk", "OutcomeUnknown"),
     Fault("create_garbage", "the instance is made and the answer is not JSON", "OutcomeUnknown",
-        spoils=lambda _: PlainTextResponse("OK")),
+        spoils=PlainTextResponse("OK")),
     Fault("create_no_id", "200 with success true, no id, and nothing made", "OutcomeUnknown",
-        lambda _: JSONResponse({"success": True})),
+        JSONResponse({"success": True})),
     Fault("create_redirect", "a 308 that nobody should follow with a create", "OutcomeUnknown",
         lambda given: Response(status_code=308, headers={"Location": f"/vast/api/v0/asks/{given['offer']}/"})),
     Fault("create_429_gateway", "a 429 page of some gateway in front, in none of the documented forms",
-        "OutcomeUnknown", lambda _: PlainTextResponse("<html>slow down</html>", 429, media_type="text/html")),
+        "OutcomeUnknown", html("slow down", 429)),
     Fault("create_unknown_400", "a 400 with an error code that nobody documented", "OutcomeUnknown",
-        lambda _: envelope(400, "quantum_flux", "error 400/9999: something new")),
+        envelope(400, "quantum_flux", "error 400/9999: something new")),
     Fault("create_stale_offer", "the offer is gone: 400 invalid_args with no_such_ask in the text", "NoCapacity",
         lambda given: stale(given["offer"], 400)),
     Fault("create_stale_404", "the offer is gone: 404 no_such_ask, the documented form", "NoCapacity",
         lambda given: stale(given["offer"], 404)),
     Fault("create_race_410", "somebody else took the offer in between: 410 no_such_ask", "NoCapacity",
         lambda given: stale(given["offer"], 410)),
-    Fault("create_429_text", "429 as plain text", "RateLimited", lambda _: too_often("text", 4.5)),
+    Fault("create_429_text", "429 as plain text", "RateLimited", too_often("text", 4.5)),
     Fault("create_429_threshold", "429 as plain text with the threshold", "RateLimited",
-        lambda _: too_often("threshold", 4.5, 7)),
-    Fault("create_429_detail", "429 as JSON with only `detail`", "RateLimited", lambda _: too_often("detail", 4.5)),
-    Fault("create_auth_403", "403 auth_error: login required", "AuthFailed", lambda _: not_authorised("403")),
-    Fault("create_auth_401", "401 auth_error", "AuthFailed", lambda _: not_authorised("401")),
+        too_often("threshold", 4.5, 7)),
+    Fault("create_429_detail", "429 as JSON with only `detail`", "RateLimited", too_often("detail", 4.5)),
+    Fault("create_auth_403", "403 auth_error: login required", "AuthFailed", not_authorised("403")),
+    Fault("create_auth_401", "401 auth_error", "AuthFailed", not_authorised("401")),
     Fault("create_spend_rate_limit", "a new account's spend rate limit", "QuotaExceeded",
-        lambda _: envelope(400, "spend_rate_limit", "Spend rate limit reached.")),
-    Fault("create_bad_args", "400 invalid_args with nothing about the offer", "InvalidSpec",
-        lambda _: envelope(400, "invalid_args", "error 400/3467: Invalid args: disk")),
+        envelope(400, "spend_rate_limit", "Spend rate limit reached.")),
+    Fault("create_bad_args", "400 invalid_args with nothing about the offer", "InvalidSpec", BAD_DISK),
     Fault("create_bad_bid", "400 invalid_price", "InvalidSpec",
-        lambda _: envelope(400, "invalid_price", "error 400/3490: invalid_price  Bid too high.")),
+        envelope(400, "invalid_price", "error 400/3490: invalid_price Bid too high.")),
     Fault("create_not_own", "403 invalid_args: a host account may not rent from others", "InvalidSpec",
         lambda given: envelope(403, "invalid_args", f"error 403/3586: Offer {given['offer']} is not your own.")),
     Fault("create_get_lag", "reading the new instance by id answers null for a while [after_s=60]", "ok"),
@@ -154,15 +145,15 @@ FAULTS = FaultTable(
     Fault("pull_error", "the image of the new instance cannot be pulled", "ok"),
     Fault("other_gpu", "the new instance has other GPUs than its offer said [gpu=RTX3090]", "ok"),
     Fault("search_quota", "429 search_quota_exceeded with X-RateLimit-Reset at the next UTC midnight"),
-    Fault("search_empty", "200 with no offers", refuses=lambda _: JSONResponse({"offers": []})),
-    Fault("search_garbage", "200 with something that is not JSON", refuses=lambda _: garbage()),
-    Fault("get_null", "an existing instance reads as null", refuses=lambda _: JSONResponse({"instances": None})),
+    Fault("search_empty", "200 with no offers", refuses=JSONResponse({"offers": []})),
+    Fault("search_garbage", "200 with something that is not JSON", refuses=GARBAGE),
+    Fault("get_null", "an existing instance reads as null", refuses=JSONResponse({"instances": None})),
     Fault("list_empty", "200 with no rows although there are instances, and a total that says so"),
     Fault("list_truncated", "the first page says that it is the last"),
     Fault("list_bad_token", "the token of the next page is refused"),
-    Fault("list_garbage", "200 with something that is not JSON", refuses=lambda _: garbage()),
-    Fault("destroy_lost_reply", "the instance is destroyed and the reply never arrives", spoils=lambda _: LostReply()),
+    Fault("list_garbage", "200 with something that is not JSON", refuses=GARBAGE),
+    Fault("destroy_lost_reply", "the instance is destroyed and the reply never arrives", spoils=LostReply()),
     Fault("start_queued", "the GPU is taken: 200 with success false, and the start fires later [flips_s]"),
-    Fault("destroy_503_after", "the instance is destroyed and the answer is 503", spoils=lambda _: unavailable()),
+    Fault("destroy_503_after", "the instance is destroyed and the answer is 503", spoils=UNAVAILABLE),
 )
 # fmt: on

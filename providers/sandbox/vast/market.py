@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from providers.gpus.table import GPUS, spellings
+from providers.sandbox.timeline import usd
 
 MONTH_H = Decimal(720)
 LISTED_S = 30 * 86400.0
@@ -100,9 +101,9 @@ class VastMarket:
         self._opened = now.timestamp()
         self._next_offer_id = 30_000_000
         self.machines: list[VastMachine] = []
-        for name, usd, count, sizes, cuda in MODELS:
+        for name, price, count, sizes, cuda in MODELS:
             for number in range(count):
-                self._add(name, Decimal(usd), sizes[number % len(sizes)], cuda)
+                self._add(name, Decimal(price), sizes[number % len(sizes)], cuda)
         for price in BAD_PRICES:
             self._add("RTX4090", Decimal("0.30"), 1, "12.8").gpu_usd_h = price
             self.machines[-1].verified = True
@@ -164,12 +165,10 @@ class VastMarket:
         return True
 
     def give_back(self, machine: VastMachine, size: int) -> None:
-        """Free `size` GPUs."""
         machine.free = min(machine.gpus, machine.free + size)
         self.refresh(machine)
 
     def slices(self) -> Iterator[Slice]:
-        """Everything on offer now."""
         for machine in self.machines:
             for size, offer_id in sorted(machine.offers.items()):
                 yield Slice(offer_id, size, machine)
@@ -190,12 +189,12 @@ class VastMarket:
             **hardware(machine, part.size),
             **host(machine),
             "direct_port_count": 12 * part.size,
-            "dph_base": _float(base),
-            "dph_total": _float(total),
-            "min_bid": _float(min_bid),
+            "dph_base": usd(base),
+            "dph_total": usd(total),
+            "min_bid": usd(min_bid),
             "storage_cost": float(machine.storage_usd_gb_month),
-            "storage_total_cost": _float(storage),
-            "search": _rates(price, storage),
+            "storage_total_cost": usd(storage),
+            "search": rates(price, storage),
             "rentable": True,
             "rented": False,
             "is_bid": bid,
@@ -259,10 +258,6 @@ def storage_usd_h(machine: VastMachine, disk_gb: float) -> Decimal:
     return machine.storage_usd_gb_month * Decimal(str(disk_gb)) / MONTH_H
 
 
-def _float(value: Decimal | None) -> float | None:
-    return None if value is None else round(float(value), 6)
-
-
-def _rates(gpu: Decimal | None, storage: Decimal) -> dict[str, Any]:
+def rates(gpu: Decimal | None, storage: Decimal) -> dict[str, Any]:
     total = None if gpu is None else gpu + storage
-    return {"gpuCostPerHour": _float(gpu), "diskHour": _float(storage), "totalHour": _float(total)}
+    return {"gpuCostPerHour": usd(gpu), "diskHour": usd(storage), "totalHour": usd(total)}

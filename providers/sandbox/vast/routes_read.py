@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import operator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +15,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from providers.sandbox.api import ApiSandbox, Refused
 from providers.sandbox.vast import faults as say
-from providers.sandbox.vast.account import VastAccount
-from providers.sandbox.vast.instance import Contract
-from providers.sandbox.vast.market import hardware
+from providers.sandbox.vast.account import Contract, VastAccount
+from providers.sandbox.vast.market import VastMarket, hardware
 
 PAGE_MAX = 25
 CHARGES_MAX = 500
@@ -26,16 +28,13 @@ class BadRequest(ValueError):
     """A request that the API answers with 400; `args` are the error code and the text."""
 
 
-class Pages:
+class VastPages(ApiSandbox[VastAccount]):
     """Handlers that change nothing but keys."""
-
-    def __init__(self, cloud: ApiSandbox[VastAccount]) -> None:
-        self._cloud = cloud
 
     def found(self, request: Request) -> Contract:
         """The instance that a command names. Raises `Refused`."""
         ref = int(request.path_params["ref"])
-        contract = self._cloud.account.existing(ref)
+        contract = self.account.existing(ref)
         if contract is None:
             raise Refused(say.no_such_instance(ref))
         return contract
@@ -45,15 +44,15 @@ class Pages:
         text = "/api/v0/instances/ is deprecated. Use /api/v1/instances/ instead."
         return say.envelope(410, "deprecated_endpoint", text)
 
-    async def instances(self, request: Request, _body: dict[str, Any]) -> Response:
+    async def page(self, request: Request, _body: dict[str, Any]) -> Response:
         """Keyset pages of at most 25, ordered by id."""
-        account, now = self._cloud.account, self._cloud.now
+        account, now = self.account, self.now
         try:
             rows = [c.wire(now, account.port(c)) for c in account.listed()]
             rows = [row for row in rows if _matches(row, request.query_params.get("select_filters"))]
             limit = int(request.query_params.get("limit", PAGE_MAX))
             token = request.query_params.get("after_token")
-            if token and self._cloud.fault("list_bad_token") is not None:
+            if token and self.fault("list_bad_token") is not None:
                 raise BadRequest("invalid_token", "Invalid pagination token")
             after = _after(token)
         except BadRequest as error:
@@ -63,8 +62,8 @@ class Pages:
         limit = 5 if limit <= 0 else min(limit, PAGE_MAX)
         total = len(rows)
         rest = sorted((row for row in rows if row["id"] > after), key=lambda row: int(row["id"]))
-        page = [] if self._cloud.fault("list_empty") is not None else rest[:limit]
-        more = len(rest) > limit and bool(page) and self._cloud.fault("list_truncated") is None
+        page = [] if self.fault("list_empty") is not None else rest[:limit]
+        more = len(rest) > limit and bool(page) and self.fault("list_truncated") is None
         return JSONResponse(
             {
                 "success": True,
@@ -78,13 +77,13 @@ class Pages:
 
     async def filters(self, _request: Request, _body: dict[str, Any]) -> Response:
         """The distinct combinations of the columns that the official client offers as filters."""
-        account, now = self._cloud.account, self._cloud.now
+        account, now = self.account, self.now
         rows = {tuple(c.wire(now, None)[key] for key in FILTERS) for c in account.listed()}
         return JSONResponse({"filters": [dict(zip(FILTERS, row, strict=True)) for row in sorted(rows, key=str)]})
 
     async def gpu_names(self, _request: Request) -> Response:
         """Every GPU name on the market; open to anybody."""
-        market = self._cloud.account.market
+        market = self.account.market
         return JSONResponse({"gpu_names": sorted({hardware(m, 1)["gpu_name"] for m in market.machines})})
 
     async def charges(self, request: Request, _body: dict[str, Any]) -> Response:
@@ -97,7 +96,7 @@ class Pages:
         except (KeyError, TypeError, ValueError, AttributeError):
             text = "Must provide both 'day' gte and lte filters for instance charges"
             return JSONResponse({"success": False, "msg": text}, 400)
-        rows = self._cloud.account.charges(since, until)
+        rows = self.account.charges(since, until)
         page = rows[skip : skip + limit]
         more = skip + limit < len(rows)
         return JSONResponse(
@@ -111,8 +110,7 @@ class Pages:
         )
 
     async def user(self, _request: Request, _body: dict[str, Any]) -> Response:
-        """The account, with its spendable credit."""
-        account = self._cloud.account
+        account = self.account
         return JSONResponse(
             {
                 "id": 4242,
@@ -121,25 +119,24 @@ class Pages:
                 "balance": 0.0,
                 "balance_threshold": 1.0,
                 "ssh_key": account.ssh_keys[-1]["public_key"] if account.ssh_keys else "",
-                "api_key": f"sandbox-user-secret-{self._cloud.API_KEY[-6:]}",
+                "api_key": f"sandbox-user-secret-{self.API_KEY[-6:]}",
             }
         )
 
     async def keys(self, _request: Request, _body: dict[str, Any]) -> Response:
         """A bare array; 404 when there are none."""
-        keys = self._cloud.account.ssh_keys
+        keys = self.account.ssh_keys
         return JSONResponse(keys) if keys else say.envelope(404, "no_ssh_key", "No ssh keys found.")
 
     async def add_key(self, _request: Request, body: dict[str, Any]) -> Response:
         """A key for instances made from now on."""
         if not body.get("ssh_key"):
             return say.envelope(400, "no_ssh_key", "No ssh key given.")
-        keys = self._cloud.account.ssh_keys
+        keys = self.account.ssh_keys
         keys.append({"id": len(keys) + 1, "user_id": 4242, "public_key": body["ssh_key"], "deleted_at": None})
         return JSONResponse({"success": True, "key": keys[-1]})
 
     async def attach_key(self, request: Request, body: dict[str, Any]) -> Response:
-        """A key for this instance."""
         contract = self.found(request)
         if not body.get("ssh_key"):
             return say.envelope(400, "no_ssh_key", "No ssh key given.")
@@ -157,11 +154,10 @@ class Pages:
         return JSONResponse({"success": True, "result_url": url, "msg": "Log retrieval in progress."})
 
     async def log_text(self, request: Request) -> Response:
-        """What the container wrote."""
-        contract = self._cloud.account.instances.get(int(request.path_params["ref"]))
+        contract = self.account.instances.get(int(request.path_params["ref"]))
         if contract is None:
             return PlainTextResponse("NoSuchKey", 404)
-        text = contract.phases.at(self._cloud.now).msg or "waiting for the container"
+        text = contract.phases.at(self.now).msg or "waiting for the container"
         return PlainTextResponse(f"{contract.image}\n{text}\n")
 
 
@@ -189,3 +185,86 @@ def _matches(row: dict[str, Any], filters: str | None) -> bool:
         if "in" in condition and have not in condition["in"]:
             return False
     return True
+
+
+class BadQuery(ValueError):
+    """A search the real API answers with 400 invalid_request."""
+
+
+CONTROLS = frozenset(
+    {"type", "order", "limit", "allocated_storage", "disable_bundling", "target_reliability", "extra_ids",
+     "show_incompatible", "template_id", "sort_option"}
+)  # fmt: skip
+ROWS_MAX = 64
+ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+#: Filter names that the API converts before it compares.
+ALIASES = {"reliability": "reliability2", "dphtotal": "dph_total", "gpu_totalram": "gpu_total_ram"}
+
+
+def search(market: VastMarket, query: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
+    """The rows that match `query`, ordered, at most 64 whatever the limit says. Raises `BadQuery`."""
+    bid = query.get("type") in {"bid", "interruptible"}
+    disk_gb = float(query.get("allocated_storage", 8))
+    rows = [market.row(part, now, bid=bid, disk_gb=disk_gb) for part in market.slices()]
+    for key, condition in query.items():
+        if key in CONTROLS:
+            continue
+        if not isinstance(condition, dict):
+            raise BadQuery(f"{condition!r} is not a valid search op")
+        rows = [row for row in rows if all(_holds(row, key, op, value) for op, value in condition.items())]
+    for name, direction in reversed(query.get("order", [["score", "desc"]])):
+        rows.sort(key=lambda row: _sortable(row.get(ALIASES.get(name, name))), reverse=direction == "desc")
+    return rows[: min(int(query.get("limit", ROWS_MAX)), ROWS_MAX)]
+
+
+def _sortable(value: Any) -> float | str:
+    return -math.inf if value is None else value
+
+
+def _holds(row: dict[str, Any], key: str, op: str, wanted: Any) -> bool:
+    have = _column(row, key)
+    if isinstance(have, int | float) and isinstance(wanted, str):
+        # The official client sends the numbers of a query as text.
+        wanted = _number(wanted)
+    if op in {"in", "notin"}:
+        return (have in wanted) is (op == "in")
+    if op in {"eq", "neq"}:
+        return (have == wanted) is (op == "eq")
+    if have is None:
+        return op in {"lt", "lte"}
+    if op not in ORDERINGS:
+        raise BadQuery(f"{op} is not a valid search op")
+    return ORDERINGS[op](have, wanted)
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _column(row: dict[str, Any], key: str) -> Any:
+    """The value a filter compares: geolocation by country code, flags as booleans.
+
+    `id` matches nothing, as people observed.
+    """
+    if key == "id":
+        return None
+    if key == "geolocation":
+        return row["geolocation"].rpartition(", ")[2]
+    if key == "verified":
+        return row["verification"] == "verified"
+    if key == "datacenter":
+        return row["hosting_type"] >= 1
+    if key == "external":
+        return bool(row["external"])
+    name = ALIASES.get(key, key)
+    if name not in row:
+        raise BadQuery(f"Error in query parameters: {key} is not a valid search key")
+    return row[name]

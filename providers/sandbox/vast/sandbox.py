@@ -11,13 +11,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from providers.sandbox.api import ApiSandbox, Handler, RateWindow
+from providers.sandbox.api import Handler, RateWindow
+from providers.sandbox.faults import DEARER
 from providers.sandbox.vast import faults as say
-from providers.sandbox.vast.account import VastAccount
-from providers.sandbox.vast.instance import Contract, VastPhase
+from providers.sandbox.vast.account import Contract, VastAccount, VastPhase
 from providers.sandbox.vast.market import Slice
-from providers.sandbox.vast.routes_read import Pages
-from providers.sandbox.vast.search import BadQuery, search
+from providers.sandbox.vast.routes_read import BadQuery, VastPages, search
 
 OUTBID = {
     "outbid_a": VastPhase("exited", cur="stopped", intended="stopped"),
@@ -26,7 +25,7 @@ OUTBID = {
 LABEL_MAX = 1024
 
 
-class VastSandbox(ApiSandbox[VastAccount]):
+class VastSandbox(VastPages):
     """One Vast.ai account. Paths and bodies are those of console.vast.ai."""
 
     name = "vast"
@@ -39,7 +38,6 @@ class VastSandbox(ApiSandbox[VastAccount]):
         return {"VAST_API_KEY": self.API_KEY, "VAST_URL": url}
 
     def reset(self) -> None:
-        """A new account on a new market."""
         self.account = VastAccount(self)
         #: Searches are counted by the minute, every other endpoint by the pause since its last call.
         self._windows = {group: RateWindow(1, pause_s) for group, pause_s in say.THRESHOLDS_S.items()}
@@ -48,7 +46,6 @@ class VastSandbox(ApiSandbox[VastAccount]):
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
     def variables(self, ref: str) -> Mapping[str, str]:
-        """What the contract was made with."""
         return {pair[0]: pair[1] for pair in self.account.instances[int(ref)].extra_env}
 
     def reprice(self, key: str, factor: Decimal) -> int:
@@ -67,14 +64,13 @@ class VastSandbox(ApiSandbox[VastAccount]):
         return sum(market.take(p.machine, p.size, p.offer_id) for p in chosen)
 
     def happen(self, ref: str, what: str) -> None:
-        """See `DISTURBANCES`."""
         contract, now = self.account.instances[int(ref)], self.now
         if what in OUTBID:
             self.account.stop(contract, OUTBID[what])
         elif what == "expire":
             self.account.stop(contract)
-        elif what in say.DEARER:
-            contract.reprice(now, say.DEARER[what])
+        elif what in DEARER:
+            contract.reprice(now, DEARER[what])
         elif what == "outbid_over":
             self.account.start(contract)
         elif what == "vanish":
@@ -97,47 +93,45 @@ class VastSandbox(ApiSandbox[VastAccount]):
     # ── the API ──────────────────────────────────────────────────────────────────────────────────
 
     def routes(self) -> list[BaseRoute]:
-        """Documented paths; the group names the rate limit and the generic faults that apply."""
-        self._pages = pages = Pages(self)
         table: list[tuple[str, str, str, Handler]] = [
             ("POST", "/api/v0/bundles/", "search", self._bundles),
             ("GET", "/api/v0/bundles/", "search", self._bundles),
             ("PUT", "/api/v0/search/asks/", "search", self._bundles),
             ("PUT", "/api/v0/asks/{ref:int}/", "create", self._create),
-            ("GET", "/api/v0/instances/", "list", pages.deprecated),
-            ("GET", "/api/v1/instances/", "list", pages.instances),
-            ("GET", "/api/v0/instances/filters/", "user", pages.filters),
+            ("GET", "/api/v0/instances/", "list", self.deprecated),
+            ("GET", "/api/v1/instances/", "list", self.page),
+            ("GET", "/api/v0/instances/filters/", "user", self.filters),
             ("GET", "/api/v0/instances/{ref:int}/", "get", self._get),
             ("PUT", "/api/v0/instances/{ref:int}/", "state", self._change),
             ("DELETE", "/api/v0/instances/{ref:int}/", "destroy", self._destroy),
             ("PUT", "/api/v0/instances/reboot/{ref:int}/", "state", self._reboot),
             ("PUT", "/api/v0/instances/recycle/{ref:int}/", "state", self._reboot),
             ("PUT", "/api/v0/instances/bid_price/{ref:int}/", "bid", self._bid),
-            ("PUT", "/api/v0/instances/request_logs/{ref:int}/", "state", pages.request_logs),
-            ("POST", "/api/v0/instances/{ref:int}/ssh/", "state", pages.attach_key),
-            ("GET", "/api/v0/instances/{ref:int}/ssh/", "get", pages.instance_keys),
-            ("GET", "/api/v0/ssh/", "user", pages.keys),
-            ("POST", "/api/v0/ssh/", "user", pages.add_key),
-            ("GET", "/api/v0/users/current", "user", pages.user),
-            ("GET", "/api/v0/users/current/", "user", pages.user),
-            ("GET", "/api/v0/charges/", "charges", pages.charges),
+            ("PUT", "/api/v0/instances/request_logs/{ref:int}/", "state", self.request_logs),
+            ("POST", "/api/v0/instances/{ref:int}/ssh/", "state", self.attach_key),
+            ("GET", "/api/v0/instances/{ref:int}/ssh/", "get", self.instance_keys),
+            ("GET", "/api/v0/ssh/", "user", self.keys),
+            ("POST", "/api/v0/ssh/", "user", self.add_key),
+            ("GET", "/api/v0/users/current", "user", self.user),
+            ("GET", "/api/v0/users/current/", "user", self.user),
+            ("GET", "/api/v0/charges/", "charges", self.charges),
         ]
         return [
             *self.paths(table),
-            Route("/logs/{ref:int}", pages.log_text, methods=["GET"]),
-            Route("/api/v0/gpu_names/unique/", pages.gpu_names, methods=["GET"]),
+            Route("/logs/{ref:int}", self.log_text, methods=["GET"]),
+            Route("/api/v0/gpu_names/unique/", self.gpu_names, methods=["GET"]),
         ]
 
-    def refuse_key(self, request: Request, group: str) -> Response:
+    def key_refusal(self, request: Request, group: str) -> Response | None:
         """Without a key the answer is another one than with a wrong key."""
-        return say.not_authorised("404" if "authorization" in request.headers else "403")
+        given = request.headers.get("authorization")
+        return None if given == f"Bearer {self.API_KEY}" else say.not_authorised("403" if given is None else "404")
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is named in the path."""
         return body.get("label"), str(request.path_params["ref"])
 
     def malformed(self) -> Response:
-        """The usual envelope."""
         return say.envelope(400, "invalid_request", "Invalid json body")
 
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
@@ -178,14 +172,14 @@ class VastSandbox(ApiSandbox[VastAccount]):
         if not body.get("image"):
             return say.envelope(500, "server_error", "Something went wrong on the server")
         if float(body.get("disk") or 10) < 8 or float(body.get("disk") or 10) > part.machine.disk_gb:
-            return say.envelope(400, "invalid_args", "error 400/3467: Invalid args: disk")
+            return say.BAD_DISK
         if len(str(body.get("label") or "")) > 256 or len(str(body.get("onstart") or "")) > 4048:
             return say.envelope(400, "invalid_args", "error 400/3467: Invalid args: too long")
         price = body.get("price")
         if price is not None and not 0.001 <= float(price) <= 128:
             return say.envelope(400, "invalid_price", "error 400/3490: invalid_price")
         if self.account.left_usd() <= 0:
-            return say.lacks_credit()
+            return say.LACKS_CREDIT
         return None
 
     async def _get(self, request: Request, body: dict[str, Any]) -> Response:
@@ -194,7 +188,7 @@ class VastSandbox(ApiSandbox[VastAccount]):
         return JSONResponse({"instances": row})
 
     async def _change(self, request: Request, body: dict[str, Any]) -> Response:
-        contract = self._pages.found(request)
+        contract = self.found(request)
         if "label" in body:
             if len(str(body["label"])) > LABEL_MAX:
                 return say.envelope(400, "label_too_long", "Label too long.")
@@ -213,7 +207,7 @@ class VastSandbox(ApiSandbox[VastAccount]):
         return JSONResponse({"success": False, "error": "resources_unavailable", "msg": text})
 
     async def _destroy(self, request: Request, body: dict[str, Any]) -> Response:
-        contract = self._pages.found(request)
+        contract = self.found(request)
         if contract.ended_at is not None:
             return say.no_such_instance(contract.ref)
         if self.fault("destroy_not_done") is None:
@@ -221,7 +215,7 @@ class VastSandbox(ApiSandbox[VastAccount]):
         return JSONResponse({"success": True})
 
     async def _reboot(self, request: Request, body: dict[str, Any]) -> Response:
-        self.account.reboot(self._pages.found(request))
+        self.account.reboot(self.found(request))
         return JSONResponse({"success": True})
 
     async def _bid(self, request: Request, body: dict[str, Any]) -> Response:
@@ -233,6 +227,5 @@ class VastSandbox(ApiSandbox[VastAccount]):
         if price is None or float(price) < 0.001:
             return say.envelope(400, "invalid_args", "Please set a bid price >= 0.001.")
         contract.bid_usd_h = contract.gpu_usd_h = Decimal(str(price))
-        if contract.meter.rate_usd_h("gpu", self.now):
-            contract.meter.start("gpu", self.now, contract.gpu_usd_h)
+        contract.meter.change("gpu", self.now, contract.gpu_usd_h)
         return JSONResponse({"success": True})

@@ -12,11 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from providers.sandbox.account import SandboxAccount
+from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.api import ApiSandbox, Handler, Refused
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.faults import Fault, FaultTable, common, per_group
-from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.timeline import Timeline
 
 PRICES = {"north": Decimal("0.40"), "south": Decimal("0.44")}

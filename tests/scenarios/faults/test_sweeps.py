@@ -14,7 +14,7 @@ from ledger.core.writes import amend
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Instance
-from providers.sandbox.vast.instance import Contract
+from providers.sandbox.vast.account import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.matrix import every_cloud, on_clouds
 from tests.support.world import World

@@ -14,7 +14,7 @@ from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.queries.audit import Books
-from providers.clouds.kaggle import KaggleProvider
+from providers.clouds.kaggle.adapter import KaggleProvider
 from providers.registry import REGISTRY
 from providers.sandbox.kaggle.sandbox import KaggleSandbox
 from tests.scenarios.processes.processes import Nursery

@@ -17,7 +17,7 @@ from bot.practice.reader import all_text
 from bot.services.billing import true_up
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
-from providers.sandbox.vast.instance import Contract
+from providers.sandbox.vast.account import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.clock import SteppedClock
 from tests.support.scenarios import FALLBACK, OWNER, Scene, Slack, scene

@@ -13,7 +13,7 @@ from ledger.core.writes import amend
 from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import InstanceState, NotificationState, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Notification, Session
-from providers.sandbox.vast.instance import Contract
+from providers.sandbox.vast.account import Contract
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.world import ALICE, CHANNEL, World
 

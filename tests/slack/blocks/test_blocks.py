@@ -19,7 +19,7 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, Instance, Request, Session
 from ledger.queries.views import RequestView, SessionView
-from providers.clouds.kaggle import CAPABILITIES as KAGGLE
+from providers.clouds.kaggle.adapter import CAPABILITIES as KAGGLE
 from tests.support.clock import START
 
 JOB = JobRequest(gpu=GpuConstraint(("A100-80GB",), 4, 4), hours=Decimal(6), reason="fine-tune")

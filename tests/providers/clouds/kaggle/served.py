@@ -13,13 +13,13 @@ import httpx
 
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import GpuConstraint
-from providers.clouds.kaggle import KaggleConfig, KaggleProvider
+from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.clouds.kaggle.instances import offer as the_offer
 from providers.contract import InstanceSpec, ObservedInstance, Offer
 from providers.rate_limits import LocalPacer
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine
-from providers.sandbox.kaggle import KaggleSandbox
+from providers.sandbox.kaggle.sandbox import KaggleSandbox
 from providers.sandbox.server import build_app
 from tests.support.clock import START, SteppedClock
 from tests.support.serving import serving

@@ -9,8 +9,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from providers.clouds.kaggle import KaggleConfig, KaggleProvider
-from providers.clouds.kaggle.output import RunOutput, page
+from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
+from providers.clouds.kaggle.instances import RunOutput, page
 from providers.contract import InstanceStatus, NotSeen
 from providers.errors import OutcomeUnknown, UnexpectedResponse
 from tests.providers.clouds.kaggle.served import NAME, TWO, Served, create, get, grant, running, spec

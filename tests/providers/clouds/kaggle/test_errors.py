@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from providers.clouds.kaggle import KaggleConfig, KaggleProvider
+from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.clouds.kaggle.errors import Pushed, call_error, pushed, retry_after_s
 from providers.clouds.kaggle.instances import kernels, observed, push_body
 from providers.clouds.kaggle.quota import gpu_quota

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from providers.clouds.kaggle import CAPABILITIES
+from providers.clouds.kaggle.adapter import CAPABILITIES
 from providers.profiles import model
 
 PAGE = model.FOLDER / "kaggle.md"

@@ -12,12 +12,12 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from providers.clouds.kaggle import KaggleConfig, KaggleProvider
+from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.faults import COMMON_FAULTS
 from providers.sandbox.kaggle.account import EPOCH
 from providers.sandbox.kaggle.faults import FAULTS
-from providers.sandbox.kaggle.transport import GROUPS
+from providers.sandbox.kaggle.routes_kernels import GROUPS
 from tests.providers.clouds.kaggle.served import CALL, SOURCE, Served, running
 
 MINE = {"userName": "simuser", "kernelSlug": "my-kernel"}

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ledger.kernel.proof import ProofKind, ProofOfEnd
-from providers.clouds.kaggle import CAPABILITIES, KaggleConfig, KaggleProvider
+from providers.clouds.kaggle.adapter import CAPABILITIES, KaggleConfig, KaggleProvider
 from providers.contract import InstanceStatus, NotSeen
 from providers.errors import AuthFailed, InvalidSpec, NotSent, ProviderError, RateLimited, Unavailable, Unsupported
 from providers.sandbox.clock import SandboxTiming

@@ -19,7 +19,7 @@ from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine
-from providers.sandbox.runpod import RunPodSandbox
+from providers.sandbox.runpod.sandbox import RunPodSandbox
 from providers.sandbox.server import build_app
 from tests.support.clock import START, SteppedClock
 from tests.support.serving import serving

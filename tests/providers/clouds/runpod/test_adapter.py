@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from providers.clouds.runpod import RunPodConfig, RunPodProvider
+from providers.clouds.runpod.adapter import RunPodConfig, RunPodProvider
 from providers.contract import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance
 from providers.errors import (
     AuthFailed,
@@ -28,7 +28,7 @@ from providers.errors import (
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
-from providers.sandbox.runpod import RunPodSandbox
+from providers.sandbox.runpod.sandbox import RunPodSandbox
 from tests.providers.clouds.runpod.served import Served, banner, cheap, create, get, grant, running
 from tests.support.clock import START, SteppedClock
 from tests.support.serving import serving

@@ -11,7 +11,7 @@ import httpx
 
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
-from providers.sandbox.vast import VastSandbox
+from providers.sandbox.vast.sandbox import VastSandbox
 from tests.contract.served import Bench, Clouds, unpaced
 
 

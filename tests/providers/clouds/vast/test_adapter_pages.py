@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from ledger.kernel.job import GpuConstraint
-from providers.clouds.vast import VastConfig, VastProvider
+from providers.clouds.vast.adapter import VastConfig, VastProvider
 from providers.errors import UnexpectedResponse
 from providers.registry import REGISTRY
 from tests.providers.scripted import Scripted, answer, playing
