@@ -57,7 +57,7 @@ async def test_what_ended_in_an_account_with_what_is_booked_and_what_is_billed(d
         await gone(tx, ref=None)
         await gone(tx, ref="7", account="acct-2")
         await gone(tx, ref="7", cloud="runpod")
-        await rows.instance(tx, InstanceState.TERMINATING, ref="10")
+        await rows.instance(tx, InstanceState.TERMINATING, ref="10", ended_at=since)
         # It was taken for gone and came back as an orphan: one bill, on the row.
         same = await rows.stray(tx, OrphanState.GONE, ref="7", ended_at=since)
         orphan = await rows.stray(tx, OrphanState.GONE, ref="20", ended_at=since, billing_from=START)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from ledger.core.writes import Tx
 from ledger.engine.db import Database
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Event, EventHash
@@ -50,6 +51,16 @@ async def test_events_without_a_hash_in_order(db: Database) -> None:
             (early.id, 1),
             (last.id, 2),
         ]
+
+
+async def test_events_of_one_instant_are_in_the_order_of_their_ids(db: Database) -> None:
+    ids = [new_id("evt", START) for _ in range(3)]
+    async with db.write() as tx:
+        for event_id in reversed(ids):
+            await rows.event(tx, EventKind.REQUEST_MADE, "req_0", id=event_id)
+    async with db.write() as tx:
+        assert [one.id for one in await unsealed(tx, START + SECOND, 9)] == ids
+        assert [one.id for one, _ in await hashed_events(tx, ["req_0"])] == ids
 
 
 async def test_one_process_at_a_time_adds_hashes(pg_db: Database) -> None:

@@ -71,6 +71,9 @@ async def test_running_sessions_with_their_terms_and_what_is_booked(db: Database
         states = (InstanceState.STOPPED, InstanceState.TERMINATING)
         still = [await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0), state) for state in states]
         still += [await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0), wanted="stop")]
+        endless = await runs(tx, *await asked(tx, RequestKind.PROVISION, None, 0))
+        (await tx.get_one(Session, endless.session_id)).deadline = None
+        still.append(endless)
     async with db.read() as tx:
         assert await running_ids(tx) == sorted([session.id, other.session_id])
         (one,) = await running(tx, [session.id, *(row.session_id for row in still)])

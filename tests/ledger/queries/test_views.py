@@ -218,11 +218,12 @@ async def test_requests_that_wait(db: Database) -> None:
         first = await rows.request(tx, RequestState.QUOTING)
         await rows.request(tx, RequestState.REJECTED)
         await rows.request(tx, RequestState.PENDING, parent_id=first.id, created_at=LATER + timedelta(minutes=1))
+        await rows.request(tx, RequestState.PENDING, created_at=LATER + timedelta(minutes=2))
     async with db.read() as tx:
         assert [r.id for r in await pending_requests(tx)][:2] == [first.id, second.id]
         assert [r.id for r in await pending_requests(tx, whose=Whose.of([rows.BEN]))] == [second.id]
         assert len(await pending_requests(tx, limit=1)) == 1
-        assert await count_open_requests(tx, rows.ADA.ref) == 1  # An override is not an ask of its own.
+        assert await count_open_requests(tx, rows.ADA.ref) == 2  # An override is not an ask of its own.
         assert await count_open_requests(tx, "slack:T1/UNOBODY") == 0
         found = await by_inbox_key(tx, first.inbox_key)
         assert found is not None
