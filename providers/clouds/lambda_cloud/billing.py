@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -49,9 +49,12 @@ def spans(events: Iterable[Any]) -> dict[str, InstanceSpan]:
         action = str(event.get("action") or "").lower()
         begins, ends = (any(stem in action for stem in stems) for stems in (_BEGINS, _ENDS))
         refs = _refs(event)
-        if not refs or begins == ends or _failed(action):
+        # One that reports an attempt (`launch_failed`, `terminate_denied`) began nothing and ended nothing.
+        if not refs or begins == ends or any(word in action for word in ("fail", "reject", "denied")):
             continue
-        at, kind = _time(event.get("event_time")), part(event, "additional_details").get("instance_type")
+        at, kind = instant(event.get("event_time")), part(event, "additional_details").get("instance_type")
+        if at is None:
+            raise UnexpectedResponse(CLOUD, "Lambda sent an audit event without a readable time")
         for ref in refs:
             span = found.setdefault(ref, InstanceSpan(ref))
             span.kind = span.kind or text(kind) or ""
@@ -76,6 +79,8 @@ def charges(
         if span.began is None or price is None:
             continue
         end = min(span.ended or until, until)
+        # Every begun minute is paid, and at least one.
+        billed_s = max(math.ceil((end - span.began).total_seconds() / MINUTE_S), 1) * MINUTE_S
         if end < span.began or end <= since or span.began >= until:
             continue
         lines.append(
@@ -84,7 +89,7 @@ def charges(
                 line_id=f"{span.ref}/{span.began.isoformat()}",
                 ref=span.ref,
                 component="gpu",
-                amount_usd=price * billed_s(end - span.began) / HOUR_S,
+                amount_usd=price * billed_s / HOUR_S,
                 start=span.began,
                 end=end,
             )
@@ -92,24 +97,7 @@ def charges(
     return tuple(lines)
 
 
-def billed_s(used: timedelta) -> int:
-    """Seconds that are paid: every begun minute, and at least one."""
-    return max(math.ceil(used.total_seconds() / MINUTE_S), 1) * MINUTE_S
-
-
 def _refs(event: Mapping[str, Any]) -> set[str]:
     named = event.get("resource_lrns")
     texts = [*(named if isinstance(named, list) else ()), part(event, "additional_details").get("instance_lrn")]
     return {match[1] for text in texts if isinstance(text, str) and (match := INSTANCE.fullmatch(text))}
-
-
-def _failed(action: str) -> bool:
-    """Whether the event reports an attempt: `launch_failed` began nothing, and `terminate_requested` ended nothing."""
-    return any(word in action for word in ("fail", "reject", "denied"))
-
-
-def _time(value: Any) -> datetime:
-    at = instant(value)
-    if at is None:
-        raise UnexpectedResponse(CLOUD, "Lambda sent an audit event without a readable time")
-    return at

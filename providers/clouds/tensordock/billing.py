@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.adapter_helpers import number
-from providers.clouds.tensordock.errors import CLOUD, call_error, text_of
+from providers.adapter_helpers import number, text
+from providers.clouds.tensordock.errors import CLOUD, call_error
 from providers.contract import Charge
-from providers.errors import AuthFailed, ProviderError, UnexpectedResponse
+from providers.errors import AuthFailed, UnexpectedResponse
 from providers.http import CloudHttp
 
 _REFUSED = ("auth", "api key", "api_key", "token", "credential", "permission")
@@ -23,20 +23,17 @@ _COMPONENTS: Mapping[str, str] = {"vm_expenses": "gpu", "storage_expenses": "sto
 async def read_v0(http: CloudHttp, path: str, form: Mapping[str, str]) -> dict[str, Any]:
     """One read of v0. Raises what its answer means."""
     reply = await http.read("POST", path, data=dict(form))
-    body = reply.body
-    told = body.get("success") if isinstance(body, dict) else None
-    if isinstance(body, dict) and str(told).lower() == "true":
+    body = reply.fields
+    told = body.get("success")
+    if str(told).lower() == "true":
         return body
     if told is not None and reply.status < 500:
-        raise _refusal(text_of(body))
+        said = (text(body.get("error")) or "").lower()
+        if any(part in said for part in _REFUSED):
+            raise AuthFailed(CLOUD, "TensorDock refuses the key of its older API")
+        raise UnexpectedResponse(CLOUD, "TensorDock's older API refuses the call")
     error = call_error(reply)
     raise error or UnexpectedResponse(CLOUD, "TensorDock's older API answered with something that is not its own")
-
-
-def _refusal(text: str) -> ProviderError:
-    if any(part in text for part in _REFUSED):
-        return AuthFailed(CLOUD, "TensorDock refuses the key of its older API")
-    return UnexpectedResponse(CLOUD, "TensorDock's older API refuses the call")
 
 
 def credit(body: Mapping[str, Any]) -> Decimal:

@@ -6,8 +6,6 @@ error codes, so a few sentences have to be told apart; matching is on lower-case
 
 from __future__ import annotations
 
-from typing import Any
-
 from providers.adapter_helpers import part, seconds
 from providers.error_table import Row, first, row
 from providers.errors import (
@@ -124,9 +122,3 @@ def made_id(reply: HttpReply) -> str | None:
     body = reply.body
     found = part(body.get("data", body) if isinstance(body, dict) else None).get("id")
     return found if isinstance(found, str) and found else None
-
-
-def text_of(body: Any) -> str:
-    """The error text of a v0 answer in lower case; "" for none."""
-    error = body.get("error") if isinstance(body, dict) else None
-    return error.lower() if isinstance(error, str) else ""

@@ -72,7 +72,9 @@ def refused(reply: HttpReply, now: datetime) -> ProviderError | None:
     if reply.status != 429:
         return None
     if error == "search_quota_exceeded":
-        return RateLimited(CLOUD, "Vast.ai's daily search quota is used up", _until_reset(reply, now))
+        at_s = seconds(reply.headers.get("x-ratelimit-reset"))
+        wait_s = None if at_s is None else max(at_s - now.timestamp(), 0.0)
+        return RateLimited(CLOUD, "Vast.ai's daily search quota is used up", wait_s)
     if error == "rate_limit_exceeded" or _TOO_OFTEN in reply.text:
         return RateLimited(
             CLOUD, "Vast.ai was called too often", seconds(reply.headers.get("retry-after", body.get("retry_after")))
@@ -111,8 +113,3 @@ def _named(reply: HttpReply) -> str:
     error = reply.fields.get("error")
     code = error if isinstance(error, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,40}", error) else None
     return f"{reply.status} {code}" if code else str(reply.status)
-
-
-def _until_reset(reply: HttpReply, now: datetime) -> float | None:
-    at = seconds(reply.headers.get("x-ratelimit-reset"))
-    return None if at is None else max(at - now.timestamp(), 0.0)

@@ -101,9 +101,9 @@ class VastMarket:
         self._opened = now.timestamp()
         self._next_offer_id = 30_000_000
         self.machines: list[VastMachine] = []
-        for name, price, count, sizes, cuda in MODELS:
+        for name, usd_h, count, sizes, cuda in MODELS:
             for number in range(count):
-                self._add(name, Decimal(price), sizes[number % len(sizes)], cuda)
+                self._add(name, Decimal(usd_h), sizes[number % len(sizes)], cuda)
         for price in BAD_PRICES:
             self._add("RTX4090", Decimal("0.30"), 1, "12.8").gpu_usd_h = price
             self.machines[-1].verified = True

@@ -218,12 +218,9 @@ def search(market: VastMarket, query: dict[str, Any], now: datetime) -> list[dic
             raise BadQuery(f"{condition!r} is not a valid search op")
         rows = [row for row in rows if all(_holds(row, key, op, value) for op, value in condition.items())]
     for name, direction in reversed(query.get("order", [["score", "desc"]])):
-        rows.sort(key=lambda row: _sortable(row.get(ALIASES.get(name, name))), reverse=direction == "desc")
+        column = ALIASES.get(name, name)
+        rows.sort(key=lambda row: -math.inf if row.get(column) is None else row[column], reverse=direction == "desc")
     return rows[: min(int(query.get("limit", ROWS_MAX)), ROWS_MAX)]
-
-
-def _sortable(value: Any) -> float | str:
-    return -math.inf if value is None else value
 
 
 def _holds(row: dict[str, Any], key: str, op: str, wanted: Any) -> bool:
