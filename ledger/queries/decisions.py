@@ -1,4 +1,4 @@
-"""Look up what a decision is about: a request as it is now, its button, and who decides in whose place."""
+"""Look up what a decision is about: a request as it is now, its button, and who approves in whose place."""
 
 from __future__ import annotations
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
+from ledger.core.events import record
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.checkpoint_step import CheckpointStep
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
-from ledger.models import Consumer, Token
+from ledger.models import Consumer, Delegation, Token
+from ledger.queries.access import Whose
 from ledger.queries.decisions import (
     button,
+    delegators_of,
+    end_delegations,
+    given_by,
+    in_force,
     opened_at,
     parents_of,
     people_behind,
+    said_before,
     shown_options,
     subject_by_token,
     subject_of_request,
@@ -130,3 +139,47 @@ async def test_buttons_options_and_parents_of_what_waits(db: Database) -> None:
         assert await parents_of(tx, [asked, other]) == {}
         assert await people_behind(tx, ["consumer:atlas", rows.ADA.ref]) == {"consumer:atlas": rows.BEN.ref}
         assert await people_behind(tx, []) == {}
+
+
+HOUR = timedelta(hours=1)
+NOW = START + HOUR
+CY = Actor(ActorKind.SLACK, "UCY", "T1")
+
+
+def given(name: str, by: Actor, to: Actor, *, until: datetime = NOW + HOUR, **values: datetime) -> Delegation:
+    made = {"created_at": START} | values
+    return Delegation(id=name, delegator=by.ref, delegate=to.ref, until=until, made_by=by.ref, **made)
+
+
+async def test_delegations_in_force_from_and_to_somebody(db: Database) -> None:
+    async with db.write() as tx:
+        tx.add_all(
+            [
+                given("late", rows.ADA, rows.BEN, created_at=START + HOUR),
+                given("ada_ben", rows.ADA, rows.BEN, until=NOW + timedelta(microseconds=1)),
+                given("cy_ben", CY, rows.BEN),
+                given("ben_cy", rows.BEN, CY),
+                given("over", rows.ADA, rows.BEN, until=NOW),
+                given("ended", rows.ADA, rows.BEN, ended_at=START),
+            ]
+        )
+        record(tx, at=NOW, actor=rows.ADA, subject="late", kind=EventKind.DELEGATION_MADE, key="call-1")
+    ada, ben, cy = (Whose.of([who]) for who in (rows.ADA, rows.BEN, CY))
+    async with db.read() as tx:
+        assert [one.id for one in await delegators_of(tx, ben, NOW)] == ["ada_ben", "cy_ben", "late"]
+        assert [one.id for one in await delegators_of(tx, ada, NOW)] == []
+        assert [one.id for one in await given_by(tx, ada, NOW)] == ["ada_ben", "late"]
+        assert [one.id for one in await given_by(tx, ada, START)] == ["ada_ben", "over", "late"]
+        assert [one.id for one in await in_force(tx, None, NOW)] == ["ada_ben", "ben_cy", "cy_ben", "late"]
+        assert [one.id for one in await in_force(tx, cy, NOW)] == ["ben_cy", "cy_ben"]
+        assert await said_before(tx, ada, "call-1", START)
+        assert not await said_before(tx, ada, "call-1", NOW)
+        assert not await said_before(tx, ada, "call-2", START)
+        assert not await said_before(tx, ben, "call-1", START)
+    async with db.write() as tx:
+        await end_delegations(tx, ["late", "ended"], rows.BEN.ref, NOW)
+    async with db.read() as tx:
+        assert [one.id for one in await given_by(tx, ada, NOW)] == ["ada_ben"]
+        late, ended = await tx.get_one(Delegation, "late"), await tx.get_one(Delegation, "ended")
+        assert (late.ended_at, late.ended_by) == (NOW, rows.BEN.ref)
+        assert (ended.ended_at, ended.ended_by) == (START, None)

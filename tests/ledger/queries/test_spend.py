@@ -16,7 +16,18 @@ from ledger.kernel.states import GrantState, InstanceState, RollupTier, SessionS
 from ledger.models import Approval, ExternalCost, GrantRow, Instance, LedgerEntry, Request
 from ledger.queries.access import Whose
 from ledger.queries.rollup import fold
-from ledger.queries.spend import Purse, approved_since, buckets, costs, counted, outcomes, outstanding, started_alone
+from ledger.queries.spend import (
+    Purse,
+    approved_since,
+    buckets,
+    budgets_set,
+    costs,
+    counted,
+    outcomes,
+    outstanding,
+    put_budget,
+    started_alone,
+)
 from tests.support import rows
 from tests.support.clock import START
 
@@ -175,3 +186,22 @@ async def test_what_was_approved_without_a_second_person(db: Database) -> None:
         assert await approved_since(tx, "slack:", START) == 15
         assert await approved_since(tx, "system:", START) == 64
         assert await approved_since(tx, "slack:", START + SECOND) == 0
+
+
+async def test_a_limit_is_set_changed_and_deleted_alone(db: Database) -> None:
+    async with db.write() as tx:
+        assert await budgets_set(tx) == {}
+        for scope, period, usd in (("team", "month", "900"), ("team", "day", "50"), ("user:UADA", "day", "20")):
+            await put_budget(tx, scope, period, Decimal(usd), "operator:root", START)
+    async with db.write() as tx:
+        await put_budget(tx, "team", "day", Decimal("60.5"), "operator:eve", START)
+        await put_budget(tx, "user:UADA", "month", None, "operator:eve", START)  # There is none.
+    async with db.read() as tx:
+        assert await budgets_set(tx) == {
+            "team": {"day": Decimal("60.5"), "month": Decimal(900)},
+            "user:UADA": {"day": Decimal(20)},
+        }
+    async with db.write() as tx:
+        await put_budget(tx, "team", "month", None, "operator:eve", START)
+        await put_budget(tx, "user:UADA", "day", None, "operator:eve", START)
+        assert await budgets_set(tx) == {"team": {"day": Decimal("60.5")}}
