@@ -73,8 +73,12 @@ async def test_a_refresh_makes_the_app_connect_again(practice: Practice) -> None
     ws = practice.driver
     async with connected(practice):
         await practice.hub.refresh()
-        await ws.until(lambda: practice.hub.opened == 2 and practice.hub.count == 1)
-        assert (await ws.as_("alice").command("/gpu help")).ok
+        await ws.until(lambda: practice.hub.opened >= 2)
+        # Slack's client connects once for each notice, so the first of the new connections may close again.
+        async with asyncio.timeout(10):
+            while not (await ws.as_("alice").command("/gpu help")).ok:
+                await asyncio.sleep(0)
+        assert practice.hub.count == 1
 
 
 async def test_the_eleventh_connection_is_turned_away(practice: Practice) -> None:
