@@ -73,7 +73,7 @@ class HandlerContext:
             if await notification_of(tx, kind, subject, destination) is not None:
                 return
             body = message.payload()
-            await announce(tx, now, kind, subject, destination, body)
+            await announce(tx, now, kind, subject, destination=destination, body=body)
         self.ctx.hints.outbox.set()
 
     async def open(self, job: HandlerJob, view: View, instead: str, channel: str = "") -> None:

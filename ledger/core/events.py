@@ -48,7 +48,7 @@ def record(
 
 
 async def announce_once(
-    tx: AsyncSession, at: datetime, kind: NotificationKind, subject: str, destination: str, body: dict[str, Any]
+    tx: AsyncSession, at: datetime, kind: NotificationKind, subject: str, *, destination: str, body: dict[str, Any]
 ) -> bool:
     """Make a notification due unless there is one already, here or at another replica. True when it is new."""
     there = ["kind", "subject", "destination"]
@@ -63,6 +63,7 @@ async def announce(
     at: datetime,
     kind: NotificationKind,
     subject: str,
+    *,
     destination: str,
     body: dict[str, Any] | None = None,
 ) -> None:
@@ -89,6 +90,7 @@ async def notify_person(
     tx: AsyncSession,
     at: datetime,
     person: str,
+    *,
     subject: str,
     text: str,
     kind: NotificationKind = NotificationKind.REPLY,
@@ -96,7 +98,7 @@ async def notify_person(
     """Notify somebody directly, by their reference; only people in Slack have such messages."""
     to = Actor.from_ref(person)
     if to.kind is ActorKind.SLACK:
-        await announce(tx, at, kind, subject, to.id, {"text": text})
+        await announce(tx, at, kind, subject, destination=to.id, body={"text": text})
 
 
 def _row(tx: AsyncSession, *, at: datetime, **values: Any) -> Any:

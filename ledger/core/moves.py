@@ -141,11 +141,12 @@ async def decide(
     outcome: str | None = None,
     only_from: frozenset[State] | None = None,
     noted: dict[str, Any] | None = None,
-    **values: Any,
+    values: dict[str, Any] | None = None,
 ) -> Request:
     """Move a request to what was decided, and store when, by whom, and why: the reason, unless `outcome` is given."""
-    values |= {"outcome": reason if outcome is None else outcome, "decided_at": at, "decided_by": actor.ref}
-    return await move(tx, Request, request_id, to, at, actor, reason, only_from=only_from, noted=noted, values=values)
+    said = reason if outcome is None else outcome
+    decided = {"outcome": said, "decided_at": at, "decided_by": actor.ref, **(values or {})}
+    return await move(tx, Request, request_id, to, at, actor, reason, only_from=only_from, noted=noted, values=decided)
 
 
 def _freed(to: State) -> dict[str, Any]:
@@ -185,7 +186,7 @@ async def _announce(
 ) -> None:
     """Find out where the notification of this move is read, and make it due there."""
     if isinstance(row, Orphan):
-        await announce(tx, at, kind, row.id, "channel:operators")
+        await announce(tx, at, kind, row.id, destination="channel:operators")
         return
     request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)
     subject, destination = request.id, request.channel
@@ -197,4 +198,4 @@ async def _announce(
         if owner.kind is not ActorKind.SLACK:
             return
         subject, destination = row.id, owner.id
-    await announce(tx, at, kind, subject, destination)
+    await announce(tx, at, kind, subject, destination=destination)

@@ -80,7 +80,14 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     tx.add(approval)
     await tx.flush()
     decided = await decide(
-        tx, request.id, RequestState.APPROVED, now, actor, judged.sentence, outcome="", chosen_option_id=option.id
+        tx,
+        request.id,
+        RequestState.APPROVED,
+        now,
+        actor,
+        judged.sentence,
+        outcome="",
+        values={"chosen_option_id": option.id},
     )
     spend = _spend(ctx, request, option)
     room = await enforcement.check_budgets(ctx, tx, spend, now)
@@ -88,4 +95,4 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     await enforcement.reserved(ctx, tx, spend, room, now)
     # The channel's message says the same.
     said = f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"
-    await notify_person(tx, now, request.requester, f"{request.id}/by_policy", said)
+    await notify_person(tx, now, request.requester, subject=f"{request.id}/by_policy", text=said)

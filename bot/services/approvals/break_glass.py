@@ -180,5 +180,5 @@ async def _shout(ctx: Context, tx: Tx, request: Request, said: str, now: datetim
     """Notify the channel, the operators and every approver of a break-glass start, each in a message of their own."""
     kind, subject, body = NotificationKind.OPERATOR_PAGE, f"{request.id}/break_glass", {"text": said}
     for destination in (request.channel, *approval_break_glass.audience(ctx.policy)):
-        await announce(tx, now, kind, subject, destination, body)
+        await announce(tx, now, kind, subject, destination=destination, body=body)
     await page_in(ctx, tx, subject, said, now)

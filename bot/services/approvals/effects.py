@@ -43,8 +43,17 @@ async def approved(
     noted: dict[str, Any] | None = None,
 ) -> None:
     """Carry out the last approval: a grant, a session and one intent, or a change of the session that it is about."""
-    to, chosen, rule = RequestState.APPROVED, approval.option_id, ask.request.rule
-    request = await decide(tx, ask.request.id, to, now, actor, rule, noted=noted, outcome="", chosen_option_id=chosen)
+    request = await decide(
+        tx,
+        ask.request.id,
+        RequestState.APPROVED,
+        now,
+        actor,
+        ask.request.rule,
+        noted=noted,
+        outcome="",
+        values={"chosen_option_id": approval.option_id},
+    )
     if ask.option is None:
         if request.parent_id:
             await request_message.show_again(tx, await tx.get_one(Request, request.parent_id), now)

@@ -205,4 +205,4 @@ async def _alarm(tx: Tx, account: BillSubject, now: datetime) -> None:
         f"says {booked}. Compare it by hand."
     )
     kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
-    await announce_once(tx, now, kind, f"{account.id}/uncleared", OPERATORS, body)
+    await announce_once(tx, now, kind, f"{account.id}/uncleared", destination=OPERATORS, body=body)

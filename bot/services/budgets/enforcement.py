@@ -121,7 +121,7 @@ async def _notify(
             for destination in _owners(ctx.policy, line.scope):
                 if await notification_of(tx, kind, subject, destination) is None:
                     new, body = True, {"text": sentence}
-                    await announce(tx, now, kind, subject, destination, body)
+                    await announce(tx, now, kind, subject, destination=destination, body=body)
             if new:
                 record(tx, now, SYSTEM, line.key, EventKind.BUDGET_THRESHOLD, reason=sentence)
 

@@ -124,7 +124,7 @@ async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> No
     used = await tx.get_one(GrantRow, row.grant_id)
     caps_usd, hours = (used.price_cap_usd_h, used.total_cap_usd * 0), f"{reserved(row).granted_h:.4f}"
     grant = await reservations.new_grant(
-        tx, GrantKind.HOLD, row.request_id, used.approval_id, row.session_id, caps_usd, hours, until, now
+        tx, GrantKind.HOLD, request_id=row.request_id, approval_id=used.approval_id, session_id=row.session_id, caps_usd=caps_usd, hours=hours, until=until, now=now
     )
     await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
 
@@ -142,7 +142,7 @@ async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: date
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
     for to in [owner.id] if owner.kind is ActorKind.SLACK else end_of_session.others(ctx, session):
-        await announce(tx, now, KIND, subject_of(row, step), to)
+        await announce(tx, now, KIND, subject_of(row, step), destination=to)
 
 
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
@@ -157,14 +157,14 @@ async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: dat
     """Ask those who may reply for the owner: the fallback contacts and the budget administrators."""
     admins = tuple(one for one in ctx.policy.budget_admins if ":" not in one)
     for to in dict.fromkeys((*ctx.policy.fallback_contacts, *admins)):
-        await announce(tx, now, KIND, subject_of(row, ASKED), to)
+        await announce(tx, now, KIND, subject_of(row, ASKED), destination=to)
 
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
     """Update the messages about a hold that has changed, and remove their buttons."""
     for step in (CheckpointStep.SAVING, CheckpointStep.HELD, ASKED, DISK):
         for notification in await notifications_of(tx, KIND, subject_of(row, step)):
-            await announce(tx, now, KIND, notification.subject, notification.destination)
+            await announce(tx, now, KIND, notification.subject, destination=notification.destination)
 
 
 # ── replies ──────────────────────────────────────────────────────────────────────────────────────

@@ -90,4 +90,4 @@ async def notify_requester(tx: Tx, request: Request, option: Option, approval: A
     else:  # One of the listed options, as it was listed: a choice and no change.
         approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
     text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
-    await notify_person(tx, now, request.requester, f"{request.id}/{request.quote_version}/changed", text)
+    await notify_person(tx, now, request.requester, subject=f"{request.id}/{request.quote_version}/changed", text=text)

@@ -29,4 +29,4 @@ async def remind_again(tx: Tx, request: Request, now: datetime) -> None:
     """
     subject = f"{request.id}/{request.quote_version}.0"
     kind = NotificationKind.REQUEST_REMINDER
-    await announce(tx, now, kind, subject, request.channel)
+    await announce(tx, now, kind, subject, destination=request.channel)

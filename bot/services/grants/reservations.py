@@ -18,6 +18,7 @@ from ledger.queries.lookups import next_numbers, open_grants, open_instances_of_
 async def new_grant(
     tx: Tx,
     kind: GrantKind,
+    *,
     request_id: str,
     approval_id: str,
     session_id: str,

@@ -110,6 +110,6 @@ async def _report(ctx: Context, cloud: str, what: str, counted: Counter[Fate], n
     )
     kind, subject = NotificationKind.OPERATOR_PAGE, f"{cloud}/leftovers/{now:%Y-%m-%d}"
     async with ctx.db.write() as tx:
-        new = await announce_once(tx, now, kind, subject, OPERATORS, {"text": sentence})
+        new = await announce_once(tx, now, kind, subject, destination=OPERATORS, body={"text": sentence})
     if new:
         ctx.hints.outbox.set()

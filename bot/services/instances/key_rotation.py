@@ -48,7 +48,7 @@ async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
         sentence = f"{reason} {plural(moved, 'open instance')} of ours there can be seen and ended again."
         kind, subject = NotificationKind.OPERATOR_PAGE, f"{listing.cloud}/{listing.account}/taken-over"
         if moved:
-            await announce(tx, now, kind, subject, OPERATORS, {"text": sentence})
+            await announce(tx, now, kind, subject, destination=OPERATORS, body={"text": sentence})
     ctx.hints.outbox.set()
 
 

@@ -197,7 +197,7 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
         return
     record(tx, now, SYSTEM, orphan_id, EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
-        await announce(tx, now, NotificationKind.ORPHAN_FOUND, orphan_id, OPERATORS)
+        await announce(tx, now, NotificationKind.ORPHAN_FOUND, orphan_id, destination=OPERATORS)
     if find.row is not None:
         # People are notified first: an orphan that is not kept is terminated at a later sighting.
         await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)

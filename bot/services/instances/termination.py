@@ -140,7 +140,7 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
         owner = (await tx.get_one(Session, row.session_id)).owner
-        await notify_person(tx, now, owner, f"{row.id}/goes-on", sentence)
+        await notify_person(tx, now, owner, subject=f"{row.id}/goes-on", text=sentence)
         await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)
     ctx.hints.outbox.set()
 

@@ -45,7 +45,7 @@ Parts = Annotated[
 class Strict(BaseModel):
     """A document without unknown fields, made of a dictionary or of an object with the same names."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RankedFields(BaseModel):

@@ -38,9 +38,9 @@ async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: b
     destinations = {row.destination for row in await notifications_of(tx, ENDING, subject)}
     destinations |= {owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))
     for destination in sorted(destinations):
-        await announce(tx, now, ENDING, subject, destination)
+        await announce(tx, now, ENDING, subject, destination=destination)
         if last:
-            await announce(tx, now, FINAL_WARNING, subject, destination)
+            await announce(tx, now, FINAL_WARNING, subject, destination=destination)
 
 
 async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
@@ -57,7 +57,7 @@ async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: dateti
         await reach(ctx, tx, session, IDLE, subject, now)
         return
     for destination in sorted({owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))):
-        await announce(tx, now, IDLE, subject, destination)
+        await announce(tx, now, IDLE, subject, destination=destination)
 
 
 def early_end_subject(session_id: str, early_end_at: datetime) -> str:
@@ -74,7 +74,7 @@ async def reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, 
     notified = {one.destination for one in await notifications_of(tx, kind, subject)}
     for destination in others(ctx, session):
         if destination not in notified:
-            await announce(tx, now, kind, subject, destination)
+            await announce(tx, now, kind, subject, destination=destination)
 
 
 async def refresh(tx: Tx, session: Session, now: datetime) -> None:
@@ -82,11 +82,11 @@ async def refresh(tx: Tx, session: Session, now: datetime) -> None:
     if session.deadline is not None and session.warned_at is not None:
         subject = subject_of(session)
         for row in await notifications_of(tx, ENDING, subject):
-            await announce(tx, now, ENDING, subject, row.destination)
+            await announce(tx, now, ENDING, subject, destination=row.destination)
     if session.early_end_at is not None:
         subject = early_end_subject(session.id, session.early_end_at)
         for row in await notifications_of(tx, IDLE, subject):
-            await announce(tx, now, IDLE, subject, row.destination)
+            await announce(tx, now, IDLE, subject, destination=row.destination)
 
 
 def others(ctx: Context, session: Session) -> tuple[str, ...]:

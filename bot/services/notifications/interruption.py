@@ -40,7 +40,7 @@ async def notify_interruption(
     for place in dict.fromkeys(places):
         there = await notification_of(tx, kind, subject, place) if at_most_every else None
         if there is None or at_most_every is None or now - (there.sent_at or there.created_at) >= at_most_every:
-            await announce(tx, now, kind, subject, place)
+            await announce(tx, now, kind, subject, destination=place)
     await show_again(tx, request, now)
 
 
@@ -53,7 +53,7 @@ async def notify_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, no
     body = {"text": f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}"}
     kind, subject = NotificationKind.REPLY, ended_by_subject(session)
     for place in (owner.id,) if owner.kind is ActorKind.SLACK else elsewhere:
-        await announce(tx, now, kind, subject, place, body)
+        await announce(tx, now, kind, subject, destination=place, body=body)
 
 
 def ended_by_subject(session: Session) -> str:
@@ -73,4 +73,4 @@ async def instead(tx: Tx, notification: Notification, contacts: Sequence[str], n
     for contact in contacts:
         if kind in _EDITED and await notification_of(tx, kind, subject, contact) is not None:
             continue  # It has the message already, which the next update edits.
-        await announce(tx, now, kind, subject, contact, notification.body)
+        await announce(tx, now, kind, subject, destination=contact, body=notification.body)

@@ -34,14 +34,14 @@ async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: dateti
     pause = timedelta(seconds=ctx.timing.recovery_page_s)
     if there is not None and there.body == body and now - (there.sent_at or there.created_at) < pause:
         return False
-    await announce(tx, now, kind, subject, OPERATORS, body)
+    await announce(tx, now, kind, subject, destination=OPERATORS, body=body)
     return True
 
 
 async def page_with_owner(tx: Tx, session: Session, subject: str, text: str, now: datetime) -> None:
     """Page the operators, and notify the owner of the session of the same."""
-    await announce(tx, now, NotificationKind.OPERATOR_PAGE, subject, OPERATORS, {"text": text})
-    await notify_person(tx, now, session.owner, subject, text)
+    await announce(tx, now, NotificationKind.OPERATOR_PAGE, subject, destination=OPERATORS, body={"text": text})
+    await notify_person(tx, now, session.owner, subject=subject, text=text)
 
 
 async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], otherwise: Result) -> Result:

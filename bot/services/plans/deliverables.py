@@ -60,7 +60,7 @@ class TokensPerSecond(Strict):
     high: Decimal = Field(description="The upper end of the range.")
 
 
-class CostComponent(Strict):
+class CostComponent(Strict, from_attributes=True):
     """One part of a total, in dollars."""
 
     name: str = Field(description="Its name.")
@@ -95,7 +95,7 @@ class CloudRead(MarketCloud):
     """How one cloud answered, and when its prices were read."""
 
 
-class Opening(Strict):
+class Opening(Strict, from_attributes=True):
     """One limit that alone keeps the market closed, and what to write instead."""
 
     word: str = Field(description="The word of the /gpu language that keeps offers out.")

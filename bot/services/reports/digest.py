@@ -74,7 +74,7 @@ async def _announce(ctx: Context, subject: str, window: Window, now: datetime, *
     destination = ctx.policy.digest_channel or CHANNEL
     async with ctx.db.write() as tx:
         body = document.model_dump(mode="json")
-        new = await announce_once(tx, now, kind, subject, destination, body)
+        new = await announce_once(tx, now, kind, subject, destination=destination, body=body)
     ctx.hints.outbox.set()
     return int(new)
 

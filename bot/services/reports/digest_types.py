@@ -38,7 +38,7 @@ class Ended(Strict):
     cost_usd: Decimal
 
 
-class FoundOrphan(Strict):
+class FoundOrphan(Strict, from_attributes=True):
     """An orphan that was found in the window."""
 
     id: str

@@ -49,9 +49,17 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
     open_s = int((request.expires_at - await _opened_at(tx, request)).total_seconds())
     sentence = f"Nobody decided within {say_hours(Decimal(open_s) / 3600)}, so the request expired."
     try:
-        to, before, values = RequestState.EXPIRED, frozenset({RequestState.PENDING}), {"outcome": sentence}
         await move(
-            tx, Request, held.row_id, to, now, SYSTEM, sentence, claim=held.token, only_from=before, values=values
+            tx,
+            Request,
+            held.row_id,
+            RequestState.EXPIRED,
+            now,
+            SYSTEM,
+            sentence,
+            claim=held.token,
+            only_from=frozenset({RequestState.PENDING}),
+            values={"outcome": sentence},
         )
     except StaleMove:
         return  # Somebody decided at this moment.
@@ -89,7 +97,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
         return  # The escalation was this reminder.
     reminder = f"{subject}.{number}"
     if number and await notification_of(tx, kind, reminder, request.channel) is None:
-        await announce(tx, now, kind, reminder, request.channel)
+        await announce(tx, now, kind, reminder, destination=request.channel)
 
 
 async def _escalate(
@@ -97,7 +105,7 @@ async def _escalate(
 ) -> bool:
     """Notify the next approver group, once, and record which reminder that was; False when it was before."""
     kind = NotificationKind.REQUEST_REMINDER
-    if not await announce_once(tx, now, kind, subject, request.channel, {}):
+    if not await announce_once(tx, now, kind, subject, destination=request.channel, body={}):
         return False
     names = ", ".join(groups(ctx.policy, mandate)[1:])
     said = f"Nobody decided, so {names} may decide too."

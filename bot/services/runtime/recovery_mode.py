@@ -88,7 +88,7 @@ async def page_again(tx: Tx, orphan: Orphan, pause_s: float, now: datetime, dest
     sentence = (
         f"{orphan.cloud} instance {orphan.ref} {what} End it there, or with gpu-shopper orphans condemn {orphan.id}."
     )
-    await announce(tx, now, kind, subject, destination, {"text": sentence})
+    await announce(tx, now, kind, subject, destination=destination, body={"text": sentence})
     return True
 
 

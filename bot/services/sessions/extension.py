@@ -200,7 +200,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         now + timedelta(seconds=ctx.policy.request_ttl_s),
     )
     authority = await reservations.new_grant(
-        tx, GrantKind.EXTEND, request.id, approval.id, session.id, caps_usd, str(hours), until, now
+        tx, GrantKind.EXTEND, request_id=request.id, approval_id=approval.id, session_id=session.id, caps_usd=caps_usd, hours=str(hours), until=until, now=now
     )
     await reservations.reserve(tx, authority, now)
     await move(tx, GrantRow, authority.id, GrantState.USED, now, actor)
@@ -221,4 +221,4 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for person in sorted({session.owner, request.requester}):
-        await notify_person(tx, now, person, f"{request.id}/extended", said)
+        await notify_person(tx, now, person, subject=f"{request.id}/extended", text=said)

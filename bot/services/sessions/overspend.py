@@ -157,7 +157,7 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
-    await notify_person(tx, now, session.owner, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}")
+    await notify_person(tx, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}")
 
 
 def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: datetime) -> Estimate:
@@ -197,14 +197,14 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
             record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
-            await notify_person(tx, now, session.owner, f"drift/{row.id}/paused", said)
+            await notify_person(tx, now, session.owner, subject=f"drift/{row.id}/paused", text=said)
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
         record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
-        await notify_person(tx, now, session.owner, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}")
+        await notify_person(tx, now, session.owner, subject=f"drift/{row.id}/saving", text=f"Session {short_id(session.id)}: {said}")
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
@@ -218,4 +218,4 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
     if session.state is SessionState.STOPPED:
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
     said = f"What session {short_id(session.id)} will cost is confirmed."
-    await notify_person(tx, now, session.owner, f"drift/{request.id}/confirmed", said)
+    await notify_person(tx, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)

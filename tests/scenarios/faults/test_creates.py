@@ -27,7 +27,6 @@ def session_state(view: RequestView) -> SessionState:
     return view.session.state
 
 
-@pytest.mark.both_databases
 @every_cloud
 @pytest.mark.parametrize("fault", ["create_lost_reply", "create_503_after"])
 async def test_a_create_whose_answer_is_lost_is_adopted(w: World, cloud: str, fault: str) -> None:
@@ -200,7 +199,6 @@ async def test_a_cloud_that_cannot_be_priced_before_the_send_is_left(w: World) -
     assert w.engine.creates[0].name != view.instances[0].name
 
 
-@pytest.mark.both_databases
 @every_cloud
 async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
@@ -220,7 +218,6 @@ async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w
     assert w.engine.creates == []
 
 
-@pytest.mark.both_databases
 @every_cloud
 async def test_a_process_that_dies_after_the_call_leaves_one_that_is_adopted(w: World, cloud: str) -> None:
     w.boots_in(120)

@@ -86,7 +86,6 @@ async def test_an_end_whose_proof_takes_hours_is_not_booked_on(w: World) -> None
     assert w.bill() < Decimal("0.5")
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("answer", ["create_stale_offer", "create_auth", None])
 async def test_an_end_during_the_create_ends_what_it_makes_and_asks_nobody(w: World, answer: str | None) -> None:
     request_id = await w.approved(candidates=("vast",))

@@ -193,7 +193,6 @@ async def test_what_is_not_ours_is_never_touched(w: World, whose: str) -> None:
     assert not [call for call in list(w.engine.calls)[before:] if call.method in {"DELETE", "PUT"}]
 
 
-@pytest.mark.both_databases
 async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_not_booked_twice(w: World) -> None:
     w.tune(replacements=0)
     await w.running(candidates=("vast",), hours=Decimal(6))
