@@ -44,7 +44,10 @@ def _key(model: type[Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def _due(model: type[Any], states: frozenset[Any]) -> tuple[Select[Any], Select[Any]]:
-    """Build once whether any row is due at `now`, and which ones, `most` at most: every tick asks."""
+    """Build the two statements: whether any row is due at `now`, and which ones, `most` at most.
+
+    Built once, because every tick asks for every kind.
+    """
     key = _key(model)
     due = (
         select(key.label("id"), model.claim_token.label("held"))

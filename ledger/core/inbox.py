@@ -60,7 +60,10 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Answer a stored message; `claim` is set when it is new and ours, a replay has only the stored `answer`."""
+    """Answer a stored message.
+
+    `claim` is set when it is new and ours to process; a replay has only the stored `answer`.
+    """
 
     answer: dict[str, Any]
     claim: Claim | None

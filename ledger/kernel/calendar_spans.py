@@ -13,7 +13,10 @@ ORDER = (RollupTier.MONTH, RollupTier.DAY, RollupTier.HOUR)
 
 @dataclass(frozen=True, slots=True)
 class CalendarSpan:
-    """Name [since, until), open where None, as rows of one tier, or as single entries where `tier` is None."""
+    """Name the time [since, until) as rows of one tier, or as single entries where `tier` is None.
+
+    `since` or `until` None: open at that side.
+    """
 
     tier: RollupTier | None
     since: datetime | None

@@ -16,7 +16,10 @@ _newest = (-1, 0)
 
 
 def base32(number: int, width: int) -> str:
-    """Write `number` in lower-case base32 (no i, l, o, u), padded to `width`. ValueError if it is too long."""
+    """Write `number` as lower-case base32 without the letters i, l, o, u, padded to `width`.
+
+    ValueError if it is too long.
+    """
     digits = []
     for _ in range(width):
         number, digit = divmod(number, 32)

@@ -73,7 +73,10 @@ class ProofOfEnd:
 
     @classmethod
     def from_write_off(cls, account: str, at: datetime) -> ProofOfEnd:
-        """Make a proof of an operator's write-off, for an account that no key that is set up opens."""
+        """Make a proof of an operator's write-off.
+
+        No key that is set up opens the account, so nothing here can look.
+        """
         return cls(ProofKind.WRITE_OFF, account, at, (at,))
 
     @classmethod

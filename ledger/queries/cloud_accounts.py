@@ -28,7 +28,10 @@ class AccountInUse:
 
 
 async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
-    """List, in two queries, the accounts with open instances that were sent or with orphans that are not gone."""
+    """List every account with open instances that were sent, or with orphans that are not gone.
+
+    It takes two queries.
+    """
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
     rows = select(Instance.cloud, Instance.account, func.count(), func.min(Instance.created_at)).where(sent)
     orphans = select(Orphan.cloud, Orphan.account, func.count(), func.min(Orphan.first_seen_at))

@@ -104,7 +104,10 @@ async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) 
 
 
 async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | None:
-    """Read the instance again under a lock against other corrections; None: another row has its bill now."""
+    """Read the same instance again and keep others from correcting it until the transaction ends.
+
+    None: another row carries its bill now.
+    """
     if account.session_id is None:
         await lock_family(tx, Orphan, account.id)
         orphan = await tx.get_one(Orphan, account.id, populate_existing=True, with_for_update=may_lock(tx))
@@ -159,7 +162,10 @@ async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[BillSubject]:
 
 
 async def _filled_orphans(tx: AsyncSession, orphans: list[Orphan]) -> list[BillSubject]:
-    """Fill in orphans, without those that an instance of a session stands for: it is on one bill with them."""
+    """Fill in orphans, without those that an instance of a session stands for.
+
+    Such an instance is on one bill with the orphan that it was before.
+    """
     by_ref = {(one.cloud, one.account, one.ref): _of_orphan(one) for one in orphans}
     for start in range(0, len(orphans), _CHUNK):
         refs = [orphan.ref for orphan in orphans[start : start + _CHUNK]]
@@ -179,7 +185,10 @@ async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillS
 
 
 async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:
-    """Add what orphans cost: an instance that came back as one is on one bill with its earlier row."""
+    """Add what orphans cost.
+
+    An instance that was taken for gone and came back as an orphan is on one bill with its earlier row.
+    """
     query = (
         select(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component, TOTAL)
         .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == ORPHAN_ID))

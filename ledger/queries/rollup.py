@@ -146,7 +146,10 @@ def sums_of(
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
 ) -> Select[Any]:
-    """Build the statement for dollars per combination of the facets `by`; the conditions say whose."""
+    """Build the statement for dollars spent in these spans per combination of the facets `by`.
+
+    The conditions say whose.
+    """
     every = _every(parts, by, on_facet, on_entry).subquery()
     total = type_coerce(func.sum(every.c.amount), MicroUsd)
     return select(*(every.c[name] for name in by), total).group_by(*(every.c[name] for name in by))

@@ -65,7 +65,10 @@ async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> dict[str, st
 
 
 async def booked_of_tools(tx: AsyncSession, skills: Collection[str], owner: str) -> dict[str, Decimal]:
-    """Return what one caller appended for each of these tools, less refunds; nobody else appends until `tx` ends."""
+    """Return the dollars that one caller has appended for each of these tools, less refunds.
+
+    Nobody else appends there until `tx` ends.
+    """
     for skill in sorted(skills):  # In one order, or two callers for the same tools would wait for each other.
         await lock_requester(tx, f"external/{owner}/{skill}")
     mine = (ExternalCost.skill.in_(sorted(skills)), ExternalCost.owner == owner)

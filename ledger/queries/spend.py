@@ -67,7 +67,10 @@ async def spent(tx: AsyncSession, purse: Purse, since: datetime | None, until: d
 
 
 async def counted(tx: AsyncSession, purse: Purse, since: datetime | None) -> Decimal:
-    """Return dollars spent as budgets count them: refunds to other tools lower only what those tools cost."""
+    """Return dollars spent as budgets count them.
+
+    Refunds to other tools lower what those tools cost, and never what we spent.
+    """
     by_tool = await sums(tx, purse, ("tool",), since)
     return sum((max(usd, Decimal(0)) if tool else usd for (tool,), usd in by_tool), Decimal(0))
 

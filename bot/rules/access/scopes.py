@@ -75,7 +75,10 @@ class Holder:
 
 
 def holder(name: str, owner: str) -> Holder:
-    """Read a holder: `atlas` with the person who answers for it, or `operator:ada` alone. Raises `BadHolder`."""
+    """Read a holder: `atlas` with the person who answers for it, or `operator:ada`, who answers for herself.
+
+    Raises `BadHolder`.
+    """
     kind, colon, bare = name.partition(":")
     if not colon:
         kind, bare = ActorKind.CONSUMER, name

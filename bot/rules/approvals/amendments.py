@@ -63,7 +63,10 @@ def shortened(
 
 
 def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdict | None:
-    """Refuse hours that an approver may not set; `most_h` is what was asked, or what an earlier approver left."""
+    """Refuse hours that an approver may not set; None when they may.
+
+    `most_h` is what was asked, or what an earlier approver left.
+    """
     if time_h is None:
         return None
     if not can:

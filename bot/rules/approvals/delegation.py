@@ -18,7 +18,10 @@ def last_moment(until: date) -> datetime:
 
 
 def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: date | None, now: datetime) -> Verdict:
-    """Whether somebody may name a delegate; only rights that the policy gives can be passed on."""
+    """Whether somebody may name a delegate to approve in their place.
+
+    Only rights that the policy gives can be passed on.
+    """
     usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
     if not usable or who.actor.kind is ActorKind.CONSUMER or not is_approver(policy, who):
         return deny(ReplyCode.NOT_AN_APPROVER, "Only those whom the policy names as approvers can name a delegate.")

@@ -49,7 +49,10 @@ def look(
     *,
     holds_gpu: bool = True,
 ) -> Billed:
-    """Add what a poll at time `at` shows; `started_at` is when the cloud says that the current run began."""
+    """Add what a poll at time `at` shows.
+
+    `started_at` is when the cloud says that the current run began, if it does.
+    """
     after = _storage(before, status, rule, at)
     if not bills_gpu(status, rule, holds_gpu=holds_gpu):
         paused_at = at if before.gpu_from is not None and before.gpu_until is None else before.gpu_until

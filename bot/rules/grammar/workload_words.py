@@ -111,7 +111,10 @@ def _read_cadence(text: str) -> Fields:
 
 
 def _read_model(text: str) -> Fields:
-    """Read `7B`, `30B-A3B` for a mixture of experts, or a name; one whose size is unknown is kept."""
+    """Read `7B`, `30B-A3B` for a mixture of experts, or a name.
+
+    An unknown name is kept: only its size is unknown.
+    """
     found = re.fullmatch(rf"{NUMBER}(?:-a{NUMBER})?", text.lower())
     if found is None:
         if not re.fullmatch(r"[\w./-]{1,60}", text):

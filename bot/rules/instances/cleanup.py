@@ -27,7 +27,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Name the instance whose label a leftover carries; `proved`: its end was, `over_at`: when its row was closed."""
+    """Name the instance whose label a leftover carries.
+
+    `proved`: its end was proved; `over_at`: since when its row is closed.
+    """
 
     cloud: str
     is_open: bool

@@ -218,7 +218,10 @@ def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
 
 
 def listener_problem(reporting: int, silent: int) -> str:
-    """Say why so many silent nodes are not taken for dead: their check-ins do not arrive; "" for a few."""
+    """Say why so many silent nodes mean that their check-ins do not arrive; "" when they are few.
+
+    Then they are not taken for dead.
+    """
     if silent < DEAF_LEAST or silent * 2 < reporting:
         return ""
     return f"{silent} of {plural(reporting, 'node')} that report are silent at once, so none is ended for its silence."

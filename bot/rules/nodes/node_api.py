@@ -29,7 +29,10 @@ class NodeApiReport:
 
 @dataclass(frozen=True, slots=True)
 class StoredNodeApi:
-    """Hold what is kept of the API; people were notified at `other_at` of `other`, a later certificate."""
+    """Hold what is kept of the API.
+
+    `other` is a certificate that replaced the first one; people were notified of it at `other_at`.
+    """
 
     port: int | None = None
     certificate: str | None = None

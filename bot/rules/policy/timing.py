@@ -64,7 +64,10 @@ class Timing:
         return AbsenceRule(count=self.absence_count, apart=apart, over=over)
 
     def validated(self, *, practice: bool = False) -> Timing:
-        """Return this timing, or raise ValueError for a value out of bounds; in practice above 0 is enough."""
+        """Return this timing, or raise ValueError when a value is out of bounds.
+
+        A practice workspace only needs values above 0.
+        """
         for item in fields(self):
             # Written as `not above`, so that a NaN is refused as well.
             value, floor = getattr(self, item.name), item.metadata["floor"]

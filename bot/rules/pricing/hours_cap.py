@@ -23,7 +23,10 @@ class DurationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DurationVerdict:
-    """Say what may happen with a number of hours, and why; `total_hours` includes those approved before."""
+    """Say what may happen with a number of hours.
+
+    `code` says why, `total_hours` includes what was already approved.
+    """
 
     outcome: DurationOutcome
     code: ReplyCode

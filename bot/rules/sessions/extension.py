@@ -48,7 +48,10 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
 
 
 def override_sentence(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
-    """Write the sentence for time beyond the cap, which somebody other than the requester decides; "" below it."""
+    """Write the sentence for time beyond the cap; empty below it.
+
+    Then somebody other than the requester decides, whatever the policy allows.
+    """
     total = already_hours + extra_hours
     if not hours_cap.is_above(policy, total):
         return ""

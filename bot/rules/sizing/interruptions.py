@@ -48,7 +48,10 @@ class Loss:
 
 @functools.lru_cache(maxsize=8192)
 def loss(chance: Decimal, how: Checkpointing) -> Loss:
-    """Estimate what a chance of losing the host within the window costs a run; a higher one never costs less."""
+    """Estimate what a chance of losing the host within the window costs a run.
+
+    A higher chance never costs less.
+    """
     rate = -math.log1p(-min(float(chance), MOST_CHANCE)) / float(how.window_h)
     write, restart = float(how.write_h), float(how.restart_h)
     interval = float(how.every_h) if how.every_h is not None else math.sqrt(2 * write / rate) if rate else 0.0

@@ -83,7 +83,10 @@ def run_time(
 
 
 def finished_run(work: Workload, gpu_name: str, count: int, tokens_s: Decimal) -> FinishedRun:
-    """Record what a run achieved beside what the rules alone predict; ValueError where they predict nothing."""
+    """Record what a run achieved beside what the rules alone predict for it.
+
+    ValueError with a sentence where they predict nothing.
+    """
     if not tokens_s.is_finite() or tokens_s <= 0:
         raise ValueError("The rate of a run is above zero, such as 12300 tokens per second.")
     gpu = GPUS.get(gpu_name)

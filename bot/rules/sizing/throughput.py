@@ -157,7 +157,10 @@ def posterior(gpu: str, stack: str | None, runs: Iterable[FinishedRun], prior: f
 
 
 def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
-    """Return how long all tokens take; None where they or the throughput are unknown, or above a century."""
+    """Return how long all tokens take.
+
+    None when the tokens or the throughput are not known, or it would take a century.
+    """
     tokens = work.total_tokens
     if tokens is None or found is None or not tokens / found.low < 100 * 365 * 86_400:
         return None

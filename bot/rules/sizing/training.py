@@ -149,7 +149,10 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayo
 
 
 def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:
-    """Return the seconds per token and GPU for an optimizer in host memory: 16 bytes per weight and step move."""
+    """Return the seconds per token and GPU that an optimizer in the host's memory adds.
+
+    It moves its 16 bytes per weight once per step.
+    """
     if not plan.offload:
         return 0.0
     tokens = max(work.batch / count, float(plan.micro_batch)) * work.sequence

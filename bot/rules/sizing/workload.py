@@ -104,7 +104,10 @@ class Workload:
 
     @property
     def batch(self) -> int:
-        """Return the sequences per step, as said or assumed: 16 for fine-tuning, else about 500,000 tokens."""
+        """Return the sequences per optimizer step, as said or as assumed.
+
+        Assumed are about half a million tokens; 16 sequences for fine-tuning.
+        """
         if self.global_batch is not None:
             return self.global_batch
         return max(PLAIN_BATCH_TOKENS // self.sequence, 1) if self.kind is WorkKind.TRAINING else 16

@@ -44,7 +44,10 @@ class LabelReading:
 
 @dataclass(frozen=True, slots=True)
 class LabelKey:
-    """Mint and read the labels of one deployment, four base32 characters; `key` has at least 16 bytes."""
+    """Mint and read the labels of one deployment.
+
+    `deployment` is four base32 characters, `key` at least 16 bytes.
+    """
 
     deployment: str
     key: bytes = field(repr=False)

@@ -102,5 +102,8 @@ def read_amount(typed: str) -> Decimal | None:
 
 
 def no_key(who: str, how: str) -> str:
-    """Warn before anything is bought that the requester could not log in; the command `how` adds a key."""
+    """Warn before anything is bought that the requester could not log in to it.
+
+    `how` is the command that adds a key.
+    """
     return f"{who} has no SSH key here yet, so nobody could log in: {how}"

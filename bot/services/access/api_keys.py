@@ -193,7 +193,10 @@ def _known(names: Collection[str]) -> frozenset[Scope]:
 
 
 def combined_rights(actor: Actor, names: Collection[str] | None) -> Principal:
-    """Return a principal with the scopes of all its working keys; on the server, where none is needed, all of them."""
+    """Return a principal with the scopes of all its working keys.
+
+    On the server, where no key is needed, it has every scope.
+    """
     return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
 
 

@@ -36,7 +36,10 @@ async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
 
 
 def sees_all(policy: Policy, who: Principal) -> bool:
-    """Whether a principal sees everything: an administrator, or an approver whose key has `approvals:write`."""
+    """Whether a principal sees everything: an administrator's key, or an approver with `approvals:write`.
+
+    A key without `approvals:write` has no approver rights.
+    """
     if who.actor.kind is ActorKind.CONSUMER:
         return False
     return Scope.ADMIN in who.scopes or (decides(who) and is_approver(policy, DeciderFacts(who.actor)))

@@ -130,7 +130,10 @@ async def show(ctx: Context, actor: Actor) -> Reply:
 
 
 async def keyless(tx: Tx, request: Request) -> str:
-    """Return the warning for an undecided request of people without an SSH key; "" for others and for programs."""
+    """Return the warning for an undecided request whose people have no SSH key; "" for other requests.
+
+    A program may never log in, so it gets no warning.
+    """
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.kind is ActorKind.CONSUMER or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""

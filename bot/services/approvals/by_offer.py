@@ -18,7 +18,10 @@ from ledger.queries.decisions import button
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A decision on a request by its id, with the option by its offer id; `version` None: the current quote."""
+    """A decision on a request by its id, with the option by its offer id.
+
+    `version` None means the current quote.
+    """
 
     request_id: str
     decision: Decision

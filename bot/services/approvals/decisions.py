@@ -112,7 +112,10 @@ async def preview(ctx: Context, command: Decide) -> Reply:
 
 
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
-    """Return the stored reply to a repeated call, whatever the request has become since."""
+    """Return the stored reply to a repeated call whose process may have ended before it could reply.
+
+    Later changes to the request do not change that reply.
+    """
     row = await noted_before(tx, [request_id], key, now - KEPT)
     return (
         None if row is None else Reply(True, ReplyCode(row.data["code"]), row.data["said"], {"request_id": request_id})
@@ -167,7 +170,10 @@ def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
 def _judged(
     ctx: Context, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup, used_h: Decimal
 ) -> Verdict:
-    """Judge by the rules, and refuse an option whose cloud is gone; `used_h` are the session's earlier hours."""
+    """Judge by the rules, and refuse an approved option whose cloud can no longer be used.
+
+    `used_h` are the hours that its session had under earlier approvals.
+    """
     judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."

@@ -42,7 +42,10 @@ async def approved(
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """Carry out the last approval: a grant, a session and one intent, or a change of the session that it is about."""
+    """Carry out the last approval: mark the request approved and issue its grant, session and one intent.
+
+    An approved extension or overspend changes the existing session instead.
+    """
     request = await decide(
         tx,
         ask.request.id,

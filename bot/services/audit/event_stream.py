@@ -60,7 +60,10 @@ class Following:
         return found
 
     async def stream(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield the new events of each read, none included, until the key stops working or it grows old."""
+        """Yield the events of one read after another, until the key stops working or the stream is old.
+
+        A read without new events yields an empty list.
+        """
         clock = self.ctx.clock
         while clock.now() - self.began < LONGEST:
             if not await api_keys.works(self.ctx.db, self.who, clock.now()):

@@ -70,7 +70,10 @@ async def accrue_due(ctx: Context) -> int:
 
 
 async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datetime) -> int:
-    """Book the hours of those still billed under their families' locks; who ended meanwhile has booked the rest."""
+    """Book the hours of those that are still billed when their families are locked.
+
+    An instance that ended meanwhile has booked the rest itself.
+    """
     async with ctx.db.write() as tx:
         rows = await lock_billable(tx, instance_ids)
         found = [entry for row in rows for entry in accruals(ctx, row, _billed_until(row, now), final=False)]
@@ -253,7 +256,10 @@ async def accrue_orphans(ctx: Context) -> int:
 
 
 async def accrue_orphan(tx: Tx, orphan: Orphan, until: datetime, session_id: str | None = None) -> None:
-    """Book what an orphan has cost until its end, or until it becomes a session, which then pays."""
+    """Book what an orphan has cost until its end, or until it becomes a session.
+
+    From then on its cost is booked under that session.
+    """
     await book_all(tx, orphan_entries(orphan, until, final=True, session_id=session_id))
 
 
@@ -299,7 +305,10 @@ def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule,
 
 
 def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
-    """Return what an instance cost beyond its time at this price: earlier rates, and a retained disk."""
+    """Return the dollars that an instance has cost beyond its time at this price.
+
+    They come from its earlier rates, and from a retained disk.
+    """
     rates = {"gpu": gpu_rate(price_usd_h, row.storage_usd_h), "storage": row.storage_usd_h}
     return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 

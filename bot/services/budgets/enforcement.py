@@ -178,7 +178,10 @@ async def _measured(
 
 
 async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
-    """Return whose spending a budget counts: all names and programs of a person, all members of a team."""
+    """Return whose spending a budget counts.
+
+    A person's includes all their names and programs, a team's all its members.
+    """
     kind, _, name = key.partition(":")
     if kind == "label":
         return Purse(label=name)

@@ -27,7 +27,10 @@ async def in_force(ctx: Context, tx: Tx) -> Limits:
 
 
 async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd: Decimal | None, reason: str) -> Reply:
-    """Set a budget beside those of the policy file, or delete it without a limit, and page the operators."""
+    """Set a budget, or without a limit delete the one that was set, and page the operators.
+
+    The budgets of the policy file stay.
+    """
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
         return refuse(ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")

@@ -74,7 +74,10 @@ def expected(kind: RequestKind, terms: SpendTerms) -> Decimal:
 
 
 def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """Return `(expected, worst)` dollars for fewer hours; a running instance has paid the least that is billed."""
+    """Return `(expected, worst)` dollars for fewer hours.
+
+    An instance that already runs has paid the least that its cloud bills.
+    """
     least_h = Decimal(0) if kind is RequestKind.EXTEND else amendments.LEAST_BILLED_H
     return amendments.shortened(estimate, asked_h, time_h, least_h)
 

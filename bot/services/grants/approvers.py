@@ -30,7 +30,10 @@ async def approver_group(tx: Tx, policy: Policy, request: Request, now: datetime
 async def approver_groups(
     tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime
 ) -> Mapping[str, ApproverGroup]:
-    """Return the approver group of each request now, in few queries; in none where the policy has one group."""
+    """Return the approver group of each request now, in a fixed number of queries.
+
+    There are no queries where the policy has one group only.
+    """
     if not requests or not (policy.approval_tiers or policy.escalate_to):
         return {one.id: ANYBODY for one in requests}
     since = await opened_at(tx, requests)

@@ -284,7 +284,10 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) 
 
 
 async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:
-    """Whether the create may be sent now; else what follows is done here. Raises `StaleMove` for an ordered end."""
+    """Whether the create may be sent in this transaction; where not, what follows is done here.
+
+    Raises `StaleMove` when the session's end was ordered meanwhile.
+    """
     await lock_family(tx, GrantRow, grant_id)
     grant = await tx.get_one(GrantRow, grant_id)
     if grant.state is not GrantState.OPEN or now >= grant.until:

@@ -153,7 +153,10 @@ def _is_condemned(ctx: Context, orphan: Orphan | None, find: _Find, now: datetim
 
 
 async def _followed(ctx: Context, twin: Orphan, now: datetime) -> None:
-    """Close the older row of an orphan seen under two keys of one account; the newer one has its whole cost."""
+    """Close the older row of an orphan that was seen under two keys of one account.
+
+    It is one instance, and the newer row continues with its whole cost.
+    """
     async with ctx.db.write() as tx:
         over, version = {"ended_at": now}, twin.version
         await move(tx, Orphan, twin.id, OrphanState.GONE, now, SYSTEM, TWIN, version=version, values=over)
@@ -213,7 +216,10 @@ async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedIn
 
 
 def _unbooked_from(find: _Find) -> datetime | None:
-    """Return from when its cost is in no other entry: one that counted as gone is booked until then."""
+    """Return from when its cost is in no other entry.
+
+    An instance that counted as gone is booked until then.
+    """
     if find.row is not None and find.row.ref == find.item.ref and find.row.billing_until is not None:
         return find.row.billing_until
     return find.item.started_at or find.item.created_at

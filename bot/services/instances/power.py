@@ -140,7 +140,10 @@ async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> 
 
 
 async def switch_due(ctx: Context) -> int:
-    """Send the due orders to the clouds. Only a listing that shows it proves that one is done."""
+    """Send the due orders to the clouds.
+
+    A call that returns is not done: only a listing that shows it is.
+    """
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=SWITCHABLE, limit=BATCH, lease=lease)
     await asyncio.gather(*(_switch(ctx, one) for one in held))

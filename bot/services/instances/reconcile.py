@@ -103,7 +103,10 @@ def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance
 
 
 def _should_be_listed(row: Instance, listing: Listing, provider: Provider) -> bool:
-    """Whether the listing must show this row: one that is younger than the visibility lag may be missing."""
+    """Whether the listing must show this row.
+
+    A row that became live within the cloud's visibility lag may be missing for that reason alone.
+    """
     lag = timedelta(seconds=provider.capabilities.visibility_lag_s)
     return listing.at - (row.live_at or row.created_at) > lag
 

@@ -53,7 +53,10 @@ async def end_session(
 
 
 async def terminate_due(ctx: Context) -> int:
-    """Call terminate for the instances that must end; only complete listings without them prove the end."""
+    """Call terminate for the instances that must end.
+
+    A call that returns is not done: only complete listings without the instance prove the end.
+    """
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(
         ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
@@ -66,7 +69,10 @@ async def terminate_due(ctx: Context) -> int:
 
 
 async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> None:
-    """Terminate one instance, or postpone it. `began_at` is when recovery mode began, None when it is off."""
+    """Terminate one instance, or postpone it while something delays it.
+
+    `began_at` is when recovery mode began, None when it is off.
+    """
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
         now = ctx.clock.now()
@@ -133,7 +139,10 @@ def _sent_since(row: Instance) -> datetime:
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:
-    """Wait for a run that only ends by itself, when a reconcile pass closes it, and notify its owner once."""
+    """Wait for an instance that nothing can end from outside, and notify its owner once.
+
+    A reconcile pass closes it when it has ended by itself.
+    """
     now = ctx.clock.now()
     sentence = f"Session {short_id(row.session_id)} goes on although its end is ordered: {why}."
     log.info("%s cannot be ended from outside: %s", row.id, why)

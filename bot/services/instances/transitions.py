@@ -203,7 +203,10 @@ async def _terminated(tx: Tx, session: Session, now: datetime, code: str, senten
 
 
 async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: Decimal, now: datetime) -> None:
-    """Replace an instance that failed in its time, or reopen the request; extensions added `longer_usd`."""
+    """Launch a replacement for an instance that failed within the approved time, or reopen the request.
+
+    `longer_usd` is what extensions had added to its grant.
+    """
     last = (await instances_of_session(tx, session.id))[-1]
     again = {"ready_at": None}
     await move(tx, Session, session.id, SessionState.QUEUED, now, SYSTEM, last.outcome, values=again)

@@ -81,7 +81,10 @@ def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: da
 
 
 async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:
-    """Close a create that was not found for W as a tombstone, and reopen the request for a new approval."""
+    """Close a create that was not found for W as a tombstone, and reopen the request.
+
+    The approval is used up; a person decides whether to try again.
+    """
     sentence = (
         f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
         "One that shows up later is ended. Approve again?"
@@ -96,5 +99,8 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:
-    """Return W, after which an unseen create is a TOMBSTONE: 10 × the visibility lag, at least the floor."""
+    """Return W, how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE.
+
+    W is max(floor, 10 × visibility lag).
+    """
     return timedelta(seconds=max(floor_s, 10.0 * capabilities.visibility_lag_s))

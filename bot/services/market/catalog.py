@@ -153,7 +153,10 @@ class Catalog:
         return MarketAnswer(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
 
     def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
-        """Return one answer for each wanted cloud without credentials, the first with the sentence for all."""
+        """Return one answer for each wanted cloud without credentials.
+
+        The first one has the sentence for all of them.
+        """
         names = [name for name in candidates if name not in self._providers] if candidates else list(self._unused)
         verb = "is not set up here, so it was" if len(names) == 1 else "are not set up here, so they were"
         sentence_of_all = f"{' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))} {verb} not asked."

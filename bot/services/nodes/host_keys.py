@@ -85,5 +85,8 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
 
 
 def forgotten(row: Instance, at: datetime) -> dict[str, Any]:
-    """Return the columns that clear a host key where a restart wipes the disk; a new one notifies nobody."""
+    """Return the columns that clear the host key of an instance whose disk a restart wipes.
+
+    It makes a new key, and nobody is notified of that.
+    """
     return {"host_key": None, "host_key_at": at} if model.load(row.cloud).restarted else {}

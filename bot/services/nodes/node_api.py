@@ -101,6 +101,9 @@ async def notify_changed_certificate(
 
 
 async def forget(tx: Tx, row: Instance) -> None:
-    """Clear the stored API where a restart wipes the disk; another certificate then notifies nobody."""
+    """Clear the stored API of an instance whose disk a restart wipes.
+
+    It makes another certificate, and nobody is notified of that.
+    """
     if model.load(row.cloud).restarted:
         await amend_node(tx, row.id, **columns(StoredNodeApi()))

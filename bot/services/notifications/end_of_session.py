@@ -19,7 +19,10 @@ IDLE = NotificationKind.SESSION_IDLE
 
 
 def subject_of(session: Session) -> str:
-    """Return the subject of a message about the session's current end; another end is another message."""
+    """Return the subject of a message about the current end of a session.
+
+    Another end is another subject, and so another message.
+    """
     if session.deadline is None:
         raise ValueError(f"{session.id} has no end to speak of")
     return f"{session.id}/{int(session.deadline.timestamp())}"
@@ -32,7 +35,10 @@ def same_end(session: Session, seen_end_s: int | None) -> bool:
 
 
 async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: bool) -> None:
-    """Send or update the warning; the final one is a new message too, because an edit notifies nobody."""
+    """Send the warning of the end, or update it.
+
+    An edit notifies nobody, so the final warning is also a new message.
+    """
     subject = subject_of(session)
     owner = Actor.from_ref(session.owner)
     destinations = {row.destination for row in await notifications_of(tx, ENDING, subject)}

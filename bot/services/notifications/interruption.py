@@ -31,7 +31,10 @@ def subject_of(row: Instance, orphan_id: str = "") -> str:
 async def notify_interruption(
     tx: Tx, row: Instance, now: datetime, *, orphan_id: str = "", at_most_every: timedelta | None = None
 ) -> None:
-    """Notify the owner and the request's channel of what happened to this instance, rendered from its state."""
+    """Notify the owner and the request's channel of what happened to this instance.
+
+    The text is rendered from its state.
+    """
     request = await tx.get_one(Request, row.request_id)
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
@@ -45,7 +48,10 @@ async def notify_interruption(
 
 
 async def notify_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
-    """Notify the owner, or `elsewhere` one who is not in Slack, that somebody else ends the session."""
+    """Notify the owner, before the termination, that somebody else ends the session.
+
+    `elsewhere` are the destinations for an owner who is not in Slack.
+    """
     owner = Actor.from_ref(session.owner)
     if owner == by:
         return

@@ -20,7 +20,10 @@ from ledger.kernel.job import JobRequest
 
 
 def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument:
-    """Return the document with defaults, unless it is in words. Raises `BadJob` for a wrong default."""
+    """Return the document with defaults where it gives no value. Raises `BadJob` for a wrong default.
+
+    A job in words gets no defaults.
+    """
     if not defaults or document.words is not None:
         return document
     try:

@@ -63,7 +63,10 @@ class Planned:
 
 
 async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
-    """Rank the market for `job`; when nothing fits, the clouds are asked once more for what one limit hides."""
+    """Rank the market for `job`.
+
+    When nothing fits, the clouds are queried once more for the offers that one limit hides.
+    """
     job = replace(job, disk_gb=policy.disk_gb(job.workload, job.disk_gb))
     market = await catalog.market(job, job.disk_gb)
     able = catalog.capabilities

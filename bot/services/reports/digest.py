@@ -156,7 +156,10 @@ def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:
 def _anomalies(
     groups: Mapping[str, Sequence[tuple[str, Decimal]]], base: Mapping[str, Sequence[tuple[str, Decimal]]], known: int
 ) -> tuple[str, ...]:
-    """Return what cost far more than on the `known` days before: in all, or of one name of a group."""
+    """Return what cost far more than on the days before: in all, or of one name of a group.
+
+    `known` is the number of those days.
+    """
     found = anomalies("everything", {"": _total(groups["cloud"])}, {"": _total(base["cloud"])}, known)
     found = [sentence.replace("everything none", "in all") for sentence in found]
     for by in GROUPS:
@@ -203,7 +206,10 @@ def _ended(one: Over) -> Ended:
 
 
 def _rate(ctx: Context, one: SessionAndInstance) -> Decimal:
-    """Return a session's cost per hour: of a stopped one its disk, unless its cloud bills the GPU then too."""
+    """Return what a session costs per hour in its state.
+
+    A stopped one costs its disk, unless its cloud bills the GPU while stopped.
+    """
     provider = ctx.providers.get(one.cloud)
     bills_on = provider is None or provider.capabilities.billing.gpu_while_stopped
     return one.price_usd_h if one.state != "stopped" or bills_on else one.storage_usd_h

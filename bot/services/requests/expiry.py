@@ -103,7 +103,10 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
 async def _escalate(
     ctx: Context, tx: Tx, request: Request, mandate: ApproverGroup, subject: str, number: int, now: datetime
 ) -> bool:
-    """Notify the next approver group, once, and record which reminder that was; False when it was before."""
+    """Notify the next approver group, once; False when it was notified before.
+
+    Its row in the journal says which reminder it was.
+    """
     kind = NotificationKind.REQUEST_REMINDER
     if not await announce_once(tx, now, kind, subject, destination=request.channel, body={}):
         return False

@@ -52,7 +52,10 @@ async def quote_due(ctx: Context) -> int:
 
 
 async def _try_to_quote(ctx: Context, held: Claim) -> None:
-    """Quote one request, so that a failure affects it alone; the last one is reported to its requester."""
+    """Quote one request, so that a failure affects this request only.
+
+    After the last failure its requester is notified.
+    """
     try:
         if await may_try(ctx, held):
             await _quote(ctx, held)
@@ -116,7 +119,10 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 async def _offer(
     ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
 ) -> bool:
-    """Store quote, options and buttons, and open the request; return whether the policy approved it already."""
+    """Store the quote with its options and buttons, and open the request for decision.
+
+    Return whether the policy auto-approved it already.
+    """
     version = request.quote_version + 1
     quote = Quote(
         id=new_id("quo", now),

@@ -25,7 +25,10 @@ from ledger.queries.lookups import by_inbox_key, count_open_requests
 
 
 async def provision(ctx: Context, command: Provision) -> Reply:
-    """Submit a request for GPUs; one that describes a run gets the hours that the planner estimates."""
+    """Submit a request for GPUs.
+
+    A request that describes a run gets the hours that the planner estimates for it.
+    """
     job = command.job
     if job.work:
         rented = await planner.rented_hours(ctx.catalog, ctx.clock, job, ctx.policy)

@@ -23,7 +23,10 @@ from providers.contract import Provider
 
 @dataclass(slots=True)
 class Hints:
-    """Events that wake the loops early when work became due; a missed one costs latency, never correctness."""
+    """Events that wake the loops early when work became due.
+
+    A missed event costs latency, never correctness.
+    """
 
     requests: asyncio.Event = field(default_factory=asyncio.Event)
     instances: asyncio.Event = field(default_factory=asyncio.Event)

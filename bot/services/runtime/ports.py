@@ -38,7 +38,10 @@ class CheckpointStores(Protocol):
     """Read checkpoints that are stored outside of the instances."""
 
     async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
-        """Return the newest file at a place, None without one; `StoreUnreachable` when nothing answered."""
+        """Return the newest file at a place, None where there is none.
+
+        Raises `StoreUnreachable` when the store gave no answer.
+        """
         ...
 
 
@@ -46,7 +49,10 @@ class People(Protocol):
     """Look up people in Slack for clients other than Slack."""
 
     async def looked_up(self, actor: Actor) -> DeciderFacts:
-        """Return the facts that a decision is judged by; after a network failure `known` is false."""
+        """Return the facts that a decision is judged by.
+
+        Never raises for a network failure: `known` is false then, and the decision is refused.
+        """
         ...
 
 

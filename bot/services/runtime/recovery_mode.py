@@ -93,7 +93,10 @@ async def page_again(tx: Tx, orphan: Orphan, pause_s: float, now: datetime, dest
 
 
 async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
-    """Condemn an orphan for an operator: the next reconcile pass ends it, whatever the circuit breaker says."""
+    """Condemn an orphan on behalf of an operator.
+
+    The next reconcile pass of its cloud terminates it, whatever the circuit breaker says.
+    """
     if not reason.strip():
         return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
     try:

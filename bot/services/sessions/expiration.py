@@ -30,7 +30,10 @@ ANSWER = timedelta(seconds=30)
 
 
 async def deadlines_due(ctx: Context) -> int:
-    """Warn before the approved ends of sessions, and end those that are due, whether or not Slack works."""
+    """Warn before the approved ends of sessions, and end those that are due.
+
+    An outage of Slack keeps nothing alive and ends nothing early.
+    """
     now = ctx.clock.now()
     # A session that waits for a replacement ends at its approved end; one without an end is not due.
     states = {SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
@@ -50,7 +53,10 @@ async def _one(ctx: Context, held: Claim, now: datetime) -> None:
 
 
 async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[EndReason, str]:
-    """Return code and sentence of the approved limit that is reached first; `ahead`: for a warning of it."""
+    """Return the code and sentence of the approved limit that is reached first.
+
+    `ahead`: the sentence is for a warning before the end.
+    """
     last = (await instances_of_session(tx, session.id))[-1]
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
     grant = await tx.get_one(GrantRow, last.grant_id)

@@ -75,7 +75,10 @@ def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
 
 
 async def overspend_due(ctx: Context) -> int:
-    """Ask about overspending sessions, and pause those that nobody confirmed; return how many there were."""
+    """Open requests for overspending sessions, and pause those that nobody confirmed.
+
+    Return how many sessions were processed.
+    """
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         if await recovery_mode.is_on(tx):

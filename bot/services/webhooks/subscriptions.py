@@ -174,7 +174,10 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
 
 
 async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook | Reply:
-    """Return the webhook for its maker and administrators, or a refusal; approvers get no secret of others."""
+    """Return the webhook for its maker and for administrators, or a refusal.
+
+    Approvers see others' webhooks, and get no secret of theirs.
+    """
     hook = await webhook(tx, webhook_id, await authorization.visible(tx, ctx.policy, who))
     if hook is None:
         return UNKNOWN

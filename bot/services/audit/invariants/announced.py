@@ -26,7 +26,10 @@ def check(books: Books, now: datetime) -> list[Violation]:
 
 
 def _interruptions(books: Books) -> Iterator[Violation]:
-    """Check that each end by the service, and each loss, was announced in its channel, not after the order."""
+    """Check that an end that the service ordered, and a loss, was announced.
+
+    There must be a message in the request's channel that is not younger than the order.
+    """
     at = {
         (note.subject, note.destination): note.created_at
         for note in books.notifications
@@ -69,7 +72,10 @@ def _ordered_here(event: Event) -> bool:
 
 
 def _returned(books: Books) -> Iterator[Violation]:
-    """Check that no reconcile pass ended a lost instance that is listed again within its approved time."""
+    """Check that no reconcile pass ended an instance that returned within its approved time.
+
+    Such an instance was lost without a termination and is listed again.
+    """
     rows = {row.id: row for row in books.instances}
     hours = {grant.id: grant.hours for grant in books.grants}
     over = {session.id for session in books.sessions if session.state in OVER and session.end_code != EndReason.LOST}

@@ -74,7 +74,10 @@ def _signed(entry: LedgerEntry) -> Decimal:
 
 
 def _late_usd(books: Books, session: Session) -> Decimal:
-    """Return the cost after the approved end, without the checkpoint hold, for which money was reserved."""
+    """Return the cost after the approved end, while the termination was under way.
+
+    A checkpoint hold does not count as late: it was reserved.
+    """
     if session.deadline is None:
         return Decimal(0)
     late = Decimal(0)

@@ -53,7 +53,10 @@ def _longer(books: Books, grant: GrantRow) -> Decimal:
 
 
 def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
-    """Whether an accrual was booked before the grant was made; an extension comes on top of all of them."""
+    """Whether an accrual was booked before the grant was made.
+
+    An extension comes on top of what was spent until then.
+    """
     return (
         grant.kind != GrantKind.EXTEND
         and entry.kind == EntryKind.ACCRUE
