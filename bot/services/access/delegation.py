@@ -70,7 +70,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
         record(tx, now, who.actor, row.id, EventKind.DELEGATION_MADE, reason=said, key=command.key)
         text = f"{said} Requests of theirs and of your own stay with others."
-        await notify_person(tx, now, row.delegate, subject=row.id, text=text, NotificationKind.OPERATOR_PAGE)
+        await notify_person(tx, now, row.delegate, subject=row.id, text=text, kind=NotificationKind.OPERATOR_PAGE)
     ctx.hints.outbox.set()
     return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
@@ -87,7 +87,9 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
             record(tx, now, actor, one.id, EventKind.DELEGATION_ENDED, reason=said, key=command.key)
-            await notify_person(tx, now, one.delegate, subject=f"{one.id}/ended", text=said, NotificationKind.OPERATOR_PAGE)
+            await notify_person(
+                tx, now, one.delegate, subject=f"{one.id}/ended", text=said, kind=NotificationKind.OPERATOR_PAGE
+            )
     if not given:
         return refuse(ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()

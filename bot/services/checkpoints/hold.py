@@ -124,7 +124,15 @@ async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> No
     used = await tx.get_one(GrantRow, row.grant_id)
     caps_usd, hours = (used.price_cap_usd_h, used.total_cap_usd * 0), f"{reserved(row).granted_h:.4f}"
     grant = await reservations.new_grant(
-        tx, GrantKind.HOLD, request_id=row.request_id, approval_id=used.approval_id, session_id=row.session_id, caps_usd=caps_usd, hours=hours, until=until, now=now
+        tx,
+        GrantKind.HOLD,
+        request_id=row.request_id,
+        approval_id=used.approval_id,
+        session_id=row.session_id,
+        caps_usd=caps_usd,
+        hours=hours,
+        until=until,
+        now=now,
     )
     await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
 

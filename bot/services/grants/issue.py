@@ -68,7 +68,15 @@ async def _grant(
     caps_usd, hours = (approval.price_cap_usd_h, approval.total_cap_usd), approval.hours or str(request.job.hours)
     until = now + timedelta(seconds=ctx.policy.request_ttl_s)
     return await reservations.new_grant(
-        tx, GrantKind.CREATE, request_id=request.id, approval_id=approval.id, session_id=session_id, caps_usd=caps_usd, hours=hours, until=until, now=now
+        tx,
+        GrantKind.CREATE,
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        caps_usd=caps_usd,
+        hours=hours,
+        until=until,
+        now=now,
     )
 
 

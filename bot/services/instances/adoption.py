@@ -286,7 +286,15 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     await decide(tx, request.id, RequestState.APPROVED, now, command.decider.actor, command.reason, outcome="")
     caps_usd, until = (judged.price_cap_usd_h, judged.total_cap_usd), now + timedelta(hours=1)
     grant = await reservations.new_grant(
-        tx, GrantKind.CREATE, request_id=request.id, approval_id=approval.id, session_id=session_id, caps_usd=caps_usd, hours=str(command.hours), until=until, now=now
+        tx,
+        GrantKind.CREATE,
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        caps_usd=caps_usd,
+        hours=str(command.hours),
+        until=until,
+        now=now,
     )
     await reservations.reserve(tx, grant, now)
     return grant

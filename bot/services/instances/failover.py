@@ -62,7 +62,15 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
     until = max(used.until, now + (used.until - used.created_at))
     caps_usd = used.price_cap_usd_h, remaining
     grant = await reservations.new_grant(
-        tx, GrantKind.REPLACE, request_id=request.id, approval_id=approval.id, session_id=session_id, caps_usd=caps_usd, hours=hours, until=until, now=now
+        tx,
+        GrantKind.REPLACE,
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        caps_usd=caps_usd,
+        hours=hours,
+        until=until,
+        now=now,
     )
     await reservations.reserve(tx, grant, now)
     await issue.intend(ctx, tx, request, session_id, grant, option, now, rest_usd)

@@ -135,7 +135,15 @@ async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> 
     used = await tx.get_one(GrantRow, row.grant_id)
     caps_usd, until = (used.price_cap_usd_h, used.total_cap_usd * 0), session.deadline or now
     await reservations.new_grant(
-        tx, GrantKind.START, request_id=row.request_id, approval_id=used.approval_id, session_id=session.id, caps_usd=caps_usd, hours=used.hours, until=until, now=now
+        tx,
+        GrantKind.START,
+        request_id=row.request_id,
+        approval_id=used.approval_id,
+        session_id=session.id,
+        caps_usd=caps_usd,
+        hours=used.hours,
+        until=until,
+        now=now,
     )
 
 
@@ -212,7 +220,9 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
-        await notify_person(tx, now, session.owner, subject=f"{row.id}/{row.wanted}/{int(now.timestamp())}", text=sentence)
+        await notify_person(
+            tx, now, session.owner, subject=f"{row.id}/{row.wanted}/{int(now.timestamp())}", text=sentence
+        )
 
 
 async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: datetime) -> None:

@@ -200,7 +200,15 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         now + timedelta(seconds=ctx.policy.request_ttl_s),
     )
     authority = await reservations.new_grant(
-        tx, GrantKind.EXTEND, request_id=request.id, approval_id=approval.id, session_id=session.id, caps_usd=caps_usd, hours=str(hours), until=until, now=now
+        tx,
+        GrantKind.EXTEND,
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session.id,
+        caps_usd=caps_usd,
+        hours=str(hours),
+        until=until,
+        now=now,
     )
     await reservations.reserve(tx, authority, now)
     await move(tx, GrantRow, authority.id, GrantState.USED, now, actor)

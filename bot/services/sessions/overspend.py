@@ -160,7 +160,9 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
-    await notify_person(tx, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}")
+    await notify_person(
+        tx, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}"
+    )
 
 
 def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: datetime) -> Estimate:
@@ -207,7 +209,9 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
         record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
-        await notify_person(tx, now, session.owner, subject=f"drift/{row.id}/saving", text=f"Session {short_id(session.id)}: {said}")
+        await notify_person(
+            tx, now, session.owner, subject=f"drift/{row.id}/saving", text=f"Session {short_id(session.id)}: {said}"
+        )
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
