@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from tests.bench.market import Shelf
@@ -10,6 +12,7 @@ from tests.bench.ranking import CLOUDS, JOB, RUN, market, ours_ms
 SMALL = 400
 
 
+@pytest.mark.slow
 def test_every_offer_is_looked_at_and_none_is_free() -> None:
     every = market(SMALL)
     able = {cloud: Shelf(cloud, ()).capabilities for cloud in CLOUDS}
