@@ -17,8 +17,8 @@ from providers.errors import RateLimited
 
 #: No cloud's "come back later" holds up the next call for longer than this; its own refusals say the rest.
 HOLD_MAX_S = 300.0
-_WINDOW = re.compile(r'"[^"]*"\s*;([^,]*)')
-_FIELD = re.compile(r"\b([rt])=(\d+)")
+_WINDOW = re.compile(r'(?:"[^"]*"|[\w*.-]+)\s*;([^,]*)')
+_FIELD = re.compile(r"\b([rt])=(\d+(?:\.\d+)?)")
 
 log = logging.getLogger(__name__)
 
@@ -130,4 +130,4 @@ def pause_of(status: int, headers: Mapping[str, str]) -> float:
 def used_up_s(headers: Mapping[str, str]) -> list[float]:
     """Seconds until each window of the `RateLimit` header opens of which no request remains: `"minute";r=0;t=12`."""
     windows = [dict(_FIELD.findall(window)) for window in _WINDOW.findall(headers.get("ratelimit", ""))]
-    return [float(fields.get("t", 0)) for fields in windows if int(fields.get("r", 1)) == 0]
+    return [float(fields.get("t", 0)) for fields in windows if float(fields.get("r", 1)) == 0]

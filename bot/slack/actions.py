@@ -25,7 +25,7 @@ from bot.services.runtime.commands import (
 )
 from bot.services.sessions import extension, idle_termination, service
 from bot.slack import charts, commands, forms, modals
-from bot.slack.blocks.checkpoint_hold import SAVED
+from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
 from bot.slack.blocks.elements import code, safe, section
 from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.private_answer import answer
@@ -83,7 +83,9 @@ async def _about_session(handler: HandlerContext, job: HandlerJob, verb: str) ->
         return await extension.extend(ctx, keep)
     if verb == "spare":
         return await idle_termination.keep_running(ctx, KeepRunning(session, facts, seen_end_s=seen_s))
-    return await hold.answer(ctx, AnswerCheckpointHold(session, facts, seen_s, saved=verb == SAVED))
+    if verb in (SAVED, LET_GO):
+        return await hold.answer(ctx, AnswerCheckpointHold(session, facts, seen_s, saved=verb == SAVED))
+    raise ValueError(f"no button about a session is called {verb}")
 
 
 def read_decision(value: str, facts: DeciderFacts) -> Decide:

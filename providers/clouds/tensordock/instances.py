@@ -158,8 +158,8 @@ def _flat(row: Any) -> Mapping[str, Any]:
     """A machine without its wrappings: `data` of a read, `attributes` of a row."""
     if not isinstance(row, dict):
         raise UnexpectedResponse(CLOUD, "TensorDock sent an instance that is not an object")
-    if "id" not in row:
-        row = part(row, "data") or row
+    if "id" not in row and isinstance(row.get("data"), dict):
+        row = row["data"]
     return {**row, **part(row, "attributes")}
 
 
