@@ -74,7 +74,7 @@ async def test_a_scale_of_nothing_never_waits() -> None:
         (200, {"ratelimit": '"minute";r=1;t=12, "hour";r=2800;t=1812'}, 0),
         (429, {"ratelimit": '"minute";r=3;t=12, "hour";r=0;t=900', "retry-after": "5"}, 900),
         (200, {"ratelimit": "garbage;r=0"}, 0),
-        (200, {"ratelimit": 'minute;r=0;t=11.5'}, 11.5),
+        (200, {"ratelimit": "minute;r=0;t=11.5"}, 11.5),
         (200, {"ratelimit": '"minute";r=0'}, 0),
     ],
 )
