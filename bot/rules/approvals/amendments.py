@@ -24,7 +24,7 @@ SHORTEST_H: Final = Decimal(1) / 60
 
 @dataclass(frozen=True, slots=True)
 class AmendedTerms:
-    """Hold what the approvers left of a request: `hours` and `cap_usd`, each None where nobody changed it."""
+    """Hold the hours and the total cap that approvers changed: `hours` and `cap_usd`, each None if unchanged."""
 
     request_id: str
     version: int
@@ -52,7 +52,7 @@ def covered(request_id: str, version: int, offer_id: str, amounts: tuple[Decimal
 def shortened(
     estimate: Estimate, asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
 ) -> tuple[Decimal, Decimal]:
-    """Return `(expected, worst)` dollars for fewer hours: what grows with time shrinks, not below `least_h`."""
+    """Return `(expected, worst)` dollars for fewer hours (`least_h` or more); only parts that grow with time shrink."""
     share = min(max(time_h, least_h) / asked_h, Decimal(1))
     expected = worst = Decimal(0)
     for part in estimate.components:
@@ -80,7 +80,7 @@ def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdic
 
 
 def amendment_summary(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
-    """Say for the requester what an approval changed; empty when it is what was asked for and offered first."""
+    """Summarize for the requester what an approval changed; empty if it approved the first offer as requested."""
     said = [
         f"{hours(time_h)} instead of {hours(asked_h)}" if time_h < asked_h else "",
         f"at most {usd(cap_usd)} in all" if cap_usd is not None else "",

@@ -1,4 +1,4 @@
-"""Judge who somebody is to a request: its requester, one of its approvers, or neither."""
+"""Decide whether a person is a request's requester, one of its approvers, or neither."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANYBODY = ApproverGroup()
 
 @dataclass(frozen=True, slots=True)
 class DeciderFacts:
-    """Hold what was looked up about the person who makes a decision.
+    """Hold the facts about the person who makes a decision.
 
     `known` is false when the look-up failed, which refuses. `behalf` are those in whose place they may approve now.
     """
@@ -45,7 +45,7 @@ def may_decide(policy: Policy, decider: DeciderFacts, mandate: ApproverGroup) ->
 def stands_for(
     policy: Policy, decider: DeciderFacts, mandate: ApproverGroup, not_for: Collection[Actor] = ()
 ) -> tuple[Actor, ...]:
-    """Return the approvers of a request in whose place somebody may approve, by the policy as it is.
+    """Return the approvers of a request for whom this delegate may approve, under the current policy.
 
     A delegation is never passed on, and it does not cover requests of the person who delegated (`not_for`).
     """
@@ -63,7 +63,7 @@ def stands_for(
 
 
 def groups(policy: Policy, mandate: ApproverGroup) -> tuple[str, ...]:
-    """Return the groups that are asked about a request now, the first one first."""
+    """Return the approver groups of a request now, in the order of escalation."""
     further = tiers.chain(mandate.tier, policy.escalate_to)[: mandate.steps]
     return (tiers.group_of(mandate.tier), *further)
 
@@ -74,20 +74,20 @@ def members(policy: Policy, group: str) -> tuple[str, ...]:
 
 
 def mentioned_approvers(policy: Policy, mandate: ApproverGroup) -> tuple[str, ...]:
-    """Return the people and Slack user groups that a request mentions now, without those who are not mentioned."""
+    """Return the people and Slack user groups that a request mentions now, without `may_approve_not_pinged`."""
     names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
     return tuple(name for name in names if name not in policy.may_approve_not_pinged)
 
 
 def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:
-    """Return the mandate as it is now, with the groups to which an undecided request was escalated."""
+    """Return the current approver group of an undecided request, with its escalations until now."""
     further = len(tiers.chain(mandate.tier, policy.escalate_to))
     count = tiers.steps(further, opened_at, now, policy.escalate_after_s)
     return ApproverGroup(mandate.tier, mandate.because, count)
 
 
 def is_slack_group(name: str) -> bool:
-    """Whether a name of the policy is a Slack user group, and no person."""
+    """Whether a name in the policy is a Slack user group, not a person."""
     return name.startswith("S") and ":" not in name
 
 
@@ -101,7 +101,7 @@ def _listed(policy: Policy, decider: DeciderFacts, of: tuple[str, ...], *, every
 
 
 def never(policy: Policy, actor: Actor) -> bool:
-    """Whether the policy says that this person never decides, under any of their names."""
+    """Whether the policy bars this person from approving, under any of their names."""
     denied = set(policy.never_approve)
     return any(_names(one) & denied for one in (actor, *linked(policy, actor)))
 
@@ -123,7 +123,7 @@ def named(name: str) -> Actor:
 
 
 def is_same(one: Actor, other: Actor) -> bool:
-    """Whether two names of actors are one; a side that does not know its team is taken for the same person."""
+    """Whether two actors are the same person; an actor without a known team matches any team."""
     # This refuses more approvals, never fewer.
     same_team = one.team == other.team or not (one.team and other.team)
     return (one.kind, one.id) == (other.kind, other.id) and same_team

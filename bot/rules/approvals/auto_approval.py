@@ -1,4 +1,4 @@
-"""Approve by policy: what the policy approves by itself, as the people who signed it allow.
+"""Approve small spends by policy, within the limits that somebody signed for.
 
 An auto-approval is an approval like any other, recorded with its amounts. It covers small spends only, up to a total in
 any 24 hours and until a day, and it names the version of the policy that gave it.
@@ -37,7 +37,7 @@ def _plain(value: Any) -> str:
 
 
 def signer(policy: Policy, program: str = "") -> Actor:
-    """Return the actor of an auto-approval: the policy, in this very version, for one program where it says so."""
+    """Return the actor of an auto-approval: this version of the policy, and the program if it has its own terms."""
     return Actor(ActorKind.SYSTEM, _PREFIX + (f"{program}-" if program else "") + fingerprint(policy))
 
 
@@ -65,7 +65,7 @@ def auto_approval(
     asked_before: bool,
     now: datetime,
 ) -> Verdict:
-    """Whether the policy approves this spend by itself.
+    """Whether the policy auto-approves this spend.
 
     `approved_usd` is what it approved in the last 24 hours. A request that is asked again had an approval which did not
     lead to an instance, so a person looks at it.

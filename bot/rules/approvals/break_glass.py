@@ -44,7 +44,7 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
 
 
 def inside_hours(policy: Policy, total_h: Decimal, allowed_h: Decimal) -> Verdict:
-    """Whether a session stays inside the cap on hours, or inside those (`allowed_h`) that an override has allowed.
+    """Whether a session stays within the hours cap, or within the hours (`allowed_h`) of an approved override.
 
     `total_h` is all that it has had and would have, with its checkpoint hold at the end.
     """
@@ -58,7 +58,7 @@ def inside_hours(policy: Policy, total_h: Decimal, allowed_h: Decimal) -> Verdic
 
 
 def left(policy: Policy, taken_usd: Decimal) -> Decimal:
-    """Return the dollars that somebody may still start with, who has started with `taken_usd` in the last `PERIOD`."""
+    """Return the dollars that somebody has left for break-glass, after `taken_usd` in the last `PERIOD`."""
     return max(policy.break_glass_usd - taken_usd, Decimal(0))
 
 
@@ -76,7 +76,7 @@ def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal, left_usd: Deci
 
 
 def announcement(person: str, what: str, time_h: Decimal, cap_usd: Decimal, reason: str) -> str:
-    """Write the announcement that everybody reads."""
+    """Write the break-glass announcement that everybody reads."""
     return (
         f"{BREAK_GLASS} {person} started {what} without an approval, for {hours(time_h)} and at most {usd(cap_usd)}. "
         f"Reason: {reason.strip()}"

@@ -60,7 +60,7 @@ class ApprovalPlan:
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """Describe a request as it is when somebody decides.
+    """Describe a request at the moment of a decision.
 
     `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of those who
     approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and `worst_usd`
@@ -99,7 +99,7 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class DecisionInput:
-    """Hold what the approver said.
+    """Hold the approver's input.
 
     `typed_amount` is what they typed in the dialog; None when no dialog was shown yet. `hours` is a shorter time,
     `seen` the digest of the terms when they looked, where they saw one.
@@ -249,7 +249,7 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
 
 
 def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
-    """Return in whose place somebody approves, the first without an approval yet; None in their own right."""
+    """Return the delegator for whom somebody approves, first one without an approval; None in their own right."""
     if may_decide(policy, decider, request.mandate):
         return None
     found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))

@@ -13,7 +13,7 @@ from ledger.kernel.actor import Actor, ActorKind
 
 
 def last_moment(until: date) -> datetime:
-    """Return the end of a day in UTC: what is given until a day holds through it."""
+    """Return the end of a day in UTC; a delegation until that day includes it."""
     return datetime.combine(until + timedelta(days=1), time(), UTC)
 
 

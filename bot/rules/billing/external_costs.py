@@ -71,7 +71,7 @@ def read(entry: object, now: datetime, most_usd: Decimal) -> External | str:
 
 
 def unmatched(refund: External, booked_usd: Decimal) -> str:
-    """Say why a refund is refused: it exceeds what the same caller booked for the tool; empty when it does not."""
+    """Say why a refund is refused: it exceeds what the same caller booked for the tool; empty if it does not."""
     if refund.amount_usd >= 0 or booked_usd + refund.amount_usd >= 0:
         return ""
     return (

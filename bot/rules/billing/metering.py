@@ -1,4 +1,4 @@
-"""Turn a cloud's clock into money: whole hours as they complete, and one last piece when the end is known.
+"""Turn billed time into accruals: each hour when it completes, and one last piece when the end is known.
 
 The sum of all pieces equals what the cloud bills for the whole time: rate × duration, rounded up to its quantum and at
 least its minimum. Source of the rules: each adapter's `BillingRule`.
@@ -27,7 +27,7 @@ class Piece:
 
 
 def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool) -> list[Piece]:
-    """List the accruals due for [start, until). Without `final` only completed hours, with it the rest."""
+    """List the accruals due for [start, until): the completed hours and, with `final`, also the rest."""
     used_s = max(Decimal(0), seconds(start, until))
     whole = completed(start, until)
     hourly = money.amount(rate_usd_h)
@@ -46,7 +46,7 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
 
 
 def rate_step(start: datetime, at: datetime, old_usd_h: Decimal, new_usd_h: Decimal) -> Decimal:
-    """Return what to add when the rate changes, so that the running hour sums up right.
+    """Return the correction for the running hour when the rate changes.
 
     That hour is booked at the new rate, and its part before the change cost the old one. Negative when the rate rose.
     """
@@ -60,7 +60,7 @@ def seconds(since: datetime, until: datetime) -> Decimal:
 
 
 def completed(start: datetime, until: datetime) -> int:
-    """Count the whole hours of [start, until) that are complete."""
+    """Count the completed hours of [start, until)."""
     return max((until - start) // timedelta(seconds=HOUR_S), 0)
 
 
@@ -70,7 +70,7 @@ def is_booked(rate_usd_h: Decimal) -> bool:
 
 
 def hour_suffix(hour: int) -> str:
-    """Return the end of the key of the accrual for one completed hour, counted from 0."""
+    """Return the key suffix of the accrual for one completed hour, counted from 0."""
     return f"h{hour}"
 
 
@@ -84,7 +84,7 @@ def amount(used_s: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
 
 
 def running(start: datetime | None, until: datetime, rate_usd_h: Decimal, rule: BillingRule, booked_h: int) -> Decimal:
-    """Return the dollars of [start, until) beyond the `booked_h` booked whole hours: what an end now would add."""
+    """Return the dollars of [start, until) beyond the `booked_h` booked whole hours: what ending now would add."""
     if start is None:
         return Decimal(0)
     unbooked = pieces(start, until, rate_usd_h, rule, final=True)[booked_h:]
@@ -92,7 +92,7 @@ def running(start: datetime | None, until: datetime, rate_usd_h: Decimal, rule: 
 
 
 def at_other_rates(booked_usd: Decimal, hours: Iterable[tuple[int, Decimal]]) -> Decimal:
-    """Return the booked dollars that today's rates do not explain; below zero where it was cheaper before.
+    """Return the booked dollars that today's rates do not explain; negative if earlier rates were lower.
 
     `hours` are the booked whole hours of each component with its dollars per hour of now. While these stay the same, so
     does the result, however much time passes.
@@ -101,7 +101,7 @@ def at_other_rates(booked_usd: Decimal, hours: Iterable[tuple[int, Decimal]]) ->
 
 
 def so_far(start: datetime | None, now: datetime, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
-    """Return what has been used since `start`, the running hour included; for showing, never for booking."""
+    """Return the cost since `start`, the running hour included; for display, never for booking."""
     if start is None:
         return Decimal(0)
     return amount(seconds(start, now), rate_usd_h, rule)

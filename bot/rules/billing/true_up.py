@@ -30,7 +30,7 @@ class BillLineItem:
 
 
 def is_whole(lines: Collection[BillLineItem], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
-    """Whether the lines reach from the beginning of an instance's time to its end, and are known to be complete."""
+    """Whether the bill's lines cover an instance's whole time and are known to be complete."""
     if not lines:
         return False
     first, last = min(line.begins for line in lines), max(line.ends for line in lines)
@@ -42,7 +42,7 @@ def is_whole(lines: Collection[BillLineItem], billed_from: datetime | None, ende
 def corrections(
     booked_usd: Mapping[str, Decimal], lines: Collection[BillLineItem], *, whole: bool
 ) -> dict[str, Decimal]:
-    """Return dollars to add to each component (negative: to take back) so that the ledger agrees with the bill.
+    """Return the dollars to add to each component (negative: to subtract) so that the ledger agrees with the bill.
 
     While lines are missing nothing is taken back, and something is added only where the bill is above the ledger
     already.
@@ -73,7 +73,7 @@ def between(
     gpu_usd_h: Decimal,
     rule: BillingRule,
 ) -> tuple[Decimal, Decimal]:
-    """Return the least and most that a GPU can have cost where its cloud reports neither run time nor charge.
+    """Return the least and most that a GPU can have cost if its cloud reports neither run time nor charge.
 
     It was billed at least from the first poll that showed it running until its end was ordered, and at most from the
     moment that its create was sent until it was gone.

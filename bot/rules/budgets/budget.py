@@ -1,4 +1,4 @@
-"""Judge budgets: who they are for, over which time, and whether one more amount still fits into them.
+"""Judge budgets: whom each one covers, for which period, and whether one more amount still fits.
 
 What counts against a budget is what was spent in its time and what approvals in force may still spend. An hourly budget
 is a rate: the sum of the approved prices per hour.
@@ -86,7 +86,7 @@ class BudgetLine:
 
 
 def begins(period: Period, now: datetime) -> datetime | None:
-    """Return when the time of a budget began: the day or month in UTC; None where all or only running costs count."""
+    """Return when a budget's period began: the day or month in UTC; None where all or only running costs count."""
     if period is Period.DAILY:
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
     if period is Period.MONTHLY:
@@ -129,7 +129,7 @@ def scopes_of(
 
 
 def fits(lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal) -> Verdict:
-    """Whether a new approval of so much fits into every budget; a refusal names the budget that it exceeds most."""
+    """Whether a new approval fits into every budget; a refusal names the budget that it exceeds most."""
     over = [line for line in lines if line.committed_usd + line.adds(total_usd, rate_usd_h) > line.limit_usd]
     if not over:
         return Verdict(True, ReplyCode.OK, "It is inside every budget.")
@@ -144,7 +144,7 @@ def fits(lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal) -
 
 
 def reached(line: BudgetLine, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
-    """Return the shares of a budget that are used with so much more, by approvals and by other costs."""
+    """Return the thresholds of a budget that are reached once this amount is added."""
     if line.limit_usd <= 0:
         return []
     used = line.committed_usd + line.adds(total_usd, rate_usd_h)

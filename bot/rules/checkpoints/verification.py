@@ -1,4 +1,4 @@
-"""Verify checkpoints outside of the machine: where they are, whether the newest is whole, and what follows if not."""
+"""Verify checkpoints outside the machine: where they are, whether the newest is complete, and what follows if not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END_TAKES_S: Final = 60
 
 
 class Unverified(StrEnum):
-    """Say what happens to data whose checkpoint is not verified, when nobody answers."""
+    """Say what happens to data without a verified checkpoint when nobody answers."""
 
     KEEP = "keep"
     DESTROY = "destroy"
@@ -50,14 +50,14 @@ class Newest:
 
     @property
     def step(self) -> int | None:
-        """Return the step that its path names, such as `step-1200/model.pt`."""
+        """Return the step in the checkpoint's path, such as `step-1200/model.pt`."""
         found = _STEP.findall(self.path)
         return int(found[-1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Hold what the agent reported last: until when it worked, and its newest checkpoint; None: it never did."""
+    """Hold the agent's last report: until when it worked, and its newest checkpoint; None where it reported none."""
 
     worked_until: datetime | None = None
     step: int | None = None
@@ -79,7 +79,7 @@ def place(location: str | None) -> StoreLocation | None:
 
 
 def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: datetime) -> Verdict:
-    """Whether the newest checkpoint is there, whole, recent, and no older than what the agent reported."""
+    """Whether the newest checkpoint exists, is complete and recent, and is no older than what the agent reported."""
     if newest is None:
         return deny(ReplyCode.MISSING, "There is no checkpoint at its place.")
     if newest.size <= 0:
@@ -99,7 +99,7 @@ def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: dateti
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHold:
-    """Say what an approval reserves for the end: hours in which the machine runs, then hours of its disk alone."""
+    """Hold what an approval reserves for a checkpoint hold: hours of the machine, then hours of its disk alone."""
 
     run_h: Decimal = Decimal(0)
     disk_h: Decimal = Decimal(0)
@@ -144,7 +144,7 @@ class Reserved:
 
     @property
     def granted_h(self) -> Decimal:
-        """Return hours that count as granted beside those of the session."""
+        """Return the hours that the approval grants in addition to those of the session."""
         return Decimal(self.seconds or 0) / 3600
 
     def longest_s(self, policy: Policy, *, keeps_disk: bool) -> int:
@@ -153,12 +153,12 @@ class Reserved:
 
 
 def reserved_usd(hold_usd: Decimal, total_cap_usd: Decimal, run_usd: Decimal) -> Decimal:
-    """Return what of a total cap is kept for the hold: a lower limit shortens the hold before it shortens the run."""
+    """Return the part of a total cap that is reserved for the hold: a lower cap shortens the hold before the run."""
     return min(hold_usd, max(total_cap_usd - run_usd, Decimal(0)))
 
 
 def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
-    """Write the line under an option's price: what of its worst case is for its end; empty where nothing is."""
+    """Write the line under an option's price: the part of its worst case for its checkpoint hold; empty if none."""
     if not run_h:
         return ""
     kept = f" and {say_hours(disk_h)} of kept disk" if disk_h else ""
@@ -166,7 +166,7 @@ def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
 
 
 def choice(policy: Policy, location: str | None) -> str:
-    """Say on a request what happens to data that cannot be verified; empty where nothing can be checked."""
+    """Say on a request what happens to data that cannot be verified; empty if nothing can be checked."""
     if place(location) is None:
         return ""
     wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)
@@ -184,7 +184,7 @@ def choice(policy: Policy, location: str | None) -> str:
 
 
 def hold_ends_at(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
-    """Return until when the approved amount pays for an instance on hold, its end included, and at most so long."""
+    """Return until when the approved amount pays for an instance on hold and its end, at most `most` from now."""
     if rate_usd_h <= 0:
         return now + most
     paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600 - END_TAKES_S

@@ -54,7 +54,7 @@ _AN_IMAGE = "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
 
 
 class BadWord(ValueError):
-    """Refuse a word that cannot be read; the message is a sentence without its place, which the reader adds."""
+    """Refuse a word that cannot be read; the message is a sentence without the word's position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def hours_of(text: str, policy: Policy) -> Decimal:
 
 
 def duration(text: str) -> Decimal | None:
-    """Read the hours of a time, below zero too; None for what is no time."""
+    """Read a time as hours, negative ones too; None for anything else."""
     bare = text.lower().replace(" ", "")
     bare += "h" if _PLAIN_NUMBER.fullmatch(bare) else ""
     if not _DURATION.fullmatch(bare):
@@ -136,7 +136,7 @@ def duration(text: str) -> Decimal | None:
 
 
 def read_hours(text: str, policy: Policy) -> Fields:
-    """Read for how long."""
+    """Read for how long the GPUs are needed."""
     return {"hours": hours_of(text, policy)}
 
 
@@ -274,7 +274,7 @@ def read_available(text: str, _policy: Policy) -> Fields:
 
 
 def whole(text: str) -> int | None:
-    """Read a whole number, with `k`, `M`, `B` or `T`; None for what is none."""
+    """Read a whole number, with `k`, `M`, `B` or `T`; None for anything else."""
     found = re.fullmatch(NUMBER, text.lower())
     return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
 
@@ -287,7 +287,7 @@ def read_tokens(text: str, _policy: Policy) -> Fields:
 
 
 def read_reason(text: str, policy: Policy) -> Fields:
-    """Read why it is needed; approvers see this."""
+    """Read the reason of the request; approvers see it."""
     if wrong := job_bounds.reason(text, policy):
         raise BadWord(wrong.sentence)
     return {"reason": text}

@@ -42,7 +42,7 @@ def workload_of(job: JobRequest) -> Workload | None:
 
 
 def unsaid(words: tuple[str, ...]) -> str:
-    """Say what a run must still say before its time can be computed, as sentences; empty when nothing is missing."""
+    """List, as sentences, what a run must still specify before its time can be computed; empty if nothing is."""
     return " ".join(unknown(workload(words))) if words else ""
 
 

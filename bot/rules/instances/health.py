@@ -1,4 +1,4 @@
-"""Judge the health of a running instance at a poll: it works, or what is wrong and when to give it up."""
+"""Judge a running instance at a poll: whether it works, what is wrong, and when to end it."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Tro
 
 
 def given_up_at(since: datetime, grace_s: float) -> datetime:
-    """Return when an instance in trouble is ended: it may come back by itself for `grace_s` seconds."""
+    """Return when to end an instance in trouble: it may recover by itself for `grace_s` seconds."""
     return since + timedelta(seconds=grace_s)
 
 
 def ended_sentence(found: Trouble, spent: str) -> str:
-    """Say why it is ended after the grace, whose length in words is `spent`."""
+    """Write why an instance is ended after its grace, whose length in words is `spent`."""
     how = "That did not change" if found.code is EndReason.WRONG_GPUS else "It did not come back"
     return f"{found.sentence} {how} within {spent}, so it is ended."

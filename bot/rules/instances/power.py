@@ -38,7 +38,7 @@ def judge(
     *,
     outlives: bool = False,
 ) -> Verdict:
-    """Whether `order` can be given. `wanted` is an order that is under way, `storage_usd_h` what the disk costs.
+    """Whether `order` can be given. `wanted` is the pending order, `storage_usd_h` the price of the disk.
 
     `survival` is what the cloud's profile says that a stop or a restart does to the data, in a sentence. `outlives`:
     whether the disk is to stay after the approved end, of which the caller speaks.

@@ -81,7 +81,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Hold what one scenario multiplies an offer's prices with; the same for all offers of a cloud."""
+    """Hold the factors by which one scenario multiplies an offer's prices; the same for all offers of a cloud."""
 
     work_h: Decimal
     compute_h: Decimal

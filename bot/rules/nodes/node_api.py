@@ -1,4 +1,4 @@
-"""Judge what an agent declares about the API that it serves itself.
+"""Judge what an agent reports about its own API.
 
 A node declares its port and its certificate and never where it is: the address is what the cloud says of the machine,
 so that no node can send callers anywhere else. The certificate that it named first is the one that is shown.
@@ -20,7 +20,7 @@ TOLD_AGAIN: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class NodeApiReport:
-    """Hold a check-in's words on the API: its address or only its port, and the SHA-256 of its certificate (hex)."""
+    """Hold what a check-in reports of the API: its address or only its port, and its certificate's SHA-256 (hex)."""
 
     certificate: str
     url: str | None = None
@@ -29,7 +29,7 @@ class NodeApiReport:
 
 @dataclass(frozen=True, slots=True)
 class StoredNodeApi:
-    """Hold what is kept of the API.
+    """Hold what is stored about an agent's API.
 
     `other` is a certificate that replaced the first one; people were notified of it at `other_at`.
     """
@@ -41,7 +41,7 @@ class StoredNodeApi:
 
 
 class Declared(NamedTuple):
-    """Hold what is kept now, why a claim was refused ("" when it was not), and whether people are notified."""
+    """Hold what is stored now, why a claim was refused ("" if it was not), and whether people are notified."""
 
     api: StoredNodeApi
     problem: str = ""
@@ -49,7 +49,7 @@ class Declared(NamedTuple):
 
 
 def declared(before: StoredNodeApi, claim: NodeApiReport, host: str | None, now: datetime) -> Declared:
-    """Judge one claim of a machine that its cloud shows at `host`, which is None while nobody knows."""
+    """Judge a machine's claim about its API; `host` is the address that its cloud shows, None while unknown."""
     port = _port(claim, host)
     if isinstance(port, str):
         return Declared(before, port)

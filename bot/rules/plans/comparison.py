@@ -42,7 +42,7 @@ class PricedGpu:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonQuestion:
-    """Ask what to compare: budgets in dollars, hours of one run, and the share kept for retries and restarts.
+    """Say what to compare: budgets in dollars, hours of one run, and the share kept for retries and restarts.
 
     `baseline_usd_h` is the price that savings are measured against. `success_rate` between 0 and 1 and `value_usd` of
     one success add the last columns.
@@ -56,7 +56,7 @@ class ComparisonQuestion:
     value_usd: Decimal | None = None
 
     def checked(self) -> ComparisonQuestion:
-        """Return this question, or raise ValueError with one sentence that says what a right one looks like."""
+        """Return this question, or raise ValueError with one sentence that shows a right one."""
         numbers = (self.hours, self.buffer, *self.budgets_usd)
         if not all(number.is_finite() for number in numbers) or not 0 < self.hours <= 100_000:
             raise ValueError("The hours of a run must be above 0 and at most 100,000, for example hours=1.")
@@ -117,7 +117,7 @@ class Comparison:
 
 
 def per_run(price_usd_h: Decimal, question: ComparisonQuestion) -> PerRun:
-    """Work out one usable price above zero; a run costs a cent at least, so that no budget buys endless runs."""
+    """Compute the results at one price above zero; a run costs at least a cent, so no budget buys endless runs."""
     cost = run_cost(price_usd_h, question)
     rate, value = question.success_rate, question.value_usd
     each = None if rate is None else money.cents(cost / rate)

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Describe one such environment on one GPU.
+    """Describe one environment that cannot be rented here, on one GPU.
 
     `price_usd_h` is None where time is not paid in dollars; `quota` says what it is instead. `note` says how a price
     that the source does not give per hour was computed.

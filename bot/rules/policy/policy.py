@@ -215,7 +215,7 @@ class Policy:
     )
 
     def disk_gb(self, workload: str, asked_gb: int | None) -> int:
-        """Return GB of disk to rent: what was asked, at least the minimum for that workload."""
+        """Return the GB of disk to rent: the requested size, at least the minimum for that workload."""
         least = self.min_disk_gb.get(workload.lower(), self.min_disk_gb["default"])
         return max(least, asked_gb or 0)
 

@@ -1,4 +1,4 @@
-"""Guard spending (the spend gate): what an approval covers, what a new price means, and who may move a limit."""
+"""Guard spending (the spend gate): what an approval covers, what a new price means, and who may change a limit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RequoteVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SetLimit:
-    """Hold a total that an approver set for all attempts of a request, at the quote version that they decided on."""
+    """Hold the total that an approver set for all attempts of a request, and the quote version it was set at."""
 
     version: int
     usd: Decimal
@@ -45,7 +45,7 @@ class SetLimit:
 
 
 def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
-    """Return the limit that holds: the lowest of the latest quote version at which an approver set one.
+    """Return the limit in force: the lowest one of the latest quote version at which an approver set any.
 
     A later version without a limit of its own lifts nothing; an approver who sets another one there does.
     """
@@ -84,7 +84,7 @@ def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool
 
 
 def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
-    """Whether a price is bad data: missing, NaN, negative, beyond belief, or zero where the cloud is not free."""
+    """Whether a price is bad data: missing, NaN, negative, absurdly high, or zero where the cloud is not free."""
     if price_usd_h is None or not price_usd_h.is_finite() or price_usd_h > money.MOST_USD_H:
         return True
     return price_usd_h < 0 or (price_usd_h == 0 and not free)
@@ -115,7 +115,7 @@ def total_cap(
     approver_usd: Decimal | None = None,
     spent_usd: Decimal = _ZERO,
 ) -> Decimal:
-    """Return the most that this attempt may spend: its worst case, or what is left over of a lower limit.
+    """Return the most that this attempt may spend: its worst case, or what is left of a lower limit.
 
     `asked_usd` (the requester's) and `approver_usd` hold for all attempts together. 0 where nothing is left.
     """
@@ -124,7 +124,7 @@ def total_cap(
 
 
 def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:
-    """Whether a total cap may become `new_usd`. Everybody may lower it; only an approver lifts an approver's."""
+    """Whether a total cap may become `new_usd`. Anyone may lower it; only an approver may raise an approver's."""
     if not new_usd.is_finite() or new_usd <= 0:
         return deny(ReplyCode.BAD_AMOUNT, "A limit must be an amount above zero, such as $50.")
     if new_usd > current_usd and set_by_approver and not by_approver:

@@ -23,7 +23,7 @@ TREND_DAYS = 7
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Hold a day or a week [since, until) of people's own calendar, with the month that its last day lies in."""
+    """Hold a day or a week [since, until) of the local calendar, with the month that its last day lies in."""
 
     first: date
     last: date
@@ -120,7 +120,7 @@ def anomalies(of: str, now_usd: Mapping[str, Decimal], base_usd: Mapping[str, De
 
 
 def saved(rate_usd_h: Decimal, stops: Sequence[tuple[datetime, bool]], since: datetime, until: datetime) -> Decimal:
-    """Return what a stopped instance did not cost in [since, until): `stops` are its stops (True) and starts."""
+    """Return what stopping an instance saved in [since, until): `stops` are its stops (True) and starts (False)."""
     if not stops:
         return Decimal(0)
     stopped_for, began = timedelta(0), None

@@ -26,7 +26,7 @@ MOST_CHANCE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """Hold the hours to write a checkpoint, to restart, between two, and of the window of a chance of loss."""
+    """Hold, in hours, the time to write a checkpoint, to restart, between two, and the window of the loss chance."""
 
     write_h: Decimal
     restart_h: Decimal

@@ -1,4 +1,4 @@
-"""Break down the time of one training token, in seconds of the hardware's own data sheet.
+"""Break down the time of one training token into terms, in seconds by the hardware's data sheet.
 
 Each term is a physical time that no run can be without; the coefficients in front of them are fitted once and are never
 negative, so that an estimate grows with every one of them and extrapolates sanely:

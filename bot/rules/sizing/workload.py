@@ -218,7 +218,7 @@ def _body(params: int, classic: int, head: int, positions: int) -> int:
 
 
 def unknown(work: Workload) -> tuple[str, ...]:
-    """Say what an estimate cannot know about this run, one sentence each; empty when time and cost can be computed."""
+    """List what an estimate cannot know about this run, one sentence each; empty if time and cost can be computed."""
     found: list[str] = []
     if architecture(work) is None:
         named = f"The size of {work.model} is not known here" if work.model else "The model's size was not said"
@@ -229,7 +229,7 @@ def unknown(work: Workload) -> tuple[str, ...]:
 
 
 def assumed(work: Workload) -> tuple[str, ...]:
-    """Say what was filled in because nobody said it, one sentence each."""
+    """List what was assumed because the request did not say it, one sentence each."""
     found: list[str] = []
     shape = architecture(work)
     if shape is not None and not (work.layers and work.width) and not (work.model and model(work.model)):

@@ -44,7 +44,7 @@ def sum_of(parts: Iterable[tuple[str, Decimal]]) -> str:
 
 
 def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:
-    """Say what is known of the cost of an end where the cloud does not say what it charged."""
+    """Write the range of an ended instance's cost where the cloud does not report its charge."""
     low, high = usd(low_usd), usd(high_usd)
     range_ = f"between {low} and {high}" if low != high else f"by the clock {high}"
     return f"Unreconciled: its cloud does not say; {range_}."

@@ -1,4 +1,4 @@
-"""Make typed text safe and even, and cut it into words that keep their positions."""
+"""Clean typed text, and cut it into words that keep their positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 @dataclass(frozen=True, slots=True)
 class WordToken:
-    """Hold one word of a line: its value without quotes, the text as it is there, and its position."""
+    """Hold one word of a line: its value without quotes, its text as typed, and its position."""
 
     value: str
     raw: str
