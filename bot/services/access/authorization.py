@@ -109,7 +109,7 @@ async def may_cancel(tx: Tx, policy: Policy, who: Principal, request: Request) -
 
 
 async def may_act(tx: Tx, policy: Policy, session: Session, who: DeciderFacts) -> bool:
-    """Whether somebody may end, extend or switch a session."""
+    """Whether somebody may end, extend, stop, start or restart a session."""
     return rule(policy, who, own=session.owner in await mine(tx, policy, who.actor))
 
 

@@ -116,7 +116,7 @@ def _day(until: datetime) -> date:
 
 
 async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
-    """Return the people whom somebody stands in for now, so that a client can look them up."""
+    """Return the people who delegated to somebody, so that a client can look them up."""
     async with ctx.db.read() as tx:
         rows = await delegators_of(tx, names_of(ctx.policy, actor), ctx.clock.now())
     return [Actor.from_ref(one.delegator) for one in rows]
@@ -131,7 +131,7 @@ async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
 
 
 async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: datetime) -> DeciderFacts:
-    """Return the decider with everybody whose delegate they are now, and what the client knows about each.
+    """Return the decider with the people who delegated to them, and what the client knows about each.
 
     A Slack account that could not be looked up may have been removed, so its delegate cannot decide for it. Where the
     policy names the same person as an operator too, the delegate decides for that operator.

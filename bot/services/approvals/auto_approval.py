@@ -25,7 +25,7 @@ from ledger.queries.spend import approved_since
 async def judge(
     ctx: Context, tx: Tx, request: Request, option: Option, now: datetime, mandate: ApproverGroup
 ) -> Verdict:
-    """Whether the policy auto-approves the best option. Its limit per day stays locked until `tx` ends."""
+    """Whether the policy auto-approves the best option. The daily limit stays locked until `tx` ends."""
     job = request.job
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:

@@ -39,7 +39,7 @@ SOME = 20
 
 @dataclass(frozen=True, slots=True)
 class BreakGlass:
-    """Start one's own request now. `offer_id` is one of its options; None: the first one."""
+    """Start your own request now. `offer_id` is one of its options; None: the first one."""
 
     request: str
     decider: DeciderFacts

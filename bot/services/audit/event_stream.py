@@ -32,7 +32,7 @@ SCANNED, BATCH = 5_000, 200
 
 @dataclass
 class Following:
-    """One stream: where it began, and what it has passed on."""
+    """One event stream: where it began, and which events it has sent."""
 
     ctx: Context
     who: Principal
@@ -60,7 +60,7 @@ class Following:
         return found
 
     async def stream(self) -> AsyncIterator[Sequence[Event]]:
-        """Yield the events of one read after another, until the key stops working or the stream is old.
+        """Yield the events of one read after another, until the key stops working or the stream is too old.
 
         A read without new events yields an empty list.
         """

@@ -22,7 +22,7 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The events of a request and of all that came of it. `broken` says what does not match, empty when all does.
+    """The events of a request and of everything that followed from it. `broken` says what does not match, if anything.
 
     `heads` are the newest hashes by subject: who stores them can prove later whether older events were changed.
     """

@@ -172,7 +172,7 @@ async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -
 
 
 def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[NewEntry]:
-    """Return the entries for what `row` has used until then, per component; a booked entry is never booked twice.
+    """Return the entries for the use of `row` until `until`, per component; a booked entry is never booked twice.
 
     Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
     """
@@ -283,7 +283,7 @@ def orphan_entries(orphan: Orphan, until: datetime, *, final: bool, session_id: 
 
 
 def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
-    """Return the dollars that a session has cost until now: what is booked, and what runs since then."""
+    """Return the dollars that a session has cost until now: the booked amount, and the running one."""
     row = view.instance
     if row is None or view.session.ended_at is not None:
         return view.accrued_usd
@@ -291,7 +291,7 @@ def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
 
 
 def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule, disk: Disk | None = None) -> Decimal:
-    """Return the dollars that an instance, and its retained disk, have used and no entry books yet."""
+    """Return the dollars that an instance and its retained disk have used but that no entry books yet."""
     if row.ended_at is not None:
         return Decimal(0)
     until = _billed_until(row, now)
@@ -314,7 +314,7 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
 
 
 def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
-    """Return the entries for what a stopped disk costs above a running one, until then and not booked yet."""
+    """Return the unbooked entries for what a retained disk costs above a running one, until `until`."""
     surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
     since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)
     return [

@@ -22,7 +22,7 @@ class SharedFileError(ValueError):
 
 
 def read_entries(path: Path) -> list[Any]:
-    """Return the entries of a file; none where there is no file. `SharedFileError` for what is no list of entries."""
+    """Return the entries of a file, none if it does not exist. `SharedFileError` if it is not a list of entries."""
     return _entries(path, _read(path))
 
 

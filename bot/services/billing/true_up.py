@@ -146,7 +146,7 @@ async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime
 
 
 def reports_no_charges(able: Capabilities) -> bool:
-    """Whether a cloud that is paid never says what it charged."""
+    """Whether a paid cloud never reports what it charged."""
     return not able.free and (not able.charges or able.charges_derived)
 
 
@@ -174,7 +174,7 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
 
 
 async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:
-    """Return the least and most that each ended session can have cost, for those whose cost is not known.
+    """Return the least and most that each ended session with an unknown cost can have cost.
 
     The known cost of its instances at clouds that say what they charged is in both.
     """
@@ -190,7 +190,7 @@ async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str
 
 
 async def range_of(ctx: Context, session_id: str) -> Range | None:
-    """Return the range of one session, from a read of its own."""
+    """Return the cost range of one session, in its own read transaction."""
     async with ctx.db.read() as tx:
         return (await ranges(ctx, tx, (session_id,))).get(session_id)
 

@@ -43,7 +43,7 @@ class PlannedSpend:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Whether a spend fits, and the budgets that it counts against before it."""
+    """Whether a spend fits, and the budgets that it counts against, as they are before it."""
 
     verdict: Verdict
     lines: tuple[BudgetLine, ...] = ()
@@ -91,7 +91,7 @@ async def check_budgets(
 
 
 async def reserved(ctx: Context, tx: Tx, spend: PlannedSpend, room: Room, now: datetime) -> None:
-    """Notify the budget owners of the shares that an approval has reached, each once per period."""
+    """Notify the budget owners of the thresholds that an approval has reached, each once per period."""
     await _notify(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
 
 

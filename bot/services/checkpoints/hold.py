@@ -90,14 +90,14 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
 
 
 async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
-    """Return until when it may be held: as reserved from its ordered end, and as the unspent amount pays for."""
+    """Return the latest end of a hold: as long as was reserved, and as the unspent amount pays for."""
     most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
     return min(ordered_at + most, rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
 
 
 async def costs_more_than_approved(tx: Tx, row: Instance) -> bool:
-    """Whether the instance is billed above what was approved: a hold would continue that."""
+    """Whether the instance is billed above its approved price: a hold would continue that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
     ended_for_it = row.outcome_code == EndReason.BILLED_ABOVE_CAP
     return ended_for_it or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
@@ -115,12 +115,12 @@ async def disk_paid_until(ctx: Context, tx: Tx, row: Instance, now: datetime, mo
 
 
 async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
-    """Return the same for the whole instance, which costs its full rate until it is listed as stopped."""
+    """Return until when that amount pays for the instance, which costs its full rate until it is listed as stopped."""
     return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)
 
 
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
-    """Create a grant for a hold, because it spends; its dollars were reserved at the approval, so it adds none."""
+    """Create the grant of a hold; it adds no dollars, because they were reserved at the approval."""
     used = await tx.get_one(GrantRow, row.grant_id)
     caps_usd, hours = (used.price_cap_usd_h, used.total_cap_usd * 0), f"{reserved(row).granted_h:.4f}"
     grant = await reservations.new_grant(
@@ -186,7 +186,7 @@ def waiting(rows: list[Instance]) -> list[Instance]:
 async def release(
     ctx: Context, tx: Tx, rows: list[Instance], actor: Actor, now: datetime, *, saved: bool = False
 ) -> bool:
-    """Release what is held for a checkpoint, and end it with its disk, for a person. False when none is held."""
+    """Release a checkpoint hold for a person, and end the instance with its disk. False when there is no hold."""
     found = waiting(rows)
     said = "Its data is saved elsewhere" if saved else "Ended on request without a verified checkpoint"
     for row in found:
@@ -237,7 +237,7 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
 
 
 async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: datetime) -> datetime:
-    """Extend a hold for which more time was approved, and paid; return until when it is held now."""
+    """Extend a hold for which more time was approved; return its new end."""
     more = timedelta(seconds=int(hours * 3600))
     until = max(row.checkpoint_until or now, now) + more
     provider = ctx.providers.get(row.cloud)

@@ -41,13 +41,13 @@ def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
 
 
 def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
-    """Return the hours that an approval covers: the wanted ones where they are a shorter time."""
+    """Return the hours that an approval covers: the wanted hours if they are fewer."""
     most = most_hours(request, votes)
     return wanted if wanted is not None and wanted.is_finite() and 0 < wanted < most else most
 
 
 def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """Return `(expected, worst)` dollars of an option for so many hours."""
+    """Return `(expected, worst)` dollars of an option for these hours."""
     asked = request.job.hours
     if time_h >= asked:
         return option.expected_usd, option.worst_usd

@@ -44,7 +44,7 @@ MEMORY_UNKNOWN = Decimal(0)
 
 
 async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
-    """Adopt a quarantined orphan, after its cloud was asked for it and its label was read again."""
+    """Adopt a quarantined orphan, after its cloud was queried for it and its label was checked again."""
     refusal = _may(ctx, command)
     if refusal is not None:
         return refusal

@@ -24,7 +24,7 @@ STARTING = frozenset({InstanceStatus.PENDING, InstanceStatus.BOOTING})
 
 
 async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> bool:
-    """Check a ready instance (`row`: before): note trouble, notify, end what does not recover. True: changed."""
+    """Check a ready instance (`row`: before): note trouble, notify people, end one that stays broken. True: changed."""
     found = trouble(item.status, spot=bool(row.offer.get("spot")), other=instead(row, item))
     if found is None or row.wanted is not None or not ctx.providers[row.cloud].capabilities.terminate:
         return False

@@ -23,7 +23,7 @@ from providers.contract import Listing, Provider
 
 
 def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Orphan]) -> set[str]:
-    """Return the accounts of rows that this complete listing of another key proves to be its own."""
+    """Return the accounts of rows that this complete listing of another key proves to be the listed account."""
     items = {item.ref: item for item in listing.items}
     others = [(row, items.get(row.ref or "")) for row in rows if row.account != listing.account]
     shown = [(row, labels.read(item.name)) for row, item in others if item is not None]
@@ -31,7 +31,7 @@ def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Orphan]
 
 
 async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
-    """Move the rows of these accounts to the listed account, in a transaction of its own, and page the operators."""
+    """Move the rows of these accounts to the listed account, in its own transaction, and page the operators."""
     now = ctx.clock.now()
     reason = f"The key of {listing.cloud} was changed, and the new one lists what the old one had made."
     async with ctx.db.write() as tx:

@@ -284,7 +284,7 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) 
 
 
 async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:
-    """Whether the create may be sent in this transaction; where not, what follows is done here.
+    """Whether the create may be sent in this transaction; if not, carry out what follows from that.
 
     Raises `StaleMove` when the session's end was ordered meanwhile.
     """

@@ -89,7 +89,7 @@ async def give(
     keep: bool = False,
     key: str = "",
 ) -> Reply:
-    """Give an order that the actor may give; `keep`: only if data survives, `key`: to know a repeated call."""
+    """Order a power action for an authorized actor; `keep`: only if data survives, `key`: recognize a repeated call."""
     data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None

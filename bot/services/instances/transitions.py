@@ -107,7 +107,7 @@ async def check_rate(
 
 
 async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
-    """Return `end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
+    """Return `end`, or an earlier time if the approved amounts pay for less at this rate, in whole seconds.
 
     What is reserved for a checkpoint hold is not spent on the time before it; time at another rate cost that rate.
     """

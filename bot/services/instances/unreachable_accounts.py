@@ -64,7 +64,7 @@ class UnreachableInstance:
 
 
 async def unreachable(ctx: Context) -> list[UnreachableInstance]:
-    """List everything that is open in accounts without a configured key, instances first, the oldest first."""
+    """List all open instances and orphans in accounts without a configured key, instances first, oldest first."""
     async with ctx.db.read() as tx:
         lost = key_rotation.unreachable(await accounts_in_use(tx), ctx.providers)
         rows = await open_there(tx, [(one.cloud, one.account) for one, _ in lost])
@@ -82,7 +82,7 @@ def _shown(row: Instance | Orphan, owner: str) -> UnreachableInstance:
 
 
 async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: str) -> Reply:
-    """Close these instances and orphans as gone, all of them or none, after every configured key was asked."""
+    """Close these instances and orphans as gone, all or none, after checking them with every configured key."""
     wanted = sorted(set(ids))
     if not reason.strip():
         return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'the account is closed'.")

@@ -46,7 +46,7 @@ def signing_key(labels: LabelKey) -> Ed25519PrivateKey:
 
 
 def public_key(labels: LabelKey) -> str:
-    """Return its public half in base64, as agents receive it."""
+    """Return the public half of the signing key in base64, as agents receive it."""
     raw = signing_key(labels).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     return base64.b64encode(raw).decode()
 

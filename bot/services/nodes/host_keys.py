@@ -54,7 +54,7 @@ async def _check(ctx: Context, row: Instance, now: datetime) -> bool:
 
 
 async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: datetime) -> bool:
-    """Store the first key, and notify people of another one in its place. True when people were notified."""
+    """Store the first host key, and notify people if another one replaces it. True when people were notified."""
     pinned = row.host_key
     await amend(tx, Instance, row.id, host_key_at=now, host_key=pinned or key)
     if key is None or pinned is None or key == pinned:

@@ -54,7 +54,7 @@ def columns(found: StoredNodeApi) -> dict[str, object]:
 
 
 async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
-    """Make a new token for the API of a session's instance, in place of the one before. For its owner only.
+    """Make a new token for the API of a session's instance, replacing the old one. For the session's owner only.
 
     Success (`token_made`) has the `Opened` in its data. The instance accepts it from its next check-in on.
     """

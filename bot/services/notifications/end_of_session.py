@@ -55,7 +55,7 @@ async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) 
 
 
 async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
-    """Notify the owner of an early end; the fallback contacts where that cannot be or has failed."""
+    """Notify the owner of an early end, or the fallback contacts if the owner cannot be reached."""
     if session.early_end_at is None:
         return
     owner, subject = Actor.from_ref(session.owner), early_end_subject(session.id, session.early_end_at)

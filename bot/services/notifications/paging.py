@@ -39,7 +39,7 @@ async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: dateti
 
 
 async def page_with_owner(tx: Tx, session: Session, subject: str, text: str, now: datetime) -> None:
-    """Page the operators, and notify the owner of the session of the same."""
+    """Page the operators, and send the session's owner the same text."""
     await announce(tx, now, NotificationKind.OPERATOR_PAGE, subject, destination=OPERATORS, body={"text": text})
     await notify_person(tx, now, session.owner, subject=subject, text=text)
 

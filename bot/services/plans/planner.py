@@ -27,7 +27,7 @@ from providers.contract import Offer
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan: the ranked offers for a job, the assumptions, the unknowns, and what would open the market.
+    """A plan: the ranked offers for a job, the assumptions, the unknowns, and the changes that would let offers fit.
 
     `capabilities` is what the recommended option's cloud can do, None when nothing fits.
     """
@@ -89,7 +89,7 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
 async def openings(
     catalog: Catalog, job: JobRequest, policy: Policy, usable: Callable[[Offer], bool] = lambda _: True, **how: Any
 ) -> tuple[Relaxation, ...]:
-    """Return what would open the market for a job that nothing fits.
+    """Return the changes that would let offers fit a job that nothing fits.
 
     `how` are the arguments of `rank` that it was ranked by. The clouds are queried once more for the offers that one
     limit hides; only `usable` offers count.

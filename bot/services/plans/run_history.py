@@ -34,7 +34,7 @@ NEWEST = 500
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """One recorded run: on how many of which GPU, the words that describe it, and its session where it had one."""
+    """One recorded run: its GPU model and count, the words that describe it, and its session, if any."""
 
     at: datetime
     count: int
@@ -121,7 +121,7 @@ def _read(event: Event) -> MeasuredRun:
 
 
 def reader(db: Database) -> ReadRuns:
-    """Return the function that the market reads runs with before it ranks."""
+    """Return the function by which the market reads the measured runs before it ranks."""
 
     async def read() -> tuple[FinishedRun, ...]:
         return tuple(one.run for one in await measured_runs(db))

@@ -140,7 +140,7 @@ class AnswerCheckpointHold:
 
 @dataclass(frozen=True, slots=True)
 class KeepRunning:
-    """Keep a session running for an hour that would end early, at `seen_end_s`."""
+    """Keep a session that would end early, at `seen_end_s`, running for an hour."""
 
     session: str
     decider: DeciderFacts

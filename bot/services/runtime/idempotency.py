@@ -1,4 +1,4 @@
-"""Answer a repeated call with the same Idempotency-Key as the first time, without doing it again.
+"""Answer a repeated call (the same Idempotency-Key) with the first answer, without doing it again.
 
 What the first call did is safe by itself (one request per key, one decision per key); the stored answer makes the
 second call look like the first. A refusal changed nothing and is not stored: the next call is judged afresh.
@@ -32,7 +32,7 @@ class IdempotentCall:
 
 
 async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> IdempotentCall | Reply:
-    """Look a call up by its key; a refusal when `what`, all that must be the same, differs from the first time."""
+    """Look up a call by its key; refuse it if `what`, all that must stay the same, differs from the first call."""
     key = f"{actor.ref}/{hashlib.sha256(sent.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}"
     body_hash = hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     async with ctx.db.write() as tx:

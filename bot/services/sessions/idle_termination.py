@@ -125,7 +125,7 @@ _REFUSED = (
 
 
 async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
-    """Keep a session for an hour although its agent reports it as not needed. Its approved end stays."""
+    """Keep a session running for an hour that its agent reports as not needed. Its approved end stays."""
 
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}

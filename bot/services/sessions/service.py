@@ -60,7 +60,7 @@ class Status:
 
 
 async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
-    """List everybody's sessions and requests, or only those of one person under each of their names."""
+    """List everybody's sessions and requests, or only one person's, under all of their names."""
     async with ctx.db.read() as tx:
         whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
         return Overview(tuple(await session_views(tx, whose=whose)), tuple(await pending_requests(tx, whose=whose)))

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 async def fan_out(ctx: Context) -> int:
-    """Create a delivery for every event that a webhook subscribes to and has none for. Return how many are new."""
+    """Create a delivery for every event that a webhook subscribes to and that has none yet. Return how many are new."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         hooks = await listening(tx, now)

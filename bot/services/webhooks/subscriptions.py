@@ -100,7 +100,7 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
 
 
 async def delete(ctx: Context, who: Principal, webhook_id: str) -> Reply:
-    """Delete a webhook; what was not sent yet is not sent."""
+    """Delete a webhook and drop its unsent messages."""
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
         if isinstance(hook, Reply):
@@ -157,7 +157,7 @@ async def rotate(ctx: Context, who: Principal, webhook_id: str) -> Reply:
 
 
 async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str | None = None) -> Reply:
-    """Send one message again, or all that were given up; a webhook that was switched off is on again."""
+    """Send one message again, or all that were given up, and switch the webhook on again."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)

@@ -90,7 +90,7 @@ def _late_usd(books: Books, session: Session) -> Decimal:
 
 
 def against_the_bill(books: Books, truth: Truth) -> Iterator[Violation]:
-    """Check per ended instance that what we booked for it, as a session's cost or a loss, is what the cloud billed.
+    """Check for each ended instance that its booked cost, of a session or a loss, equals the cloud's bill.
 
     An instance that counted as gone and was listed again is booked first as a session's and then as an orphan's. The
     bill has one instance.
