@@ -1,4 +1,4 @@
-"""Write the journal and the outbox in the transaction of the change that they speak of."""
+"""Write the journal and the outbox in the transaction of the change that they describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change states, and nothing else does: one guarded UPDATE, its journal row and its notifications, in a transaction."""
+"""Change states, in the only place that does: one guarded UPDATE, its journal row and its notifications."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def decide(
     noted: dict[str, Any] | None = None,
     values: dict[str, Any] | None = None,
 ) -> Request:
-    """Move a request to what was decided, and store when, by whom, and why: the reason, unless `outcome` is given."""
+    """Move a request to its decided state, and store when, by whom, and why: the reason, unless `outcome` is given."""
     said = reason if outcome is None else outcome
     decided = {"outcome": said, "decided_at": at, "decided_by": actor.ref, **(values or {})}
     return await move(tx, Request, request_id, to, at, actor, reason, only_from=only_from, noted=noted, values=decided)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class TurnsUnavailable(RuntimeError):
-    """Say that the ledger could not be asked now."""
+    """Say that the ledger cannot be reached now."""
 
 
 async def take(

@@ -1,4 +1,4 @@
-"""Define the rows that services read and write; nothing else describes the same facts again.
+"""Define the rows that services read and write, and each fact only once.
 
 `state` is assigned when a row is made and changed only by `ledger.core.moves`; the listener below refuses every other
 assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `core.claims`: a row is due when

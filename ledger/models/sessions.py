@@ -167,7 +167,7 @@ class Disk(Base):
 
 
 class Orphan(Base):
-    """Store an orphan: an instance of ours without a row of its own, a duplicate or one that landed late."""
+    """Store an orphan: an instance of ours without its own row, such as a duplicate or one that landed late."""
 
     __tablename__ = "orphans"
 
@@ -191,7 +191,7 @@ class Orphan(Base):
 
 
 class Node(Base):
-    """Store the agent of one instance. A check-in overwrites the last: it is state, and no event is kept of it."""
+    """Store the agent of one instance. Each check-in overwrites the last one and leaves no event."""
 
     __tablename__ = "nodes"
 

@@ -1,4 +1,4 @@
-"""Sum up everybody's costs in windows of people's own calendar, in one read of the rollup.
+"""Sum up everybody's costs in windows of the local calendar, in one read of the rollup.
 
 A day of such a calendar is no day of UTC. A border is rounded up to a full hour: an hour counts for the window that it
 begins in.
@@ -165,7 +165,7 @@ def _entries(segments: Sequence[_Segment], by: Collection[str]) -> Select[Any]:
 
 
 async def by_borders(tx: AsyncSession, borders: Sequence[datetime]) -> list[Decimal]:
-    """Return everybody's dollars between each two borders, in order, from days of UTC and a few hours."""
+    """Return everybody's dollars between consecutive borders, in order, from UTC days and a few hours."""
     full = [_full(border) for border in borders]
     midnights = [_midnight(border) for border in full]
     between = {b: _hours(min(b, m), max(b, m)) for b, m in zip(full, midnights, strict=True)}

@@ -48,7 +48,7 @@ async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
 
 
 async def open_there(tx: AsyncSession, accounts: Collection[tuple[str, str]]) -> list[tuple[Instance | Orphan, str]]:
-    """List what is open in these `(cloud, account)`, oldest first, with the session's owner, "" for an orphan."""
+    """List open instances and orphans in these `(cloud, account)`, oldest first, with the owner ("" for orphans)."""
     if not accounts:
         return []
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})

@@ -1,4 +1,4 @@
-"""Compare clouds' own bills with what the ledger says of the same instances."""
+"""Compare the clouds' bills with the ledger's entries for the same instances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Bill = tuple[str, str, str]
 
 @dataclass(slots=True)
 class BillSubject:
-    """Put one instance that is gone, of a session or an orphan, beside its bill.
+    """Hold one instance that is gone, of a session or an orphan, with its bill.
 
     `booked_usd` is what the ledger says it cost, by component; `holder` is the account that pays for it, `subject` the
     row whose journal reports it, `gpu_usd_h` its rate without storage.
@@ -104,7 +104,7 @@ async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) 
 
 
 async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | None:
-    """Read the same instance again and keep others from correcting it until the transaction ends.
+    """Reload an instance with its bill, and lock it against other corrections until the transaction ends.
 
     None: another row carries its bill now.
     """
@@ -120,7 +120,7 @@ async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | No
 async def used_by(
     tx: AsyncSession, session_ids: Collection[str]
 ) -> tuple[list[Instance], dict[str, dict[str | None, Decimal]]]:
-    """Return the instances of those sessions that ended, and what each session has used by instance."""
+    """Return the instances of the ended sessions among these, and what each session has used by instance."""
     used = defaultdict[str, dict[str | None, Decimal]](dict)
     query = select(Instance).join(Session, Session.id == Instance.session_id)
     over = (Session.id.in_(session_ids), Session.ended_at.is_not(None))
@@ -136,7 +136,7 @@ async def used_by(
 
 
 async def corrected(tx: AsyncSession, account: BillSubject) -> int:
-    """Count the corrections of an instance that are booked."""
+    """Count the booked corrections of an instance."""
     mine: tuple[ColumnElement[bool], ...] = (LedgerEntry.key.startswith(f"{account.id}/true-up/"),)
     if account.session_id is not None:  # Steps of a rate are counted too: so was the number of each correction.
         session = LedgerEntry.session_id == account.session_id

@@ -1,4 +1,4 @@
-"""Look up what a decision is about: a request as it is now, its button, and who approves in whose place."""
+"""Look up the subject of a decision: a request as it is now, its button, and the delegations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ledger.queries.session_costs import spent_before
 
 @dataclass(frozen=True, slots=True)
 class DecisionSubject:
-    """Hold what a decision is about. In a write, the request stays locked until the transaction ends.
+    """Hold the subject of a decision. In a write, the request stays locked until the transaction ends.
 
     `action`, `version` and `option` come from the button's token; without a button, from the request as it is now.
     """
@@ -65,7 +65,7 @@ class DecisionSubject:
 
 
 async def subject_by_token(tx: AsyncSession, token: str) -> DecisionSubject | None:
-    """Look up a button's value; None when it belongs to nothing here."""
+    """Look up the subject of a decision by a button's value; None when the value is unknown here."""
     row = await tx.get(Token, token)
     if row is None:
         return None
@@ -74,7 +74,7 @@ async def subject_by_token(tx: AsyncSession, token: str) -> DecisionSubject | No
 
 
 async def subject_of_request(tx: AsyncSession, request_id: str) -> DecisionSubject:
-    """Look up what a decision about this request is about, without a button."""
+    """Look up the subject of a decision on this request, without a button."""
     return await _ask(tx, request_id, None, None)
 
 
@@ -156,7 +156,7 @@ async def opened_at(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, 
 
 
 async def parents_of(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, Request]:
-    """Return the requests that these ones are about, by their ids."""
+    """Return the parent requests of these requests, by their ids."""
     ids = sorted({one.parent_id for one in requests if one.parent_id})
     return {one.id: one for one in await tx.scalars(select(Request).where(Request.id.in_(ids)))} if ids else {}
 
@@ -181,7 +181,7 @@ async def given_by(tx: AsyncSession, delegator: Whose, now: datetime) -> list[De
 
 
 async def in_force(tx: AsyncSession, of: Whose | None, now: datetime) -> Sequence[Delegation]:
-    """Return every delegation in force, or those that somebody gave or has."""
+    """Return every delegation in force, or only those that one person gave or received."""
     query = select(Delegation).where(Delegation.ended_at.is_(None), Delegation.until > now)
     if of is not None:
         query = query.where(or_(of.where(Delegation.delegator), of.where(Delegation.delegate)))
@@ -195,6 +195,6 @@ async def said_before(tx: AsyncSession, delegator: Whose, key: str, since: datet
 
 
 async def end_delegations(tx: AsyncSession, ids: Sequence[str], by: str, now: datetime) -> None:
-    """End some delegations from this moment on."""
+    """End these delegations now."""
     mine = (Delegation.id.in_(list(ids)), Delegation.ended_at.is_(None))
     await tx.execute(update(Delegation).where(*mine).values(ended_at=now, ended_by=by))

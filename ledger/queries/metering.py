@@ -16,26 +16,26 @@ KEYS_TOGETHER = 1_000
 
 
 async def billable_ids(tx: AsyncSession) -> list[str]:
-    """Return the id of every row for which a cloud may be billing, in one order."""
+    """Return the id of every row for which a cloud may be billing, in a fixed order."""
     query = select(Instance.id).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id)
     return list(await tx.scalars(query))
 
 
 async def billable_instances(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
-    """Return those of these rows for which a cloud may still be billing, in one order."""
+    """Return which of these rows a cloud may still be billing, in a fixed order."""
     of_them = (Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
     return list(await tx.scalars(select(Instance).where(*of_them).order_by(Instance.id)))
 
 
 async def lock_billable(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
-    """Return those of these rows that a cloud may still be billing, fresh, with their families locked."""
+    """Lock the families of these rows, and reload the rows that a cloud may still be billing."""
     await lock_families(tx, instance_ids)
     query = select(Instance).where(Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
     return list(await tx.scalars(query.order_by(Instance.id).execution_options(populate_existing=True)))
 
 
 async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
-    """Return those of these keys under which something is booked."""
+    """Return which of these keys have a booked entry."""
     found: set[str] = set()
     for first in range(0, len(keys), KEYS_TOGETHER):
         some = keys[first : first + KEYS_TOGETHER]
@@ -44,5 +44,5 @@ async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
 
 
 async def unended_orphans(tx: AsyncSession) -> list[Orphan]:
-    """Return every orphan that is not gone, in one order."""
+    """Return every orphan that is not gone, in a fixed order."""
     return list(await tx.scalars(select(Orphan).where(Orphan.state != OrphanState.GONE).order_by(Orphan.id)))

@@ -32,7 +32,7 @@ class SpendTerms:
 
 @dataclass(frozen=True, slots=True)
 class SessionQuestion:
-    """Describe a request about a running session: more time, or a new figure to confirm."""
+    """Describe a request about a running session: more time, or a new cost to confirm."""
 
     id: str
     kind: RequestKind
@@ -44,7 +44,7 @@ class SessionQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RunningInstance:
-    """Describe one running session on its instance `row`, of which `booked` is booked.
+    """Describe one running session with its instance `row` and the cost that is booked for it.
 
     `elsewhere_usd` was booked on the instances before it that the same approval paid for; `cap_usd` is the most that
     all of them may cost, extensions included. `questions` were asked since that approval.
@@ -72,13 +72,13 @@ _RUNS: Sequence[Any] = (
 
 
 async def running_ids(tx: AsyncSession) -> list[str]:
-    """Return the session of every live instance without a pending power order, in one order."""
+    """Return the session of every live instance without a pending power order, in a fixed order."""
     query = select(Session.id).join(Instance, Instance.session_id == Session.id).where(*_RUNS).order_by(Session.id)
     return list(await tx.scalars(query))
 
 
 async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[RunningInstance]:
-    """Return those of these sessions that run on a live instance."""
+    """Return which of these sessions run on a live instance, with the terms and costs of each."""
     query = (
         select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
         .join(Instance, Instance.session_id == Session.id)
@@ -178,7 +178,7 @@ async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request |
 
 
 def is_open(state: RequestState, decided_by: str | None) -> bool:
-    """Whether a cost is unconfirmed: neither approved nor withdrawn by the service, as it is as approved."""
+    """Whether a cost is unconfirmed: not approved, and not withdrawn by the service as within the approval again."""
     withdrawn = state is RequestState.CANCELLED and (decided_by or "").startswith(f"{ActorKind.SYSTEM}:")
     return state is not RequestState.APPROVED and not withdrawn
 

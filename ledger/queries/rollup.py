@@ -1,4 +1,4 @@
-"""Sum up costs by the hour, day and month: one job folds entries into the rollup, and reads add what waits.
+"""Sum up costs by the hour, day and month: one job folds entries into the rollup, and reads add the waiting ones.
 
 The sum of both is the raw sum at every moment, in one statement and so in one state of the ledger. A test proves it.
 """
@@ -95,7 +95,7 @@ def raw(*columns: Any) -> Select[Any]:
 
 
 def waiting(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Build the condition that an entry is not folded yet. SQLite looks up the few that wait, not each entry there."""
+    """Build the condition for entries that are not folded yet; SQLite looks up only these few."""
     return LedgerEntry.id.in_(select(Unrolled.entry_id).where(*conditions))
 
 
@@ -132,7 +132,7 @@ def _every(
 
 
 def by_facet_id(*sums: ColumnElement[Any], where: ColumnElement[bool]) -> Select[Any]:
-    """Build a query for sums over rows of the rollup per `facet`, the id of one.
+    """Build a query that sums rows of the rollup per `facet`, the id of a facet.
 
     Grouped by an expression, or SQLite would read the whole index of facets to have the groups in order.
     """

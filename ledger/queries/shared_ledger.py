@@ -1,4 +1,4 @@
-"""Read and write other tools' costs, show ours in the shape that other tools read, and read the hash chain."""
+"""Read and write other tools' costs, export ours in the shared format, and read the hash chain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OwnEntry:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Hold the sums of the ledger's parts about the same money."""
+    """Hold the sums that several parts of the ledger give for the same money."""
 
     entries: int
     sealed: int
@@ -47,7 +47,7 @@ class Totals:
 
 
 async def add_externals(tx: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Store other tools' costs; return the keys of those that were new, whichever way they came."""
+    """Store other tools' costs; return the keys of the new ones, however they arrived."""
     insert = insert_for(tx, ExternalCost.__table__).on_conflict_do_nothing()
     return (
         set((await tx.execute(insert.returning(ExternalCost.__table__.c.key), list(rows))).scalars()) if rows else set()
@@ -55,7 +55,7 @@ async def add_externals(tx: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> dict[str, str]:
-    """Return the entry that books each of these costs of other tools, of those that are known."""
+    """Return the entry of each of these external costs that is booked already."""
     found: dict[str, str] = {}
     for start in range(0, len(keys), 500):
         known = select(ExternalCost.key, ExternalCost.entry_id).where(ExternalCost.key.in_(keys[start : start + 500]))

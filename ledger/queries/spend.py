@@ -83,7 +83,7 @@ async def buckets(
 
 
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """Return `(dollars, dollars per hour)` that may still be spent: of each approval its largest grant, once."""
+    """Return `(dollars, dollars per hour)` that may still be spent: the largest grant of each approval, once."""
     in_force = (
         Session.state.in_(LIVE_SESSION),
         GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),
@@ -158,14 +158,14 @@ async def costs(
 
 
 async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since: datetime) -> Decimal:
-    """Return the dollars that one person's approvals with such a rule covered since then."""
+    """Return the dollars that one person's approvals under rules with this prefix covered since then."""
     theirs = (whose.where(Approval.approver), Approval.rule.startswith(rule_prefix, autoescape=True))
     taken = select(func.sum(Approval.total_cap_usd)).where(Approval.at > since, Approval.decision == "approve")
     return await tx.scalar(taken.where(*theirs)) or Decimal(0)
 
 
 async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime) -> Decimal:
-    """Return the dollars that approvals covered since then, of approvers with this prefix."""
+    """Return the dollars covered since then by approvals of approvers with this prefix."""
     total = await tx.scalar(
         select(func.sum(Approval.total_cap_usd)).where(
             Approval.at > since, Approval.decision == "approve", Approval.approver.startswith(approver_prefix)

@@ -1,4 +1,4 @@
-"""Read what people look at: each function reads one consistent state and returns rows, detached."""
+"""Read what the interfaces show: each function reads one consistent state and returns rows, detached."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """Hold a session with its newest instance, the `grant` of that, without extensions, and what was booked."""
+    """Hold a session with its newest instance, that instance's `grant` without extensions, and the booked cost."""
 
     session: Session
     request: Request
