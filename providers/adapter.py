@@ -1,4 +1,4 @@
-"""What every adapter does in the same way; the adapter of a cloud adds its calls and their translation.
+"""The base of every cloud's adapter; each adapter adds its calls and their translation.
 
 A cloud's class sets the class variables below, writes the calls of the contract that its cloud has, and says in
 `error_of` what an answer means. What its cloud cannot do it names in `UNSUPPORTED`, with the sentence that people read.
@@ -57,7 +57,7 @@ class CloudConfig(BaseModel):
 
     @property
     def credential(self) -> str:
-        """What names the account; empty while it is not set."""
+        """The credential that names the account; empty while it is not set."""
         return self.api_key.get_secret_value()
 
     @property

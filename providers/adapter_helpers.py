@@ -50,7 +50,7 @@ def text(value: Any) -> str | None:
 
 
 def instant(value: Any, zone: tzinfo | None = None) -> datetime | None:
-    """A time in ISO 8601 as aware UTC; one without a zone is of `zone`. None for anything else."""
+    """A time in ISO 8601 as aware UTC; one without a zone is in `zone`. None for anything else."""
     try:
         at = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -91,17 +91,17 @@ def fits(offer: Offer, constraint: GpuConstraint, disk_gb: int = 0) -> bool:
 
 
 def only(offer: Offer) -> GpuConstraint:
-    """The constraint that this offer meets and that as few others as possible meet."""
+    """The narrowest constraint that this offer meets."""
     return GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
 
 
 def same(found: Iterable[Offer], offer: Offer) -> Offer | None:
-    """The offer of that key among these."""
+    """The offer with the same key among these; None when it is not there."""
     return next((fresh for fresh in found if fresh.key == offer.key), None)
 
 
 async def joined(searches: Iterable[Awaitable[tuple[Offer, ...]]]) -> tuple[Offer, ...]:
-    """The offers of several searches at once.
+    """The offers of several concurrent searches.
 
     Every search is awaited before the first error is raised, so that no call is left running behind it.
     """
@@ -131,5 +131,5 @@ def pending(ref: str, spec: InstanceSpec) -> ObservedInstance:
 
 
 def ruled(lines: Iterable[Charge], billing: BillingRule) -> tuple[Charge, ...]:
-    """Bill lines with the step and the least time by which their cloud counts."""
+    """Bill lines with the billing step and the minimum time of their cloud."""
     return tuple(replace(line, quantum_s=billing.quantum_s, minimum_s=billing.minimum_s) for line in lines)

@@ -11,7 +11,7 @@ _NAMES = list(CLOUDS)
 
 
 def names() -> tuple[str, ...]:
-    """Every cloud that this program knows, in the order in which they are asked and shown."""
+    """Every cloud that this program knows, in the order in which they are queried and shown."""
     return tuple(_NAMES)
 
 

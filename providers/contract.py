@@ -1,4 +1,4 @@
-"""The provider contract. The doc comments are the law; `tests/contract` holds every adapter to them.
+"""The provider contract. Its doc comments are binding; `tests/contract` checks every adapter against them.
 
 An adapter is transport and translation, nothing else: no retries of a create, no decisions, no ledger.
 """
@@ -162,7 +162,7 @@ class NotSeen:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Everything in the account: all pages, or the adapter raised an error instead. `at` is when it was asked.
+    """Everything in the account: all pages, or the adapter raised an error instead. `at` is when it was requested.
 
     `proves_absence` is False where the cloud cannot list what runs (a batch cloud): there only a run's own final
     status or its timeout ends it, whatever is missing here.
@@ -175,7 +175,7 @@ class Listing:
     proves_absence: bool = True
 
     def absence(self, ref: str | None, name: str) -> Absence | None:
-        """An `Absence` when neither the cloud's id nor the name (an empty one names nothing) is here; else None."""
+        """An `Absence` if neither the cloud's id nor the name (an empty one is ignored) is here; else None."""
         if not self.proves_absence:
             return None
         for item in self.items:
@@ -207,7 +207,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Spendable dollars, and the account's own ceiling per hour when the cloud says, with what it spends already."""
+    """Spendable dollars, and the account's hourly limit and current spend where the cloud reports them."""
 
     credit_usd: Decimal
     spend_limit_usd_h: Decimal | None = None
@@ -250,7 +250,7 @@ class Provider(Protocol):
         """
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
-        """The same offer as it is sold now, asked as narrowly as the cloud can; None when it is gone.
+        """The same offer as it is sold now, queried as narrowly as the cloud can; None when it is gone.
 
         It depends on no page: an offer that a deep search found is asked for as quickly as the cheapest one.
         """
@@ -324,7 +324,7 @@ class Leftover:
 
 @runtime_checkable
 class Leaves(Protocol):
-    """The further part of a provider whose creates leave something behind that ends with no instance.
+    """The extra methods of a provider whose creates leave something behind that does not end with the instance.
 
     What an adapter makes besides instances, it names by the grant's label and tells here; the others lack this part.
     """
@@ -333,4 +333,4 @@ class Leaves(Protocol):
         """Everything of that kind in the account, no matter who made it; an error rather than a part of it."""
 
     async def remove(self, leftover: Leftover) -> None:
-        """Take it away. Idempotent: already gone is success, not an error. Running instances are not touched."""
+        """Delete one leftover. Idempotent: already gone is success, not an error. Running instances are not touched."""

@@ -1,4 +1,4 @@
-"""The shared transport. Reads are retried; a create is sent once, on a fresh connection, and doubt stays doubt."""
+"""The shared transport. Reads are retried; a create is sent once, on a fresh connection, and never repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a cloud may be asked. All callers of one account take turns; who takes them from where is the pacer's part.
+"""How fast a cloud may be called. All callers of one account take turns, which a pacer hands out.
 
 A turn is taken before a call and never given back. Turns are handed out by one number per group of calls, the moment
 at which the group would be free if every turn were one interval long, so that a whole account is one small row.
@@ -55,7 +55,7 @@ class Pacer(Protocol):
 
     @property
     def scale(self) -> float:
-        """What every documented interval is multiplied by; an adapter that spaces its own questions keeps to it."""
+        """The factor for every documented interval; an adapter that spaces its own calls applies it too."""
 
     async def reserve(self, name: str, pace: Pace) -> Turn:
         """Take the next turn of `name`; nothing is taken when it is further away than `pace.wait_max_s`."""
@@ -128,6 +128,6 @@ def pause_of(status: int, headers: Mapping[str, str]) -> float:
 
 
 def used_up_s(headers: Mapping[str, str]) -> list[float]:
-    """Seconds until each window of the `RateLimit` header opens of which no request remains: `"minute";r=0;t=12`."""
+    """Seconds until each exhausted window of the `RateLimit` header opens again: `"minute";r=0;t=12`."""
     windows = [dict(_FIELD.findall(window)) for window in _WINDOW.findall(headers.get("ratelimit", ""))]
     return [float(fields.get("t", 0)) for fields in windows if float(fields.get("r", 1)) == 0]

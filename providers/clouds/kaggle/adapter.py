@@ -1,4 +1,4 @@
-"""The adapter: which call is made for which verb of the contract."""
+"""Kaggle's adapter: the API calls behind each method of the contract."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class KaggleProvider(CloudAdapter):
         self._statuses = Statuses(clock, STATUS_EVERY * (1.0 if pacer is None else pacer.scale))
 
     def error_of(self, reply: HttpReply) -> ProviderError | None:
-        """By the status or the code of an error object, and words."""
+        """The error for an answer, by its status or the code and words of its error object."""
         return call_error(reply, self._clock.now(), self._secrets)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
@@ -199,7 +199,7 @@ class KaggleProvider(CloudAdapter):
         return await self._active(await self._kernels())
 
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
-        """Kaggle's own search is by likeness, so this reads all kernels and asks for the status of those that fit."""
+        """Read all kernels and the status of those that fit, because Kaggle's own search is by likeness."""
         at = self._clock.now()
         fitting = [kernel for kernel in await self._kernels() if kernel.name.endswith(name_suffix)]
         if not fitting:

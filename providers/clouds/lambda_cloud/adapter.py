@@ -1,4 +1,4 @@
-"""The adapter: which call is made for which verb of the contract."""
+"""Lambda's adapter: the API calls behind each method of the contract."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LambdaProvider(CloudAdapter):
     }
 
     def error_of(self, reply: HttpReply) -> ProviderError | None:
-        """By status and error code."""
+        """The error for an answer, by its status and error code."""
         return call_error(reply)
 
     def _groups(self, _method: str, path: str) -> tuple[str, ...]:
@@ -186,14 +186,14 @@ class LambdaProvider(CloudAdapter):
         return tuple(Leftover(CLOUD, row["id"], row["name"], "SSH key") for row in rows)
 
     async def remove(self, leftover: Leftover) -> None:
-        """Deletes a key. Machines that were launched with it keep it."""
+        """Delete a key. Machines that were launched with it keep it."""
         reply = await self._http.read("DELETE", f"/ssh-keys/{self._checked(leftover.ref)}")
         error = None if not_there(reply) else call_error(reply)
         if error is not None:
             raise error
 
     async def restart(self, ref: str) -> None:
-        """Reboot of the machine."""
+        """Reboot the machine."""
         body = {"instance_ids": [self._checked(ref)]}
         self._data(await self._http.read("POST", "/instance-operations/restart", json=body), dict)
 
@@ -211,7 +211,7 @@ class LambdaProvider(CloudAdapter):
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """Derived from the audit log and today's prices; see `providers.clouds.lambda_cloud.billing`."""
+        """The bill, derived from the audit log and today's prices; see `providers.clouds.lambda_cloud.billing`."""
         params = {"start": _iso(since - LOOK_BACK), "end": _iso(until)}
 
         async def page(token: str | None) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The adapter: which call is made for which verb of the contract."""
+"""RunPod's adapter: the API calls behind each method of the contract."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RunPodProvider(CloudAdapter):
         self._container_gb = config.container_disk_gb
 
     def error_of(self, reply: HttpReply) -> ProviderError | None:
-        """By status and, where that is not enough, words."""
+        """The error for an answer, by its status and, where that is not enough, its words."""
         return None if reply.ok else call_error(reply, [self._key])
 
     def _groups(self, method: str, path: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class RunPodProvider(CloudAdapter):
     async def offers(
         self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
     ) -> tuple[Offer, ...]:
-        """Both tiers in parallel. A page is one GPU count, because the catalogue knows stock per count only."""
+        """Both tiers in parallel. A page is one GPU count, because the catalogue reports stock per count only."""
         if spot is True:
             return ()
         first = max(1, constraint.count_min)
@@ -113,7 +113,7 @@ class RunPodProvider(CloudAdapter):
         return await joined(self._page(page, constraint) for page in asked)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
-        """The one page that holds it: its tier at its count."""
+        """The one page that holds the offer: its tier at its count."""
         tier = offer.ticket.get("cloud", "")
         if offer.spot or tier not in offers.TIERS:
             return None
@@ -200,7 +200,7 @@ class RunPodProvider(CloudAdapter):
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def balance(self) -> Balance:
-        """From GraphQL, the only place that has it. `Unsupported` once that API answers 410."""
+        """The balance from GraphQL, the only place that has it. `Unsupported` once that API answers 410."""
         body = await self._read("POST", "/graphql", json={"query": BALANCE_QUERY})
         error = graphql_error(body)
         if error is not None:

@@ -1,4 +1,4 @@
-"""The adapter: which call is made for which verb of the contract."""
+"""TensorDock's adapter: the API calls behind each method of the contract."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TensorDockProvider(CloudAdapter):
         self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, self.TIMEOUT_S)
 
     def error_of(self, reply: HttpReply) -> ProviderError | None:
-        """By status and words, those of an error inside a 200 included."""
+        """The error for an answer, by its status and words, also for an error inside a 200."""
         return call_error(reply)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +233,7 @@ class TensorDockProvider(CloudAdapter):
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def balance(self) -> Balance:
-        """From the older API, where its key is set."""
+        """The balance from the older API, where its key is set."""
         if not self.capabilities.balance:
             raise self._unsupported("balance")
         return Balance(billing.credit(await billing.read_v0(self._v0, "/billing/balance", self._v0_form)))

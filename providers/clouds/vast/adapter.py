@@ -1,4 +1,4 @@
-"""The adapter: which call is made for which verb of the contract."""
+"""Vast.ai's adapter: the API calls behind each method of the contract."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class VastProvider(CloudAdapter):
         self._verified_only = config.verified_only
 
     def error_of(self, reply: HttpReply) -> ProviderError | None:
-        """By status, error code and words."""
+        """The error for an answer, by its status, error code and words."""
         return call_error(reply, self._clock.now())
 
     def _groups(self, method: str, path: str) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class VastProvider(CloudAdapter):
         return await joined(self._search(constraint, disk_gb, kind, pages) for kind in kinds)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
-        """One search for the bundles of its machine: filters by the id of an offer were seen to match nothing."""
+        """Search the bundles of the offer's machine: filters by the id of an offer were seen to match nothing."""
         at, kind, machine = self._clock.now(), offers.BID if offer.spot else offers.ON_DEMAND, offer.machine_id
         if machine is None or not machine.isdigit():
             return await super().requote(offer, disk_gb=disk_gb)
@@ -193,11 +193,11 @@ class VastProvider(CloudAdapter):
         self._object(reply)
 
     async def restart(self, ref: str) -> None:
-        """Reboot of the container; the GPU stays rented."""
+        """Reboot the container; the GPU stays rented."""
         await self._read("PUT", f"/api/v0/instances/reboot/{_number(ref)}/", json={})
 
     async def terminate(self, ref: str) -> bool:
-        """Destroy. A 404 that names the instance is success; a 404 about the key is not."""
+        """Destroy the instance. A 404 that names the instance is success; a 404 about the key is not."""
         reply = await self._http.read("DELETE", _path(ref), json={})
         if not_there(reply):
             return False
