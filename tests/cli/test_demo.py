@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import socket
+import subprocess
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from bot.practice.reader import button_texts
 from bot.practice.remote import RemoteDriver
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
+from tests.scenarios.processes.processes import PROGRAM
 
 #: The whole product serves in this process, at the pace of the real clock.
 pytestmark = pytest.mark.slow
@@ -131,6 +134,18 @@ def test_the_headless_command_ends_with_the_walks_own_code() -> None:
     code, out, _ = run("demo", "--headless")
     assert code == 0, out
     assert out.rstrip().endswith("Every invariant holds.")
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_headless_demo_and_leaves_nothing(tmp_path: Path, name: signal.Signals) -> None:
+    pipe, env = subprocess.PIPE, {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([PROGRAM, "demo", "--headless"], stdout=pipe, stderr=pipe, text=True, env=env) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(name)
+        _, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, errors.strip()) == (130, "Stopped before the end of the walk.")
+    assert list(tmp_path.glob("gpu-shopper-*")) == []
 
 
 async def test_the_page_the_api_and_a_key_that_works_are_announced(capsys: pytest.CaptureFixture[str]) -> None:

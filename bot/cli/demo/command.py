@@ -25,10 +25,12 @@ PORT = 8077
 #: Long enough to watch a machine boot; nobody watches the headless demo.
 BOOT_S, HEADLESS_BOOT_S = 8.0, 2.0
 HEADLESS_LIMIT_S = 55.0
+#: What a shell says of a program that Ctrl-C ended.
+STOPPED = 130
 #: The people whose keys are printed, and what each may do.
 WHO: Mapping[str, str] = {
     ALICE: 'Alice asks:  {program} provision 1x4090 2h --reason "from a terminal"',
-    BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID",
+    BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID 1",
     ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, orphans list, recover",
 }
 
@@ -88,9 +90,21 @@ async def _key(ctx: Context, name: str, *scopes: str) -> str:
 
 
 async def _headless(seed: int) -> int:
+    """Play the walk; 130 when a signal stopped it before its end."""
+    stopping = stop_on_signals()
     try:
         async with asyncio.timeout(HEADLESS_LIMIT_S), playground(port=0, seed=seed, boot_s=HEADLESS_BOOT_S) as running:
-            return await walk(running, console())
+            walking, stop = asyncio.ensure_future(walk(running, console())), asyncio.ensure_future(stopping.wait())
+            try:
+                await asyncio.wait({walking, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if walking.done():
+                    return walking.result()
+            finally:
+                walking.cancel()
+                stop.cancel()
+                await asyncio.wait({walking, stop})
+            console(stderr=True).print("Stopped before the end of the walk.")
+            return STOPPED
     except TimeoutError as error:
         console(stderr=True).print(f"The walk did not end in time: {error}", style="red", markup=False)
         return 1
