@@ -7,6 +7,7 @@ with `--all` every test does.
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """No test may make the program say a credential; a test that has no small version is left out without `--soak`."""
     canaries.watch(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # What a shell starts in the background ignores Ctrl-C, and so would the programs for which a test presses it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     Wire.replaced_by_sockets = everything(config)
     settings.load_profile("full" if everything(config) else "quick")
     config.addinivalue_line("markers", "soak: runs with --soak only")
