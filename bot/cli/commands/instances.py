@@ -190,7 +190,9 @@ async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) ->
             if one["id"] in ids:
                 typer.echo(_open_line(one))
         what = plural(len(set(ids)), "instance")
-        if not agreed(f"Close {what} as gone? Whatever still runs there goes on and costs, and nothing here sees it."):
+        if not agreed(
+            f"Close {what} as gone? What still runs there keeps costing money, and GPU Shopper cannot see it."
+        ):
             typer.echo("Nothing was closed.")
             raise typer.Exit(1)
     return await api.post("/unreachable/gone", {"ids": ids, "reason": reason})

@@ -70,7 +70,7 @@ def server(api: ApiClient) -> MCPServer[Any]:
     return made
 
 
-def _told(tool: Callable[P, Awaitable[str]]) -> Callable[P, Awaitable[str]]:
+def _with_refusals(tool: Callable[P, Awaitable[str]]) -> Callable[P, Awaitable[str]]:
     """Let a tool answer with the sentence of a refusal, so that the agent can read it and continue."""
 
     @wraps(tool)
@@ -91,7 +91,7 @@ class Tools:
     def __init__(self, api: ApiClient) -> None:
         self._api = api
 
-    @_told
+    @_with_refusals
     async def inventory(
         self,
         gpu: Annotated[str, Field(description="GPU names with commas: 4090,a100.")] = "",
@@ -107,13 +107,13 @@ class Tools:
         found["options"] = found["options"][:10]
         return json.dumps(found)
 
-    @_told
+    @_with_refusals
     async def plan(self, words: Words) -> str:
         """Plan a training run: memory, time and cost on every offer; rents nothing."""
         found = await self._api.post("/plans", {"words": words})
         return _text(found["told"])
 
-    @_told
+    @_with_refusals
     async def compare(
         self,
         budget: Annotated[str, Field(description="The budget in dollars.")] = "",
@@ -124,7 +124,7 @@ class Tools:
         found = await self._api.post("/compare", {"words": words})
         return _text(found["told"])
 
-    @_told
+    @_with_refusals
     async def submit_request(
         self, words: Words, reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)]
     ) -> str:
@@ -137,31 +137,31 @@ class Tools:
             await asyncio.sleep(PAUSE_S)
         return _waits(RequestOut.model_validate(found))
 
-    @_told
+    @_with_refusals
     async def request(self, request: Request) -> str:
         """Show one request: who must approve it, how it was decided, and its session when it has one."""
         found = await self._api.get(f"/requests/{request}")
         return _waits(RequestOut.model_validate(found))
 
-    @_told
+    @_with_refusals
     async def requests(self) -> str:
         """List the newest requests that you may see."""
         found = await self._api.get("/requests", limit=20)
         return json.dumps(found["items"])
 
-    @_told
+    @_with_refusals
     async def sessions(self) -> str:
         """List live sessions: cost so far, approved end, and how to connect to your own."""
         found = await self._api.get("/sessions", limit=20)
         return json.dumps(found["items"])
 
-    @_told
+    @_with_refusals
     async def costs(self) -> str:
         """Show what was spent today and this month, and what remains of the budgets."""
         spent, left = await self._api.get("/costs"), await self._api.get("/budgets")
         return json.dumps({"costs": spent, "budgets": left})
 
-    @_told
+    @_with_refusals
     async def cancel(
         self, request: Request, reason: Annotated[str, Field(description="Why.", max_length=500)] = ""
     ) -> str:

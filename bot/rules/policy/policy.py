@@ -18,27 +18,27 @@ class Policy:
     """Say what a team allows. Amounts are dollars, times are seconds unless the name says hours."""
 
     approvers: tuple[str, ...] = setting(
-        (), "Slack user ids (U…) or actor references (operator:ada) who may decide and are told."
+        (), "Approvers: Slack user ids (U…) or actor references (operator:ada). Requests mention them."
     )
     approver_groups: tuple[str, ...] = setting(
-        (), "Slack user groups (S…); whoever is a member at the click may decide."
+        (), "Slack user groups (S…); everybody who is a member at the click may approve."
     )
-    may_approve_not_pinged: tuple[str, ...] = setting(
-        (), "May decide like an approver, but requests do not mention them."
+    may_approve_not_pinged: tuple[str, ...] = setting((), "Approvers whom requests do not mention.")
+    never_approve: tuple[str, ...] = setting(
+        (), "May never approve or reject, whatever list or group they are in: a denial wins."
     )
-    never_approve: tuple[str, ...] = setting((), "May never decide, whatever list or group they are in: a denial wins.")
     same_person: tuple[tuple[str, ...], ...] = setting(
-        (), "Names of one person at different doors, such as a Slack id and an operator; they ask and decide as one."
+        (), "Names of one person, such as a Slack id and an operator; they count as one requester and one approver."
     )
-    allow_self_approval: bool = setting(False, "An approver may approve what they asked for themselves.")
+    allow_self_approval: bool = setting(False, "An approver may approve their own request.")
     allow_slack_decisions: bool = setting(
         True, "Off: Slack only notifies; decisions are made over REST or on the command line."
     )
     auto_approve_below_usd: Decimal | None = setting(
-        None, "A worst case below this needs no click. None: every spend is decided by a person."
+        None, "A worst case below this needs no click. None: a person approves every spend."
     )
     auto_approve_signed_by: str = setting(
-        "", "Who signed for what the policy approves by itself; needed with such an amount."
+        "", "Who is responsible for what the policy approves by itself; needed with such an amount."
     )
     auto_approve_until: date | None = setting(
         None, "The last day (UTC) on which the policy approves by itself; needed with the amount."
@@ -54,63 +54,67 @@ class Policy:
     )
     approval_tiers: tuple[ApprovalTier, ...] = setting(
         (),
-        "Rows, the first that fits decides: name, group, approvals (how many different people), then (groups that "
-        "it goes on to), for a spend that is above_usd, above_hours, above_gpus, on gpus, or of a team, all of "
-        "them where several are said. What fits none is for the approvers; what fits one, people decide.",
+        "Rows, of which the first match counts: name, group, approvals (how many different people), then (groups that "
+        "are asked next), for a spend that is above_usd, above_hours, above_gpus, on gpus, or of a team; a row with "
+        "several of these needs all. Approvers approve what matches no row; the policy never approves a match itself.",
     )
     escalate_to: tuple[str, ...] = setting(
-        (), "Groups that an undecided request goes on to, where its tier names none; they join."
+        (),
+        "Groups that are asked next about a pending request whose tier names none; earlier groups may still approve.",
     )
     escalate_after_s: int = setting(
-        3600, "The first of them is asked after this, and each further one after as much again."
+        3600, "The first of these groups is asked after this time, and each further one after the same time again."
     )
-    delegation_days: int = setting(92, "For how many days an approver may name somebody who decides in their place.")
+    delegation_days: int = setting(92, "For how many days an approver may delegate approvals.")
     break_glass: tuple[str, ...] = setting(
         (),
-        "Who may start what they asked for without an approval, with a reason, inside the next two settings and "
-        "every budget; all who decide are told. Nobody: it is off.",
+        "Who may start their own request without an approval, with a reason, inside the next two settings and every "
+        "budget; every approver is notified. Nobody: it is off.",
     )
-    break_glass_usd: Decimal = setting(Decimal(25), "The most that one person may start with so in 24 hours, in all.")
-    break_glass_hours: Decimal = setting(Decimal(2), "For how long such a start is; more time is asked for like any.")
+    break_glass_usd: Decimal = setting(Decimal(25), "The most that one person may spend in this way in any 24 hours.")
+    break_glass_hours: Decimal = setting(Decimal(2), "How long such a session lasts; more time needs an approval.")
     confirm_above_usd: Decimal = setting(
         Decimal(100), "An expected total above this makes the approver type the amount."
     )
     max_hours: Decimal = setting(Decimal(12), "Longest time in all without an override with its own approval.")
-    max_hours_ever: Decimal = setting(Decimal(720), "Longest time in all that can be asked for, even with an override.")
+    max_hours_ever: Decimal = setting(Decimal(720), "Longest time in all that can be requested, even with an override.")
     price_tolerance: Decimal = setting(Decimal("1.10"), "An approval covers the quoted price per hour times this.")
-    request_ttl_s: int = setting(7200, "A request that nobody decides expires after this.")
-    remind_after_s: int = setting(900, "First reminder of an undecided request; the pause doubles after each.")
-    failover: bool = setting(True, "After a definite no, the next option of the same message is tried inside the cap.")
+    request_ttl_s: int = setting(7200, "A request that nobody approves or rejects expires after this.")
+    remind_after_s: int = setting(900, "First reminder of a pending request; the pause doubles after each.")
+    failover: bool = setting(True, "When a cloud refuses, the next option of the same message is tried inside the cap.")
     replacements: int = setting(
         1, "How many lost instances one approval replaces from its remaining cap and hours, booting or in use."
     )
     warn_before_end_s: tuple[int, ...] = setting(
         (3600, 1800, 600, 120),
-        "The owner is told this long before the approved end; one message, updated at each of these.",
+        "The owner is warned this long before the approved end, in one message that is updated at each of these times.",
     )
     fallback_contacts: tuple[str, ...] = setting(
         (),
-        "Slack users (U…) or channels (C…) that are told when the owner cannot be; they may act like the owner. "
-        "None: the channel of the request is told.",
+        "Slack users (U…) or channels (C…) that are notified when the owner cannot be reached; they may act like the "
+        "owner. None: the channel of the request is notified.",
     )
     overspend_tolerance: Decimal = setting(
-        Decimal("0.10"), "A session that will cost more than was approved by this share is asked about again."
+        Decimal("0.10"),
+        "A session that will cost more than was approved, by more than this share, needs a new approval.",
     )
-    overspend_answer_s: int = setting(900, "Without an answer to that by then it is stopped, where that saves money.")
+    overspend_answer_s: int = setting(900, "Without an answer by then the session is stopped, where that saves money.")
     checkpoint_unverified: str = setting(
         "keep",
         "What happens to a machine whose checkpoint is not verified at its end, when nobody answers: keep (stopped "
         "with its disk, or held where a stop cannot keep it, as long as was reserved when it was approved) or "
         "destroy.",
     )
-    checkpoint_save_s: int = setting(600, "How long its agent may take to save and upload before that is decided.")
-    checkpoint_max_age_s: int = setting(3600, "A checkpoint that lacks more work than this is not taken for verified.")
+    checkpoint_save_s: int = setting(
+        600, "How long the agent may take to save and upload before the checkpoint is verified."
+    )
+    checkpoint_max_age_s: int = setting(3600, "A checkpoint that lacks more work than this does not count as verified.")
     checkpoint_hold_s: int = setting(
         7200,
         "How long an unverified machine is held where a stop cannot keep its disk; an approval "
         "reserves what that costs, and it counts as time.",
     )
-    checkpoint_operator_s: int = setting(3600, "So long before the hold is used up, the operators are asked as well.")
+    checkpoint_operator_s: int = setting(3600, "This long before the hold is used up, the operators are asked as well.")
     checkpoint_disk_s: int = setting(
         86_400,
         "How long the disk of such a machine is kept where a stop keeps it; an approval reserves what that costs.",
@@ -118,17 +122,19 @@ class Policy:
     end_when_unresponsive: bool = setting(
         True, "A session is ended when its machine's agent, having reported before, stops reporting."
     )
-    unresponsive_s: int = setting(900, "Time without a report after which its owner is told that it will be ended.")
+    unresponsive_s: int = setting(
+        900, "Time without a report after which the owner is warned that the session will end."
+    )
     unresponsive_grace_s: int = setting(300, "From that message to the end.")
-    end_when_idle: bool = setting(True, "A session is ended when its agent reports that no GPU does anything.")
-    idle_below_percent: Decimal = setting(Decimal(5), "A GPU below this utilisation does nothing (percent).")
+    end_when_idle: bool = setting(True, "A session ends when its agent reports that no GPU does anything.")
+    idle_below_percent: Decimal = setting(Decimal(5), "A GPU below this utilisation counts as idle (percent).")
     idle_s: Mapping[str, int] = setting(
-        idle_limits(), "Idling per workload after which its owner is told; `default` is for all others."
+        idle_limits(), "Idle time per workload after which the owner is warned; `default` is for all others."
     )
     idle_grace_s: int = setting(600, "From that message to the end.")
     done_grace_s: int = setting(120, "From the message that a job is over, as its agent says, to the end.")
     max_gpus: int = setting(16, "Most GPUs in one request.")
-    max_open_requests_per_user: int = setting(5, "Most undecided requests that one person may have open.")
+    max_open_requests_per_user: int = setting(5, "Most pending requests that one person may have.")
     max_reason_chars: int = setting(500, "Longest reason of a request or of a rejection.")
     min_disk_gb: Mapping[str, int] = setting(disks(), "Smallest disk per workload; `default` is for all others.")
     default_image: Mapping[str, str] = setting(
@@ -180,10 +186,11 @@ class Policy:
     )
     budget_thresholds: tuple[Decimal, ...] = setting(
         (Decimal("0.5"), Decimal("0.8"), Decimal(1)),
-        "Shares of a budget whose owners are told when an approval reaches them.",
+        "Shares of a budget; its owners are notified when an approval reaches one.",
     )
     budget_owners: Mapping[str, tuple[str, ...]] = setting(
-        frozen(), "Slack users or channels told about each scope; the administrators, or else the operators."
+        frozen(),
+        "Slack users or channels notified about each scope; without any, the administrators, or else the operators.",
     )
     budget_admins: tuple[str, ...] = setting(
         (), "Who among the approvers may approve above a budget; they type the amount (U… or operator:ada)."
@@ -194,13 +201,15 @@ class Policy:
         "auto_approve_below_usd, _daily_usd, _until and _signed_by of its own; what is left out limits nothing.",
     )
     webhook_networks: tuple[str, ...] = setting(
-        (), "Networks that are not public and may be told all the same, as in 10.1.0.0/16."
+        (), "Networks that are not public and may receive webhooks nevertheless, as in 10.1.0.0/16."
     )
     webhook_ports: tuple[int, ...] = setting(
         (443,), "Ports of public addresses that webhooks may name; always by https."
     )
     digest_at: str = setting("09:00", "When the daily digest is shown; nothing for no digest.")
-    digest_timezone: str = setting("UTC", "Whose time that is, and whose days it speaks of, as in Europe/Berlin.")
+    digest_timezone: str = setting(
+        "UTC", "The time zone of that time and of the days in the digest, such as Europe/Berlin."
+    )
     digest_weekly: str = setting("monday", "The day of the weekly digest; nothing for none.")
     digest_channel: str = setting("", "Where digests are shown (C…); the approvals channel if empty.")
     cost_ledger_file: str = setting(
