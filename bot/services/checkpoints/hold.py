@@ -122,15 +122,15 @@ async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: t
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
     """Create the grant of a hold; it adds no dollars, because they were reserved at the approval."""
     used = await tx.get_one(GrantRow, row.grant_id)
-    caps_usd, hours = (used.price_cap_usd_h, used.total_cap_usd * 0), f"{reserved(row).granted_h:.4f}"
     grant = await reservations.new_grant(
         tx,
         GrantKind.HOLD,
         request_id=row.request_id,
         approval_id=used.approval_id,
         session_id=row.session_id,
-        caps_usd=caps_usd,
-        hours=hours,
+        price_cap_usd_h=used.price_cap_usd_h,
+        total_cap_usd=used.total_cap_usd * 0,
+        hours=f"{reserved(row).granted_h:.4f}",
         until=until,
         now=now,
     )

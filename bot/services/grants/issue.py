@@ -65,17 +65,16 @@ async def _grant(
 ) -> GrantRow:
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    caps_usd, hours = (approval.price_cap_usd_h, approval.total_cap_usd), approval.hours or str(request.job.hours)
-    until = now + timedelta(seconds=ctx.policy.request_ttl_s)
     return await reservations.new_grant(
         tx,
         GrantKind.CREATE,
         request_id=request.id,
         approval_id=approval.id,
         session_id=session_id,
-        caps_usd=caps_usd,
-        hours=hours,
-        until=until,
+        price_cap_usd_h=approval.price_cap_usd_h,
+        total_cap_usd=approval.total_cap_usd,
+        hours=approval.hours or str(request.job.hours),
+        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         now=now,
     )
 

@@ -22,12 +22,13 @@ async def new_grant(
     request_id: str,
     approval_id: str,
     session_id: str,
-    caps_usd: tuple[Decimal, Decimal],
+    price_cap_usd_h: Decimal,
+    total_cap_usd: Decimal,
     hours: str,
     until: datetime,
     now: datetime,
 ) -> GrantRow:
-    """Store an open grant, the next of its kind. `caps_usd` are the most per hour and in all."""
+    """Store an open grant, the next of its kind."""
     seq, _ = await next_numbers(tx, request_id, kind)
     grant = GrantRow(
         id=new_id("grt", now),
@@ -37,8 +38,8 @@ async def new_grant(
         kind=kind,
         seq=seq,
         state=GrantState.OPEN,
-        price_cap_usd_h=caps_usd[0],
-        total_cap_usd=caps_usd[1],
+        price_cap_usd_h=price_cap_usd_h,
+        total_cap_usd=total_cap_usd,
         hours=hours,
         until=until,
         created_at=now,

@@ -284,16 +284,16 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     await tx.flush()
     approval = votes[-1]
     await decide(tx, request.id, RequestState.APPROVED, now, command.decider.actor, command.reason, outcome="")
-    caps_usd, until = (judged.price_cap_usd_h, judged.total_cap_usd), now + timedelta(hours=1)
     grant = await reservations.new_grant(
         tx,
         GrantKind.CREATE,
         request_id=request.id,
         approval_id=approval.id,
         session_id=session_id,
-        caps_usd=caps_usd,
+        price_cap_usd_h=judged.price_cap_usd_h,
+        total_cap_usd=judged.total_cap_usd,
         hours=str(command.hours),
-        until=until,
+        until=now + timedelta(hours=1),
         now=now,
     )
     await reservations.reserve(tx, grant, now)

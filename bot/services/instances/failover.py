@@ -58,18 +58,16 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
     if min(option.expected_usd, rest_usd) > remaining:
         return False
     approval = await tx.get_one(Approval, used.approval_id)
-    hours = str(_hours_left(session.deadline - now, approval))
-    until = max(used.until, now + (used.until - used.created_at))
-    caps_usd = used.price_cap_usd_h, remaining
     grant = await reservations.new_grant(
         tx,
         GrantKind.REPLACE,
         request_id=request.id,
         approval_id=approval.id,
         session_id=session_id,
-        caps_usd=caps_usd,
-        hours=hours,
-        until=until,
+        price_cap_usd_h=used.price_cap_usd_h,
+        total_cap_usd=remaining,
+        hours=str(_hours_left(session.deadline - now, approval)),
+        until=max(used.until, now + (used.until - used.created_at)),
         now=now,
     )
     await reservations.reserve(tx, grant, now)

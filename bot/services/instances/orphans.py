@@ -261,4 +261,4 @@ async def _end(provider: Provider, ref: str) -> None:
     try:
         await provider.terminate(ref)
     except ProviderError as error:
-        log.warning("the stray %s of %s was not ended: %s", ref, provider.name, error.code)
+        log.warning("the orphan %s of %s was not ended: %s", ref, provider.name, error.code)

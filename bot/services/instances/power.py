@@ -133,16 +133,16 @@ def _event(which: PowerAction) -> EventKind:
 async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
     """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
     used = await tx.get_one(GrantRow, row.grant_id)
-    caps_usd, until = (used.price_cap_usd_h, used.total_cap_usd * 0), session.deadline or now
     await reservations.new_grant(
         tx,
         GrantKind.START,
         request_id=row.request_id,
         approval_id=used.approval_id,
         session_id=session.id,
-        caps_usd=caps_usd,
+        price_cap_usd_h=used.price_cap_usd_h,
+        total_cap_usd=used.total_cap_usd * 0,
         hours=used.hours,
-        until=until,
+        until=session.deadline or now,
         now=now,
     )
 

@@ -195,19 +195,16 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
     actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
-    caps_usd, until = (
-        (approval.price_cap_usd_h, approval.total_cap_usd),
-        now + timedelta(seconds=ctx.policy.request_ttl_s),
-    )
     authority = await reservations.new_grant(
         tx,
         GrantKind.EXTEND,
         request_id=request.id,
         approval_id=approval.id,
         session_id=session.id,
-        caps_usd=caps_usd,
+        price_cap_usd_h=approval.price_cap_usd_h,
+        total_cap_usd=approval.total_cap_usd,
         hours=str(hours),
-        until=until,
+        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         now=now,
     )
     await reservations.reserve(tx, authority, now)

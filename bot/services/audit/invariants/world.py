@@ -75,7 +75,7 @@ def _closed_means_gone(books: Books, truth: Truth) -> Iterator[Violation]:
         adopted = any(row.id == orphan.instance_id and row.live_at and row.ref == orphan.ref for row in books.instances)
         followed = (orphan.cloud, orphan.ref) in orphans  # Under another key of the same account.
         if orphan.state is OrphanState.GONE and alive and not adopted and not followed:
-            yield Violation("closed means gone", orphan.id, f"the stray {orphan.ref} is alive but recorded as gone")
+            yield Violation("closed means gone", orphan.id, f"the orphan {orphan.ref} is alive but recorded as gone")
 
 
 def _not_killed(books: Books) -> Iterator[Violation]:
