@@ -45,22 +45,17 @@ async def number_events(tx: AsyncSession, now: datetime) -> OrderState:
     """
     await lock_journal(tx)
     newest = await newest_position(tx)
-    waiting = (
-        select(Event.id, Event.at)
-        .join(UnnumberedEvent, UnnumberedEvent.event_id == Event.id)
-        .order_by(Event.at, Event.id)
-        .limit(BATCH)
-        .subquery()
-    )
-    position = literal(newest) + func.row_number().over(order_by=(waiting.c.at, waiting.c.id))
-    numbered = select(position, waiting.c.id, type_coerce(literal(now, UtcDateTime), UtcDateTime))
+    # The ids are named in full, so that neither database has an occasion to read the whole journal.
+    noted = select(UnnumberedEvent.event_id).order_by(UnnumberedEvent.event_id).limit(BATCH)
+    ids = list(await tx.scalars(noted))
+    if not ids:
+        return OrderState(newest, waiting=False)
+    position = literal(newest) + func.row_number().over(order_by=(Event.at, Event.id))
+    numbered = select(position, Event.id, type_coerce(literal(now, UtcDateTime), UtcDateTime)).where(Event.id.in_(ids))
     await tx.execute(insert(EventOrder).from_select(["position", "event_id", "numbered_at"], numbered))
-    done = select(EventOrder.event_id).where(EventOrder.position > newest)
-    await tx.execute(
-        delete(UnnumberedEvent).where(UnnumberedEvent.event_id.in_(done)).execution_options(synchronize_session=False)
-    )
-    reached = await newest_position(tx)
-    return OrderState(reached, reached - newest == BATCH)
+    done = delete(UnnumberedEvent).where(UnnumberedEvent.event_id.in_(ids))
+    await tx.execute(done.execution_options(synchronize_session=False))
+    return OrderState(newest + len(ids), waiting=len(ids) == BATCH)
 
 
 async def position_of(tx: AsyncSession, event_id: str) -> int | None:
@@ -68,14 +63,21 @@ async def position_of(tx: AsyncSession, event_id: str) -> int | None:
     return await tx.scalar(select(EventOrder.position).where(EventOrder.event_id == event_id))
 
 
-async def events_between(
-    tx: AsyncSession, after: int, until: int, limit: int, *conditions: ColumnElement[bool]
-) -> list[tuple[int, Event]]:
-    """Return the events at positions above `after` and up to `until` that meet the conditions, with their positions."""
-    within = select(EventOrder.position, Event).join(Event, Event.id == EventOrder.event_id)
-    within = within.where(EventOrder.position > after, EventOrder.position <= until, *conditions)
-    rows = await tx.execute(within.order_by(EventOrder.position).limit(limit))
-    return [(position, event) for position, event in rows.all()]
+async def events_after(
+    tx: AsyncSession, after: int, scanned: int, *conditions: ColumnElement[bool]
+) -> tuple[int, list[Event]]:
+    """Read the next `scanned` positions; return the last of them, and their events that meet the conditions, in order.
+
+    In two statements, so that a read costs as much as is new, whatever the conditions and however long the journal.
+    """
+    window = select(EventOrder.event_id, EventOrder.position).where(EventOrder.position > after)
+    positions = {
+        row.event_id: row.position for row in await tx.execute(window.order_by(EventOrder.position).limit(scanned))
+    }
+    if not positions:
+        return after, []
+    events = await tx.scalars(select(Event).where(Event.id.in_(list(positions)), *conditions))
+    return max(positions.values()), sorted(events, key=lambda event: positions[event.id])
 
 
 def only(whose: Whose | None, kinds: Collection[str] | None = None) -> list[ColumnElement[bool]]:

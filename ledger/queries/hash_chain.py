@@ -10,7 +10,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.models import Event, EventHash, EventOrder, GrantRow, Instance, Request, Session, UnnumberedEvent
-from ledger.queries.event_order import events_between, newest_position
+from ledger.queries.event_order import events_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,7 @@ class JournalEntry:
 
 async def unhashed_events(tx: AsyncSession, limit: int) -> list[Event]:
     """List events without a hash that are numbered after every event with one, in order of their positions."""
-    last = await last_hashed_position(tx)
-    return [event for _, event in await events_between(tx, last, await newest_position(tx), limit)]
+    return (await events_after(tx, await last_hashed_position(tx), limit))[1]
 
 
 async def last_hashed_position(tx: AsyncSession) -> int:

@@ -19,15 +19,15 @@ from bot.services.runtime.context import Context
 from bot.services.runtime.event_order import number_all
 from ledger.models import Event
 from ledger.queries.access import Whose
-from ledger.queries.event_order import events_between, newest_position, only, position_of
+from ledger.queries.event_order import events_after, newest_position, only, position_of
 
 #: A key that stopped working ends its stream within this. New events come sooner, by a hint; one may miss a hint, and
 #: still comes within a second of its commit.
 LOOK_EVERY_S = 0.5
 #: A stream ends after this, and its client connects again, so that no dead connection stays open.
 LONGEST = timedelta(minutes=15)
-#: Most positions that one read goes through, and most events that it returns.
-SCANNED, BATCH = 5_000, 200
+#: Most positions that one read goes through.
+SCANNED = 500
 
 
 @dataclass
@@ -42,14 +42,11 @@ class Following:
     behind: bool = False
 
     async def look(self) -> Sequence[Event]:
-        """Return the next events, at most `BATCH`; `behind` says whether there may be more."""
+        """Return the caller's events at the next `SCANNED` positions; `behind` says whether there are more."""
         async with self.ctx.db.read() as tx:
-            newest = await newest_position(tx)
-            until = min(newest, self.position + SCANNED)
-            found = await events_between(tx, self.position, until, BATCH, *only(self.whose))
-        self.position = found[-1][0] if len(found) == BATCH else until
-        self.behind = self.position < newest
-        return [event for _, event in found]
+            self.position, found = await events_after(tx, self.position, SCANNED, *only(self.whose))
+            self.behind = self.position < await newest_position(tx)
+        return found
 
     async def stream(self) -> AsyncIterator[Sequence[Event]]:
         """Yield the events of one read after another, until the key stops working or the stream is too old.

@@ -25,7 +25,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState
 from ledger.models import Event, Instance, Orphan, Request, Session, Webhook, WebhookDelivery
-from ledger.queries.event_order import events_between, newest_position, only
+from ledger.queries.event_order import events_after, newest_position, only
 from ledger.queries.webhooks import add_deliveries, forget, listening, read_until, scopes_of_holders
 from providers.http import USER_AGENT
 
@@ -68,13 +68,12 @@ async def _fan_out(ctx: Context, hook: Webhook, whose: Any, newest: int) -> int:
     made, position, now = 0, hook.position, ctx.clock.now()
     while position < newest:
         async with ctx.db.read() as tx:
-            found = await events_between(tx, position, newest, SCANNED, *only(whose, kinds_of(hook.topics)))
+            position, found = await events_after(tx, position, SCANNED, *only(whose, kinds_of(hook.topics)))
         rows = []
-        for _, event in found:
+        for event in found:
             what = topic_of_event(event.kind, event.before, event.after)
             if what is not None and what[0] in hook.topics:
                 rows.append(delivery_row(hook, new_id("dlv", now), event.id, what[1], now))
-        position = found[-1][0] if len(found) == SCANNED else newest
         # Positions without a delivery are noted now and then only: reading them again costs less than a write.
         if rows or position - hook.position >= SCANNED:
             async with ctx.db.write() as tx:

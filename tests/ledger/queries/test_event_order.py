@@ -15,7 +15,7 @@ from ledger.queries import event_order
 from ledger.queries.access import Whose
 from ledger.queries.event_order import (
     OrderState,
-    events_between,
+    events_after,
     newest_position,
     number_events,
     only,
@@ -32,8 +32,11 @@ MADE = EventKind.REQUEST_MADE
 
 async def numbered(db: Database) -> list[tuple[int, str]]:
     async with db.read() as tx:
-        found = await events_between(tx, 0, await newest_position(tx), 999)
-    return [(position, event.id) for position, event in found]
+        newest = await newest_position(tx)
+        reached, found = await events_after(tx, 0, 999)
+        positions = [await position_of(tx, event.id) for event in found]
+    assert reached == newest
+    return [(position or 0, event.id) for position, event in zip(positions, found, strict=True)]
 
 
 async def test_events_are_numbered_in_the_order_of_their_times_and_late_ones_behind(db: Database) -> None:
@@ -156,8 +159,8 @@ async def test_the_stream_shows_a_person_what_is_theirs(db: Database) -> None:
     async with db.write() as tx:
         newest = (await number_events(tx, START)).newest
 
-    async def between(tx: Tx, after: int, limit: int, whose: Whose | None) -> list[str]:
-        return [event.id for _, event in await events_between(tx, after, newest, limit, *only(whose))]
+    async def between(tx: Tx, after: int, scanned: int, whose: Whose | None) -> list[str]:
+        return [event.id for event in (await events_after(tx, after, scanned, *only(whose)))[1]]
 
     async with db.read() as tx:
         whose, first = Whose.of([rows.ADA]), await position_of(tx, ids[1])
@@ -168,7 +171,8 @@ async def test_the_stream_shows_a_person_what_is_theirs(db: Database) -> None:
         assert await between(tx, newest - 1, 99, None) == every[-1:]
         # A program's budget is not a person's of that name.
         assert await between(tx, 0, 99, Whose.of([Actor(ActorKind.OPERATOR, "UADA")])) == []
-        made = await events_between(tx, 0, newest, 99, *only(whose, [MADE]))
-        assert [(position, event.id) for position, event in made] == [(1, ids[0])]
-        assert await events_between(tx, 0, newest, 99, *only(None, [])) == []
+        reached, made = await events_after(tx, 0, newest - 1, *only(whose, [MADE]))
+        assert (reached, [event.id for event in made]) == (newest - 1, [ids[0]])
+        assert await events_after(tx, 0, 99, *only(None, [])) == (newest, [])
+        assert await events_after(tx, newest, 99) == (newest, [])
         assert await position_of(tx, "evt_none") is None
