@@ -14,6 +14,7 @@ from bot.services.reports import digest
 from bot.services.requests import expiry, quoting
 from bot.services.runtime import idempotency, liveness
 from bot.services.runtime.context import Context
+from bot.services.runtime.event_order import NUMBER_EVERY_S, EventNumbering
 from bot.services.runtime.ports import Messenger
 from bot.services.sessions import expiration, idle_termination, overspend, retained_disks
 from bot.services.webhooks import delivery
@@ -86,9 +87,10 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ),
         ScheduledJob("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
+        ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
         ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),
         ScheduledJob("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
-        ScheduledJob("webhooks", lambda: delivery.fan_out(ctx), tick_s, drain=False),
+        ScheduledJob("webhooks", lambda: delivery.fan_out(ctx), tick_s, (hints.journal,), drain=False),
         ScheduledJob("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=WIDTH),
         ScheduledJob("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
         ScheduledJob("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),

@@ -27,10 +27,10 @@ def _lock_of(of: Any) -> Any:
 
 
 #: Keys of PostgreSQL's advisory locks, any numbers that nothing else here uses: for the policy's own approvals, the
-#: budgets, and the hash chain of the journal.
+#: budgets, and the order and the hash chain of the journal.
 _AUTO_APPROVAL = 7_301
 _BUDGETS = 7_302
-_HASH_CHAIN = 7_303
+_JOURNAL = 7_303
 #: The first of two keys; the second is a hash of a person.
 _REQUESTER = 7_304
 _ROLLUP = 7_305
@@ -81,10 +81,10 @@ async def lock_requester(tx: AsyncSession, requester: str) -> None:
         await tx.execute(select(func.pg_advisory_xact_lock(_REQUESTER, func.hashtext(requester))))
 
 
-async def lock_hash_chain(tx: AsyncSession) -> None:
-    """Let one transaction at a time add hashes to the journal, until it ends."""
+async def lock_journal(tx: AsyncSession) -> None:
+    """Let one transaction at a time number events or add hashes to the journal, until it ends."""
     if may_lock(tx):
-        await tx.execute(select(func.pg_advisory_xact_lock(_HASH_CHAIN)))
+        await tx.execute(select(func.pg_advisory_xact_lock(_JOURNAL)))
 
 
 async def lock_rollup(tx: AsyncSession) -> None:

@@ -14,7 +14,18 @@ from sqlalchemy import event, inspect
 from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer, Webhook, WebhookDelivery
 from ledger.models.base import Base, Claimable
 from ledger.models.costs import BillLine, EntryHash, ExternalCost, Facet, Rollup, Unrolled
-from ledger.models.journal import Event, EventHash, Inbox, LedgerEntry, Mark, Notification, SshKey, TurnRow
+from ledger.models.journal import (
+    Event,
+    EventHash,
+    EventOrder,
+    Inbox,
+    LedgerEntry,
+    Mark,
+    Notification,
+    SshKey,
+    TurnRow,
+    UnnumberedEvent,
+)
 from ledger.models.requests import Approval, Delegation, GrantRow, Option, Quote, Request, Token
 from ledger.models.sessions import Disk, Instance, Node, Orphan, Session
 
@@ -33,6 +44,7 @@ __all__ = [
     "EntryHash",
     "Event",
     "EventHash",
+    "EventOrder",
     "ExternalCost",
     "Facet",
     "GrantRow",
@@ -52,6 +64,7 @@ __all__ = [
     "StateAssigned",
     "Token",
     "TurnRow",
+    "UnnumberedEvent",
     "Unrolled",
     "Webhook",
     "WebhookDelivery",

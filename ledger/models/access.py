@@ -90,10 +90,12 @@ class Webhook(Base):
     old_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     created_by: Mapped[str] = mapped_column(SafeString(96))
-    #: The journal was read for it until then.
+    #: When reading the journal for it began. An earlier version moves it on; this one counts positions instead.
     seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
     off_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     off_reason: Mapped[str] = mapped_column(SafeText, default="")
+    #: The events up to this position of the journal have their deliveries.
+    position: Mapped[int] = mapped_column(Integer, server_default="0")
 
 
 class WebhookDelivery(Claimable, Base):

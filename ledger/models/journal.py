@@ -69,6 +69,32 @@ class EventHash(Base):
     __table_args__ = (UniqueConstraint("subject", "number"),)
 
 
+class EventOrder(Base):
+    """Give an event its position in the one order that every reader follows: 1, 2, 3, … without gaps.
+
+    Append-only (by trigger). A position is given after the event's commit, so a reader that has read up to a position
+    has missed nothing below it.
+    """
+
+    __tablename__ = "event_order"
+
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    event_id: Mapped[str] = mapped_column(ForeignKey("events.id"), unique=True)
+    #: When it was numbered; None for events that are older than the order itself.
+    numbered_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class UnnumberedEvent(Base):
+    """Mark an event that has no position yet. A trigger adds it with the event, whoever wrote that.
+
+    No foreign key: its check would be paid in the transaction of every move, and only the trigger adds rows.
+    """
+
+    __tablename__ = "unnumbered_events"
+
+    event_id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+
+
 class Notification(Claimable, Base):
     """Store one notification in one place: `version` is wanted, `sent_version` is shown. The table is the outbox."""
 

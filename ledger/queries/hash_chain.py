@@ -1,40 +1,42 @@
-"""Read and extend the hash chain of the journal: one job writes the hashes, in order."""
+"""Read and extend the hash chain of the journal: one job writes the hashes, in the order of the positions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core import lock_hash_chain
-from ledger.kernel.ids import base32
-from ledger.models import Event, EventHash, GrantRow, Instance, Request, Session
-
-#: An event is written when it happens; one that commits later than this after it would get no hash.
-MARGIN = timedelta(hours=1)
+from ledger.models import Event, EventHash, EventOrder, GrantRow, Instance, Request, Session, UnnumberedEvent
+from ledger.queries.event_order import events_after
 
 
-async def unsealed(tx: AsyncSession, until: datetime, limit: int) -> list[Event]:
-    """List events before `until` without a hash, in order. No other process adds hashes until the transaction ends."""
-    await lock_hash_chain(tx)
-    newest = await last_hashed_at(tx)
-    query = (
-        select(Event)
-        .outerjoin(EventHash, EventHash.event_id == Event.id)
-        .where(EventHash.event_id.is_(None), Event.at < until)
-    )
-    if newest is not None:
-        # Ids are ordered by time, so only the last hour is looked through, however long the journal is.
-        milliseconds = int((newest - MARGIN).timestamp() * 1000)
-        query = query.where(Event.id >= f"evt_{base32(milliseconds << 32, 16)}")
-    return list(await tx.scalars(query.order_by(Event.at, Event.id).limit(limit)))
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """Hold an event with its position and its hash, as far as it has them by now.
+
+    `waiting`: it has no position yet, because its commit was a moment ago.
+    """
+
+    event: Event
+    link: EventHash | None
+    position: int | None
+    numbered_at: datetime | None
+    waiting: bool
 
 
-async def last_hashed_at(tx: AsyncSession) -> datetime | None:
-    """Return when the latest event with a hash happened; None while no event has one."""
-    return await tx.scalar(select(func.max(EventHash.at)))
+async def unhashed_events(tx: AsyncSession, limit: int) -> list[Event]:
+    """List events without a hash that are numbered after every event with one, in order of their positions."""
+    return (await events_after(tx, await last_hashed_position(tx), limit))[1]
+
+
+async def last_hashed_position(tx: AsyncSession) -> int:
+    """Return the greatest position of an event with a hash; 0 while no event has one."""
+    hashed = select(EventOrder.position).join(EventHash, EventHash.event_id == EventOrder.event_id)
+    # From the end of the order, where only the last minute has no hash.
+    return await tx.scalar(hashed.order_by(EventOrder.position.desc()).limit(1)) or 0
 
 
 async def heads(tx: AsyncSession, subjects: Collection[str]) -> dict[str, EventHash]:
@@ -47,15 +49,17 @@ async def heads(tx: AsyncSession, subjects: Collection[str]) -> dict[str, EventH
     return {link.subject: link for link in await tx.scalars(rows)}
 
 
-async def hashed_events(tx: AsyncSession, subjects: Collection[str]) -> list[tuple[Event, EventHash | None]]:
-    """Return the events of some subjects with their hashes, in the order of the journal."""
+async def journal_of(tx: AsyncSession, subjects: Collection[str]) -> list[JournalEntry]:
+    """Return the events of some subjects in the order of the journal; the last ones may have no position yet."""
     query = (
-        select(Event, EventHash)
+        select(Event, EventHash, EventOrder.position, EventOrder.numbered_at, UnnumberedEvent.event_id.is_not(None))
         .outerjoin(EventHash, EventHash.event_id == Event.id)
+        .outerjoin(EventOrder, EventOrder.event_id == Event.id)
+        .outerjoin(UnnumberedEvent, UnnumberedEvent.event_id == Event.id)
         .where(Event.subject.in_(list(subjects)))
     )
-    rows = await tx.execute(query.order_by(Event.at, Event.id))
-    return [(event, link) for event, link in rows.all()]
+    rows = await tx.execute(query.order_by(EventOrder.position.nulls_last(), Event.at, Event.id))
+    return [JournalEntry(*row) for row in rows.all()]
 
 
 async def family(tx: AsyncSession, request_id: str) -> list[str]:

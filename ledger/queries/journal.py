@@ -1,4 +1,4 @@
-"""Read the journal: as a stream, by its subjects, and what a repeated call has noted in it."""
+"""Read the journal by its subjects, and what a repeated call has noted in it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.event_kind import EventKind
 from ledger.models import Event, Instance
-from ledger.queries.access import Whose, about
-
-
-async def event_ids(tx: AsyncSession, since: str, whose: Whose | None, limit: int) -> list[str]:
-    """Return the ids of events after `since`, in order; only those about one person's things when `whose` is given."""
-    query = select(Event.id).where(Event.id > since).order_by(Event.id).limit(limit)
-    if whose is not None:
-        query = query.where(about(whose))
-    return list(await tx.scalars(query))
-
-
-async def events_by_id(tx: AsyncSession, ids: Collection[str]) -> list[Event]:
-    """Return these events, in order."""
-    return list(await tx.scalars(select(Event).where(Event.id.in_(list(ids))).order_by(Event.id)))
-
-
-async def event_at(tx: AsyncSession, event_id: str) -> datetime | None:
-    """Return when an event happened; None when there is none with this id."""
-    return await tx.scalar(select(Event.at).where(Event.id == event_id))
 
 
 async def subjects_with(tx: AsyncSession, kind: EventKind, subjects: Collection[str]) -> set[str]:

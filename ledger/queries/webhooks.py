@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.states import NotificationState
-from ledger.models import ApiKey, Event, Webhook, WebhookDelivery
-from ledger.queries.access import Whose, about
+from ledger.models import ApiKey, Webhook, WebhookDelivery
+from ledger.queries.access import Whose
 
 
 async def webhook(tx: AsyncSession, webhook_id: str, whose: Whose | None) -> Webhook | None:
@@ -57,17 +57,6 @@ async def scopes_of_holders(tx: AsyncSession, actors: Collection[str], now: date
     return found
 
 
-async def untold(
-    tx: AsyncSession, hook: Webhook, since: str, kinds: Collection[str], whose: Whose | None, limit: int
-) -> list[Event]:
-    """Return events after the id `since` of which no delivery was made for this webhook, in order."""
-    made = select(WebhookDelivery.event_id).where(WebhookDelivery.webhook_id == hook.id)
-    query = select(Event).where(Event.id > since, Event.kind.in_(sorted(kinds)), Event.id.not_in(made))
-    if whose is not None:
-        query = query.where(about(whose))
-    return list(await tx.scalars(query.order_by(Event.id).limit(limit)))
-
-
 async def add_deliveries(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> int:
     """Store deliveries; one that another replica has made meanwhile is left out. Returns how many are new."""
     if not rows:
@@ -77,9 +66,10 @@ async def add_deliveries(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> in
     return len((await tx.execute(insert.returning(WebhookDelivery.id))).all())
 
 
-async def seen(tx: AsyncSession, webhook_id: str, until: datetime) -> None:
-    """Note that the journal was read for a webhook until then."""
-    await tx.execute(update(Webhook).where(Webhook.id == webhook_id, Webhook.seen_at < until).values(seen_at=until))
+async def read_until(tx: AsyncSession, webhook_id: str, position: int) -> None:
+    """Note that the journal was read for a webhook up to this position."""
+    behind = update(Webhook).where(Webhook.id == webhook_id, Webhook.position < position)
+    await tx.execute(behind.values(position=position))
 
 
 async def deliveries(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,11 +19,14 @@ from bot.services.access import api_keys
 from bot.services.access.api_keys import Principal, authenticate
 from bot.services.audit import event_stream
 from bot.services.audit.event_stream import Following
+from bot.services.runtime.event_order import EventNumbering, number_all
 from ledger.core.events import record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
+from ledger.models import Event
 from ledger.queries.audit import read_books
 from tests.api.door import ADA, Door, code_of
+from tests.support.clock import SteppedClock
 from tests.support.serving import serving
 from tests.support.world import ALICE, BOB
 
@@ -38,6 +43,12 @@ async def begun(door: Door, key: str, after: str | None = None) -> Following:
     return stream
 
 
+async def look(stream: Following) -> Sequence[Event]:
+    """One read of a stream, after what happened has its numbers."""
+    await number_all(stream.ctx)
+    return await stream.look()
+
+
 async def test_everybody_hears_of_their_own_once_and_in_order(door: Door) -> None:
     w = door.w
     atlas, hermes, root = (
@@ -48,22 +59,21 @@ async def test_everybody_hears_of_their_own_once_and_in_order(door: Door) -> Non
     w.clock.advance(1)
     streams = {key: await begun(door, key) for key in (atlas, hermes, root)}
     mine = await door.asked(atlas, candidates=["vast"])
-    heard = [await streams[atlas].look(), await streams[atlas].look()]
+    heard = [await look(streams[atlas]), await look(streams[atlas])]
     assert [(one.kind, one.after) for one in heard[0]] == [("request.made", "quoting"), ("request.moved", "pending")]
     assert heard[1] == []
     assert (await w.decide(mine)).ok
     await w.settle()
     w.clock.advance(30)
-    more = await streams[atlas].look()
+    more = await look(streams[atlas])
     assert {"request.moved", "session.moved", "instance.moved"} <= {one.kind for one in more}
     assert [one.id for one in more] == sorted(one.id for one in more)
-    assert await streams[hermes].look() == []
+    assert await look(streams[hermes]) == []
     everything = [one.id for one in (await read_books(w.ctx.db)).events if one.kind != "api_key.created"]
-    assert [one.id for one in await streams[root].look()] == everything
-    # From where one stopped: what follows, and what belongs to the same seconds again.
+    assert [one.id for one in await look(streams[root])] == everything
+    # From where one stopped: what follows, each once.
     resumed = await begun(door, atlas, heard[0][-1].id)
-    again = [one.id for one in await resumed.look()]
-    assert set(again) >= {one.id for one in more}
+    assert [one.id for one in await resumed.look()] == [one.id for one in more]
     refused = await event_stream.begin(w.ctx, await principal(door, atlas), "evt_0000000000000000")
     assert getattr(refused, "code", "") == "unknown_event"
     await w.end(mine, BOB)
@@ -84,12 +94,46 @@ async def test_what_commits_late_is_heard_all_the_same(door: Door) -> None:
 
     w.clock.advance(60)
     await happen(0)
-    assert len(await stream.look()) == 1
-    await happen(-8)
-    late = await stream.look()
-    assert [one.at for one in late] == [w.clock.now() - timedelta(seconds=8)]
-    await happen(0, 450)
-    assert [len(await stream.look()) for _ in range(4)] == [200, 200, 50, 0]
+    assert len(await look(stream)) == 1
+    await happen(-3600)
+    late = await look(stream)
+    assert [one.at for one in late] == [w.clock.now() - timedelta(hours=1)]
+    await happen(0, 550)
+    assert [(len(await look(stream)), stream.behind) for _ in range(2)] == [(500, True), (50, False)]
+    assert await look(stream) == []
+    assert (await look(await begun(door, root, late[-1].id)))[0].at == w.clock.now()
+
+
+async def test_a_stream_that_sees_little_reads_a_bounded_part_at_once(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, hermes = door.w, await door.key("hermes")
+    stream = await begun(door, hermes)
+    monkeypatch.setattr(event_stream, "SCANNED", 3)
+    async with w.ctx.db.write() as tx:
+        for _ in range(7):
+            record(tx, at=w.clock.now(), actor=ALICE, subject="req_others", kind=EventKind.REQUEST_MADE)
+    mine = await door.asked(hermes)
+    looks = [([one.subject for one in await look(stream)], stream.behind) for _ in range(3)]
+    assert looks == [([], True), ([], True), ([mine, mine], False)]
+
+
+async def test_a_waiting_stream_wakes_when_an_event_is_numbered_here_or_by_another_replica(door: Door) -> None:
+    """No time passes for the stream, so only the hint can have woken it."""
+    w, root = door.w, await door.key("operator:root", scopes=("admin",))
+    stream, numbering, other = await begun(door, root), EventNumbering(w.ctx), w.replica()
+    await numbering.look()
+    stream.ctx = replace(stream.ctx, clock=SteppedClock(auto=False))
+    batches = stream.stream()
+    assert await anext(batches) == []
+    for number in (numbering.look, EventNumbering(other.ctx).look):
+        waiting = asyncio.ensure_future(anext(batches))
+        request_id = await door.asked(root)
+        assert not waiting.done()
+        assert await number() > 0
+        await numbering.look()
+        assert {one.subject for one in await asyncio.wait_for(waiting, 5)} == {request_id}
+    await other.ctx.db.close()
 
 
 async def test_the_stream_over_http(sqlite_door: Door) -> None:
@@ -106,6 +150,7 @@ async def test_the_stream_over_http(sqlite_door: Door) -> None:
             reading = asyncio.create_task(_first(lines))
             request_id = await door.asked(atlas)
             while not reading.done():
+                await EventNumbering(w.ctx).look()
                 w.clock.advance(1)
                 await asyncio.sleep(0)
             told = reading.result()

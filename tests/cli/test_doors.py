@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from bot.cli.commands import requests
 from bot.cli.lazy import COMMANDS, build
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
+from bot.services.runtime.event_order import number_all
 from ledger.engine.db import Database
+from ledger.kernel.event_kind import EventKind
 from tests.api.door import DOCUMENT
 from tests.cli.test_commands import elsewhere
+from tests.support import rows
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
 from tests.support.world import BOB, World, checked_world
@@ -250,6 +254,21 @@ def _untimed(answer: tuple[int, str, str]) -> tuple[int, str, str]:
 
 #: A public key as people paste it.
 KEY_LINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@laptop"
+
+
+async def test_an_audit_marks_what_was_recorded_late(terminal: Terminal) -> None:
+    t = terminal
+    t.far()
+    request_id = str((await t.w.ask(candidates=("vast",))).data["request_id"])
+    async with t.w.ctx.db.write() as tx:
+        at = t.w.clock.now() - timedelta(hours=2)
+        late = (await rows.event(tx, EventKind.REQUEST_VOTE, request_id, at=at, reason="Approved.")).id
+    await number_all(t.w.ctx)
+    assert (await t.read("audit", request_id))["late"] == [late]
+    lines = (await t.good("audit", request_id)).splitlines()
+    assert sum("recorded late" in line for line in lines) == 1
+    *events, last = map(json.loads, (await t.good("audit", request_id, "--jsonl")).splitlines())
+    assert (last["late"], late in [one["id"] for one in events]) == ([late], True)
 
 
 async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 
 from bot.practice.reader import all_text
+from bot.services.runtime.event_order import number_all
 from bot.slack.blocks import money
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import RequestState
 from tests.slack.conftest import Stage
 from tests.slack.test_commands import private
+from tests.support import rows
 
 
 async def test_budgets_and_costs_of_ones_own_and_of_everybody(stage: Stage) -> None:
@@ -62,3 +66,14 @@ async def test_the_journal_is_for_its_owner_and_those_who_decide(stage: Stage) -
     assert "Only its owner" in private(stage, "dave").text
     await stage.command("bob", "/gpu audit zzzzzz")
     assert "There is no request" in private(stage, "bob").text
+
+
+async def test_an_event_that_was_recorded_late_is_marked(stage: Stage) -> None:
+    await stage.ask()
+    (request,) = (await stage.w.books()).requests
+    async with stage.w.ctx.db.write() as tx:
+        at = stage.w.clock.now() - timedelta(hours=2)
+        await rows.event(tx, EventKind.REQUEST_VOTE, request.id, at=at, reason="Approved.")
+    await number_all(stage.w.ctx)
+    await stage.command("alice", f"/gpu audit {request.id[-6:]}")
+    assert private(stage, "alice").text.count("*recorded late*") == 1

@@ -42,7 +42,8 @@ async def events(
 ) -> StreamingResponse:
     """Stream every event that this key may see; send `Last-Event-ID` to continue after a break.
 
-    Each event arrives at least once: after a break those of the last seconds may arrive again, with the same id.
+    Each event arrives once, in the order of the journal and within a second. After a break the stream continues
+    directly behind the event that `Last-Event-ID` names.
     """
     if deps.streams[who.key_id] >= MOST_STREAMS:
         raise ProblemRaised(

@@ -38,6 +38,9 @@ class AuditOut(Out):
 
     request_id: fields.RequestId
     events: list[EventOut] = Field(description="What happened, the oldest first.")
+    late: list[str] = Field(
+        description="The ids of events that were recorded more than an hour after the time that they name."
+    )
     sealed: int = Field(description="How many of them are in the hash chain.")
     heads: dict[str, str] = Field(description="The newest hash of each subject.")
     broken: list[str] = Field(

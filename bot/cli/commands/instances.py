@@ -13,7 +13,7 @@ from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.commands.requests import Again, Json, Named, plain_id
 from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group
 from bot.cli.terminal.terminal_tables import show, show_result, table_or
-from bot.rules.audit.event_text import happened, whole
+from bot.rules.audit.event_text import LATE, happened, whole
 from bot.rules.values.phrases import plural, rate
 from bot.rules.values.text_table import TextReport
 
@@ -119,9 +119,10 @@ def audit(
     if jsonl:
         for event in found["events"]:
             typer.echo(json.dumps(event, ensure_ascii=False))
-        typer.echo(json.dumps({"heads": found["heads"]}))
+        typer.echo(json.dumps({"heads": found["heads"], "late": found["late"]}))
     elif not as_json:
-        rows = map(_event, found["events"])
+        late = set(found["late"])
+        rows = (_event(event, is_late=event["id"] in late) for event in found["events"])
         show(table_or("Nothing happened yet.", ("when (UTC)", "what", "by", "reason"), rows))
     if as_json:
         show(found)
@@ -130,9 +131,9 @@ def audit(
     typer.echo(whole(len(found["events"]), found["sealed"]), err=True)
 
 
-def _event(event: Any) -> tuple[str, ...]:
-    at = event["at"].replace("T", " ")[:19]
-    return at, happened(event["kind"], event["before"], event["after"]), event["actor"], event["reason"]
+def _event(event: Any, *, is_late: bool) -> tuple[str, ...]:
+    at, what = event["at"].replace("T", " ")[:19], happened(event["kind"], event["before"], event["after"])
+    return at, f"{what} ({LATE})" if is_late else what, event["actor"], event["reason"]
 
 
 def _rate(one: Any) -> str:

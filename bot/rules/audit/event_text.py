@@ -5,6 +5,9 @@ from __future__ import annotations
 from bot.rules.values.phrases import plural
 from ledger.kernel.event_kind import EventKind
 
+#: What every audit says at an event that was numbered more than an hour after its own time.
+LATE = "recorded late"
+
 _LABELS: dict[str, str] = {kind: kind.label for kind in EventKind}
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
+from bot.rules.audit.event_order import is_late
 from bot.rules.audit.hash_chain import START, event_hash, first_broken
 from bot.services.runtime.context import Context
 from ledger.engine.db import Database
 from ledger.models import Event, EventHash
-from ledger.queries.hash_chain import MARGIN, family, hashed_events, heads, last_hashed_at, unsealed
+from ledger.queries.event_order import number_events
+from ledger.queries.hash_chain import JournalEntry, family, heads, journal_of, last_hashed_position, unhashed_events
 from ledger.queries.views import resolve
 
-#: A transaction that is under way may still write an event of a little earlier.
-SETTLED = timedelta(seconds=10)
 BATCH = 500
 
 
@@ -24,12 +23,14 @@ BATCH = 500
 class Audit:
     """The events of a request and of everything that followed from it. `broken` says what does not match, if anything.
 
-    `heads` are the newest hashes by subject: who stores them can prove later whether older events were changed.
+    `heads` are the newest hashes by subject: who stores them can prove later whether older events were changed. `late`
+    are the ids of events that were numbered more than an hour after their own time.
     """
 
     request_id: str
     owner: str
     events: tuple[Event, ...]
+    late: tuple[str, ...]
     sealed: int
     heads: Mapping[str, str]
     broken: tuple[str, ...]
@@ -53,7 +54,8 @@ def content(event: Event) -> dict[str, Any]:
 async def hash_events_due(ctx: Context) -> int:
     """Hash what was written since the last pass. Return how many events were hashed."""
     async with ctx.db.write() as tx:
-        events = await unsealed(tx, ctx.clock.now() - SETTLED, BATCH)
+        await number_events(tx, ctx.clock.now())
+        events = await unhashed_events(tx, BATCH)
         last = await heads(tx, {event.subject for event in events})
         for event in events:
             before = last.get(event.subject)
@@ -74,12 +76,12 @@ async def audit(db: Database, text: str) -> Audit:
     """Return the journal of what `text` names. LookupError with the sentence for people when it names nothing."""
     async with db.read() as tx:
         request, _ = await resolve(tx, text, past=True)
-        rows = await hashed_events(tx, await family(tx, request.parent_id or request.id))
-        newest_at = await last_hashed_at(tx)
+        rows = await journal_of(tx, await family(tx, request.parent_id or request.id))
+        last = await last_hashed_position(tx)
     chains: defaultdict[str, list[tuple[int, Event, str]]] = defaultdict(list)
-    for event, sealed in rows:
-        if sealed is not None:
-            chains[event.subject].append((sealed.number, event, sealed.hash))
+    for row in rows:
+        if row.link is not None:
+            chains[row.event.subject].append((row.link.number, row.event, row.link.hash))
     broken, newest = [], {}
     for subject, chain in chains.items():
         chain.sort(key=lambda one: one[0])
@@ -87,11 +89,19 @@ async def audit(db: Database, text: str) -> Audit:
         number = first_broken((content(event), sealed) for _, event, sealed in chain)
         if number is not None:
             broken.append(f"{subject}: event {number} of {len(chain)} is not what was sealed")
-    # An event is hashed soon after it was written; one that was inserted later has no hash.
-    broken += [
-        f"{event.subject}: {event.id} ({event.kind}) was not there when that time was sealed"
-        for event, sealed in rows
-        if sealed is None and newest_at is not None and event.at < newest_at - MARGIN
-    ]
-    events = tuple(event for event, _ in rows)
-    return Audit(request.id, request.requester, events, sum(map(len, chains.values())), newest, tuple(broken))
+    broken += [sentence for row in rows if (sentence := _put_in(row, last))]
+    events = tuple(row.event for row in rows)
+    late = tuple(row.event.id for row in rows if is_late(row.event.at, row.numbered_at))
+    hashed = sum(map(len, chains.values()))
+    return Audit(request.id, request.requester, events, late, hashed, newest, tuple(broken))
+
+
+def _put_in(row: JournalEntry, last_hashed: int) -> str:
+    """Say what shows that an event was put into the journal afterwards; empty for an ordinary one."""
+    named = f"{row.event.subject}: {row.event.id} ({row.event.kind})"
+    if row.position is None:
+        # The database itself notes each new event as waiting for its number, in the event's own transaction.
+        return "" if row.waiting else f"{named} has no position in the journal"
+    if row.link is None and row.position <= last_hashed:
+        return f"{named} was not there when that part was sealed"
+    return ""

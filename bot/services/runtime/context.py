@@ -35,6 +35,7 @@ class Hints:
     leftovers: asyncio.Event = field(default_factory=asyncio.Event)
     outbox: asyncio.Event = field(default_factory=asyncio.Event)
     inbox: asyncio.Event = field(default_factory=asyncio.Event)
+    journal: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)

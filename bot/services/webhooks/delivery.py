@@ -22,14 +22,13 @@ from bot.services.runtime.context import Context
 from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_secrets
 from ledger.core import Claim, Tx, claim, release
 from ledger.kernel.actor import Actor
-from ledger.kernel.ids import first_id, new_id
+from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState
 from ledger.models import Event, Instance, Orphan, Request, Session, Webhook, WebhookDelivery
-from ledger.queries.webhooks import add_deliveries, forget, listening, scopes_of_holders, seen, untold
+from ledger.queries.event_order import events_after, newest_position, only
+from ledger.queries.webhooks import add_deliveries, forget, listening, read_until, scopes_of_holders
 from providers.http import USER_AGENT
 
-#: How late a transaction may commit an event; each pass reads this much of the journal again.
-LATE = timedelta(seconds=60)
 SCANNED, BATCH = 500, 16
 #: Longer than the longest call.
 LEASE_S = 60.0
@@ -47,10 +46,11 @@ log = logging.getLogger(__name__)
 
 
 async def fan_out(ctx: Context) -> int:
-    """Create a delivery for every event that a webhook subscribes to and that has none yet. Return how many are new."""
+    """Create a delivery for every new event that a webhook subscribes to. Return how many are new."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        hooks = await listening(tx, now)
+        newest = await newest_position(tx)
+        hooks = [hook for hook in await listening(tx, now) if hook.position < newest]
         actors = {hook.actor: Actor.from_ref(hook.actor) for hook in hooks}
         owners = {ref: await authorization.mine(tx, ctx.policy, actor) for ref, actor in actors.items()}
         held = await scopes_of_holders(tx, actors, now)
@@ -59,29 +59,27 @@ async def fan_out(ctx: Context) -> int:
         ref for ref, actor in actors.items() if authorization.sees_all(ctx.policy, combined_rights(actor, held[ref]))
     }
     whose = [None if hook.everything and hook.actor in all_of_it else owners[hook.actor] for hook in hooks]
-    looks = [(hook, _fan_out(ctx, hook, names, now)) for hook, names in zip(hooks, whose, strict=True)]
+    looks = [(hook, _fan_out(ctx, hook, names, newest)) for hook, names in zip(hooks, whose, strict=True)]
     return sum([await alone(ctx, hook.id, "the look at the journal", look, 0) for hook, look in looks])
 
 
-async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> int:
-    since = first_id("evt", max(hook.created_at, hook.seen_at - LATE))
-    made = 0
-    while True:
+async def _fan_out(ctx: Context, hook: Webhook, whose: Any, newest: int) -> int:
+    """Make the deliveries of one webhook up to the position `newest`, and store how far that is with them."""
+    made, position, now = 0, hook.position, ctx.clock.now()
+    while position < newest:
         async with ctx.db.read() as tx:
-            found = await untold(tx, hook, since, kinds_of(hook.topics), whose, SCANNED)
+            position, found = await events_after(tx, position, SCANNED, *only(whose, kinds_of(hook.topics)))
         rows = []
         for event in found:
             what = topic_of_event(event.kind, event.before, event.after)
             if what is not None and what[0] in hook.topics:
                 rows.append(delivery_row(hook, new_id("dlv", now), event.id, what[1], now))
-        over = len(found) < SCANNED
-        if rows or (over and now - hook.seen_at > LATE):
+        # Positions without a delivery are noted now and then only: reading them again costs less than a write.
+        if rows or position - hook.position >= SCANNED:
             async with ctx.db.write() as tx:
                 made += await add_deliveries(tx, rows)
-                await seen(tx, hook.id, now if over else found[-1].at)
-        if over:
-            return made
-        since = found[-1].id
+                await read_until(tx, hook.id, position)
+    return made
 
 
 async def deliver_due(ctx: Context, send: Send = post) -> int:

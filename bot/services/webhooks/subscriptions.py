@@ -22,11 +22,13 @@ from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
+from bot.services.runtime.event_order import number_all
 from ledger.core import Tx, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState
 from ledger.models import Webhook
+from ledger.queries.event_order import newest_position
 from ledger.queries.webhooks import add_deliveries, again, count_webhooks, remove, webhook
 
 MOST = 10
@@ -90,9 +92,11 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
         created_by=who.actor.ref,
         seen_at=now,
     )
+    await number_all(ctx)
     async with ctx.db.write() as tx:
         if await count_webhooks(tx, who.actor.ref) >= MOST:
             return refuse(ReplyCode.TOO_MANY_WEBHOOKS, f"You have {MOST} webhooks; delete one first.")
+        hook.position = await newest_position(tx)
         tx.add(hook)
         _note(tx, who, hook, EventKind.WEBHOOK_CREATED, now)
     sentence = f"Webhook {hook.id} is told from now on. Store its secret now: it is shown once."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.rules.audit.event_text import happened, whole
+from bot.rules.audit.event_text import LATE, happened, whole
 from bot.services.audit.journal import Audit
 from bot.slack.blocks.elements import Message, clip, code, context, person, safe, section, when
 from ledger.kernel.ids import short_id
@@ -14,7 +14,7 @@ SHOWN = 12
 def audit(found: Audit) -> Message:
     """Show the newest events first."""
     newest = list(reversed(found.events))[:SHOWN]
-    lines = [_line(event) for event in newest]
+    lines = [_line(event, is_late=event.id in found.late) for event in newest]
     more = len(found.events) - len(newest)
     lines += [f"… and {more} earlier ones"] if more > 0 else []
     state = whole(len(found.events), found.sealed)
@@ -26,8 +26,8 @@ def audit(found: Audit) -> Message:
     return Message(clip(" ".join([title, *lines]), 3_900), (*blocks, context(export)))
 
 
-def _line(event: Event) -> str:
+def _line(event: Event, *, is_late: bool) -> str:
+    late = f" · *{LATE}*" if is_late else ""
     why = f": {safe(event.reason, 160)}" if event.reason else ""
-    return (
-        f"{when(event.at)} · {safe(happened(event.kind, event.before, event.after), 100)} · {person(event.actor)}{why}"
-    )
+    what = safe(happened(event.kind, event.before, event.after), 100)
+    return f"{when(event.at)}{late} · {what} · {person(event.actor)}{why}"

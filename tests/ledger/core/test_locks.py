@@ -10,7 +10,7 @@ from ledger.core.locks import (
     lock_budgets,
     lock_families,
     lock_family,
-    lock_hash_chain,
+    lock_journal,
     lock_orphan,
     lock_requester,
     lock_rollup,
@@ -138,7 +138,7 @@ async def test_each_lock_keeps_out_its_own_kind_and_a_read_takes_none(pg_db: Dat
         lambda tx: lock_requester(tx, rows.ADA.ref),
         lambda tx: lock_requester(tx, rows.BEN.ref),
         lock_budgets,
-        lock_hash_chain,
+        lock_journal,
         lock_rollup,
         lock_auto_approval,
     ]

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import select
 
 from ledger.engine.db import Database
-from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationState
 from ledger.models import ApiKey, Webhook, WebhookDelivery
 from ledger.queries.access import Whose
@@ -20,10 +19,9 @@ from ledger.queries.webhooks import (
     deliveries,
     forget,
     listening,
+    read_until,
     remove,
     scopes_of_holders,
-    seen,
-    untold,
     webhook,
     webhooks,
 )
@@ -94,35 +92,18 @@ async def test_webhooks_that_may_receive_events(db: Database) -> None:
             assert (found.id if found else None) == (name if is_found else None)
 
 
-async def test_events_of_which_no_delivery_was_made(db: Database) -> None:
-    made, moved = EventKind.REQUEST_MADE, EventKind.REQUEST_MOVED
+async def test_a_delivery_is_made_once_and_reading_goes_forward_only(db: Database) -> None:
     async with db.write() as tx:
-        mine, bens = await rows.request(tx), await rows.request(tx, requester=BEN)
-        events = [
-            await rows.event(tx, kind, of.id, at=START + n * SECOND)
-            for n, (kind, of) in enumerate(
-                ((made, mine), (made, mine), (made, mine), (moved, mine), (EventKind.BUDGET_SET, mine), (made, bens))
-            )
-        ]
-        ids = [one.id for one in events]
-        one, other = hook("whk_1"), hook("whk_2")
-        tx.add_all([one, other])
+        tx.add_all([hook("whk_1"), hook("whk_2", position=7)])
         await tx.flush()
-        assert await add_deliveries(tx, [delivery("d1", "whk_1", ids[2]), delivery("d2", "whk_2", ids[3])]) == 2
+        assert await add_deliveries(tx, [delivery("d1", "whk_1", "evt_1"), delivery("d2", "whk_2", "evt_2")]) == 2
         # Another replica has made it meanwhile.
-        assert await add_deliveries(tx, [delivery("d3", "whk_1", ids[2]), delivery("d4", "whk_2", ids[2])]) == 1
+        assert await add_deliveries(tx, [delivery("d3", "whk_1", "evt_1"), delivery("d4", "whk_2", "evt_1")]) == 1
         assert await add_deliveries(tx, []) == 0
-    kinds, whose = [made, moved], Whose.of([rows.ADA])
+        await read_until(tx, "whk_1", 5)
+        await read_until(tx, "whk_1", 3)
     async with db.read() as tx:
-        assert [event.id for event in await untold(tx, one, ids[0], kinds, whose, 9)] == [ids[1], ids[3]]
-        assert [event.id for event in await untold(tx, one, ids[0], kinds, None, 9)] == [ids[1], ids[3], ids[5]]
-        assert [event.id for event in await untold(tx, one, "", kinds, None, 2)] == ids[:2]
-        assert [event.id for event in await untold(tx, other, ids[0], [made], None, 9)] == [ids[1], ids[5]]
-    async with db.write() as tx:
-        await seen(tx, "whk_1", NOW)
-        await seen(tx, "whk_1", START)
-    async with db.read() as tx:
-        assert [(hook.id, hook.seen_at) for hook in await webhooks(tx, None)] == [("whk_1", NOW), ("whk_2", START)]
+        assert [(hook.id, hook.position) for hook in await webhooks(tx, None)] == [("whk_1", 5), ("whk_2", 7)]
 
 
 async def test_two_replicas_make_one_delivery(pg_db: Database) -> None:

@@ -46,6 +46,7 @@ PACE_S: Mapping[str, float] = {
     "overlooked": 1800,
     "metering": 600,
     "rollup": 600,
+    "journal-order": 600,
     "seals": 10800,
     "digests": 1800,
     "bills": 7200,

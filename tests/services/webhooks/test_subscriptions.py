@@ -19,6 +19,7 @@ from bot.rules.webhooks.webhooks import signature
 from bot.services.access import api_keys, authorization
 from bot.services.access.api_keys import NewKey, Principal
 from bot.services.runtime.commands import Reply
+from bot.services.runtime.event_order import number_all
 from bot.services.webhooks import delivery, subscriptions
 from bot.services.webhooks.subscriptions import NewWebhook
 from ledger.engine.db import Database
@@ -101,9 +102,15 @@ def _secret(made: Reply) -> bytes:
 
 async def pump(w: World) -> None:
     """What the ticker does for webhooks, until nothing is due."""
-    await delivery.fan_out(w.ctx)
+    await spread(w)
     while await delivery.deliver_due(w.ctx):
         pass
+
+
+async def spread(w: World) -> int:
+    """Number what happened, and make the deliveries of it."""
+    await number_all(w.ctx)
+    return await delivery.fan_out(w.ctx)
 
 
 async def program(w: World, name: str) -> None:
@@ -140,7 +147,7 @@ async def test_a_consumer_hears_of_its_own_things(w: World) -> None:
         before = len(atlas.taken)
         w.clock.advance(20)
         other = w.replica()
-        await delivery.fan_out(other.ctx)
+        await spread(other)
         await other.ctx.db.close()
         await pump(w)
         assert (len(atlas.taken), len(set(atlas.ids))) == (before, before)
@@ -180,7 +187,7 @@ async def test_an_approver_who_leaves_hears_of_nobody_else_and_without_a_key_of_
         assert [one["data"]["request"]["requester"] for one in consumer.taken[1:]] == [ADA.ref]
         # What waits for its holder's next key is kept as long as a message is tried, and then given up.
         await w.ask(ADA, candidates=("vast",))
-        await delivery.fan_out(w.ctx)
+        await spread(w)
         await api_keys.revoke(w.ctx.db, str(key.data["key_id"]), ADA, w.clock.now())
         await w.ask(ADA, candidates=("vast",))
         await pump(w)
@@ -341,4 +348,4 @@ async def test_what_cannot_be_named(sqlite_db: Database, clock: SteppedClock) ->
         assert (await subscriptions.rotate(w.ctx, principal(HERMES), "whk_0")).code == "unknown_webhook"
         assert (await subscriptions.test(w.ctx, principal(HERMES), "whk_0")).code == "unknown_webhook"
         assert (await subscriptions.replay(w.ctx, principal(HERMES), "whk_0")).code == "unknown_webhook"
-        assert await delivery.fan_out(w.ctx) == 0
+        assert await spread(w) == 0
