@@ -7,7 +7,7 @@ import logging
 import resource
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -56,10 +56,8 @@ class Caller:
 
     async def dropped(self) -> None:
         """Return when the other end has closed the connection without a word."""
-        try:
+        with suppress(ConnectionResetError):
             assert await self._reader.read() == b""
-        except ConnectionResetError:
-            pass
         self.close()
 
     def close(self) -> None:
