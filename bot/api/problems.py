@@ -43,7 +43,7 @@ _CODES: Mapping[int, tuple[ReplyCode, ...]] = {
     ),
     413: (_C.BODY_TOO_LARGE,),
     429: (_C.RATE_LIMITED, _C.TOO_MANY_STREAMS),
-    503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.NO_CLOUDS),
+    503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.NO_CLOUDS, _C.RESOLVER_BUSY),
 }  # fmt: skip
 STATUS = {code: status for status, codes in _CODES.items() for code in codes}
 

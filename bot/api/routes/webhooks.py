@@ -30,7 +30,7 @@ async def list_webhooks(deps: Deps, who: WebhookOwner) -> list[WebhookOut]:
     return [WebhookOut.model_validate(one) for one in found]
 
 
-@router.post("", status_code=201, responses=refusals(409))
+@router.post("", status_code=201, responses=refusals(409, 503))
 async def create_webhook(deps: Deps, who: WebhookOwner, body: WebhookIn) -> WebhookDone:
     """Create a webhook for events about your own requests and sessions.
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.outbound.egress import AddressRefused, AddressUnreachable, EgressResponse, post
+from bot.outbound.names import NAMES, ResolverBusy
 from bot.rules.webhooks.webhooks import GONE, delivered, kinds_of, pause_s, signature, topic_of_event
 from bot.services.access import authorization
 from bot.services.access.api_keys import combined_rights
@@ -36,6 +37,8 @@ LEASE_S = 60.0
 KEPT = timedelta(days=30)
 #: How long a message waits until its holder has a working key again, and how often that is checked.
 WAITS_FOR_A_KEY, ASK_AGAIN = timedelta(hours=75), timedelta(hours=1)
+#: How long a message waits for a free thread that resolves its webhook's host; no attempt is counted.
+RESOLVE_AGAIN = timedelta(seconds=5)
 FORGET_EVERY_S = 3600.0
 ATTEMPTS_SHOWN = 20
 #: A message stays below 20 kB, however long a reason in it is.
@@ -129,7 +132,11 @@ async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
         await _note(ctx, held, row, "its holder has no key that works", **dead)
         return
     try:
-        answer = await send(hook.url, body, _headers(ctx, hook, row, body, now), egress_of(ctx.policy))
+        headers, resolve = _headers(ctx, hook, row, body, now), NAMES.for_user(hook.actor)
+        answer = await send(hook.url, body, headers, egress_of(ctx.policy), resolve=resolve)
+    except ResolverBusy:
+        await _note(ctx, held, row, "too many hosts are being looked up", due_at=now + RESOLVE_AGAIN)
+        return
     except (AddressRefused, AddressUnreachable) as error:
         await _failed(ctx, held, row, hook, str(error), _ms(ctx, began))
         return

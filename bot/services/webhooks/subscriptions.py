@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from cryptography.fernet import Fernet
 
 from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, read_url, vet
+from bot.outbound.names import NAMES, ResolverBusy
 from bot.rules.access.scopes import Scope
 from bot.rules.policy.policy import Policy
 from bot.rules.values.labels import LabelKey
@@ -72,11 +73,15 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
         return refuse(ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
     egress = egress_of(ctx.policy)
     try:
-        await vet(read_url(command.url, egress), egress)
+        await vet(read_url(command.url, egress), egress, NAMES.for_user(who.actor.ref))
     except AddressRefused as refused:
         return refuse(ReplyCode.BAD_URL, str(refused))
     except AddressUnreachable as error:
         return refuse(ReplyCode.BAD_URL, f"The host of this URL cannot be found: {error}.")
+    except ResolverBusy:
+        return refuse(
+            ReplyCode.RESOLVER_BUSY, "Too many webhook hosts are being looked up at the moment. Try again in a minute."
+        )
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     hook = Webhook(
         id=new_id("whk", now),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -9,11 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pytest
 from sqlalchemy import select, text
 
+from bot.outbound.names import PER_USER
 from bot.rules.access.scopes import PLAIN, Scope
 from bot.rules.webhooks.webhooks import signature
 from bot.services.access import api_keys, authorization
@@ -25,8 +28,10 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationState
 from ledger.models import Webhook, WebhookDelivery
+from ledger.queries.webhooks import webhooks
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
+from tests.support.slow_names import SLOW, slow_names
 from tests.support.world import ALICE, BOB, CAROL, World, checked_world
 
 ATLAS = Actor(ActorKind.CONSUMER, "atlas")
@@ -342,3 +347,22 @@ async def test_what_cannot_be_named(sqlite_db: Database, clock: SteppedClock) ->
         assert (await subscriptions.test(w.ctx, principal(HERMES), "whk_0")).code == "unknown_webhook"
         assert (await subscriptions.replay(w.ctx, principal(HERMES), "whk_0")).code == "unknown_webhook"
         assert await delivery.fan_out(w.ctx) == 0
+
+
+async def test_slow_names_delay_nobody_else_and_store_nothing(
+    sqlite_db: Database, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        with slow_names(monkeypatch) as asked:
+            hooks = [NewWebhook(f"https://h{number}{SLOW}/") for number in range(40)]
+            waiting = [asyncio.create_task(subscriptions.create(w.ctx, principal(ATLAS), one)) for one in hooks]
+            refused = [await one for one in islice(asyncio.as_completed(waiting), len(hooks) - PER_USER)]
+            assert {one.code for one in refused} == {"resolver_busy"}
+            assert len(asked) == PER_USER
+            # Clouds and Slack resolve their names in the event loop's own threads, which are all free.
+            async with asyncio.timeout(2):
+                await asyncio.get_running_loop().getaddrinfo("localhost", 443)
+                assert (await subscriptions.create(w.ctx, principal(HERMES), NewWebhook("https://1.1.1.1/"))).ok
+        assert {(await one).ok for one in waiting} == {False}
+        async with w.ctx.db.read() as tx:
+            assert [one.actor for one in await webhooks(tx, None)] == [HERMES.ref]
