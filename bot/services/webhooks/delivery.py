@@ -21,7 +21,7 @@ from bot.services.access.api_keys import combined_rights
 from bot.services.notifications.paging import alone, page_in
 from bot.services.runtime.context import Context
 from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_secrets
-from ledger.core import Claim, Tx, claim, release
+from ledger.core import Claim, Tx, claim_deliveries, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import first_id, new_id
 from ledger.kernel.states import NotificationState
@@ -31,7 +31,11 @@ from providers.http import USER_AGENT
 
 #: How late a transaction may commit an event; each pass reads this much of the journal again.
 LATE = timedelta(seconds=60)
-SCANNED, BATCH = 500, 16
+SCANNED = 500
+#: Messages that are sent at once: those of one run, and those of one webhook in all runs.
+BATCH, SHARE = 4, 2
+#: Runs at once.
+WIDTH = 16
 #: Longer than the longest call.
 LEASE_S = 60.0
 KEPT = timedelta(days=30)
@@ -88,14 +92,13 @@ async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> in
 
 
 async def deliver_due(ctx: Context, send: Send = post) -> int:
-    """Send every due message. A failed one is retried for about 75 hours; then its webhook is switched off."""
-    held = await claim(
-        ctx.db,
-        WebhookDelivery,
-        now=ctx.clock.now(),
-        states={NotificationState.PENDING},
-        limit=BATCH,
-        lease=timedelta(seconds=LEASE_S),
+    """Send due messages, a few of each webhook. A failed one is retried for 75 hours; then its webhook is switched off.
+
+    A receiver that never answers keeps this run until its call is given up, so there are more runs at once (`WIDTH`)
+    than one person may have webhooks.
+    """
+    held = await claim_deliveries(
+        ctx.db, now=ctx.clock.now(), share=SHARE, limit=BATCH, lease=timedelta(seconds=LEASE_S)
     )
     await asyncio.gather(*(_deliver(ctx, one, send) for one in held))
     return len(held)
