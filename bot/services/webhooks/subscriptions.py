@@ -18,7 +18,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, secret_text, unknown_topics
+from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, masked, secret_text, unknown_topics
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply, refuse
@@ -192,6 +192,6 @@ async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook
 
 
 def _note(tx: Tx, who: Principal, hook: Webhook, kind: EventKind, now: datetime) -> None:
-    """Record who named which address; its query may contain a secret and is left out."""
-    reason = f"{hook.id}: {hook.url.partition('?')[0]}"
+    """Record who named which host; approvers read this, and the rest of the address may be a secret."""
+    reason = f"{hook.id}: {masked(hook.url)}"
     record(tx, now, who.actor, hook.actor, kind, reason=reason)
