@@ -25,7 +25,7 @@ from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
 from bot.http_server import BACKLOG, http, limits_for, raise_descriptor_limit
 from bot.services.runtime.context import Context
-from bot.settings import Settings, private_directory, refuse_loose
+from bot.settings import ENV_FILE, Settings, private_directory, refuse_loose
 from bot.slack.app import SlackApp
 from bot.slack.settings import SlackSettings
 from bot.ticker.schedule import Ticker
@@ -109,7 +109,9 @@ def slack_settings(settings: Settings) -> SlackSettings:
 
 
 def refuse_loose_modes(settings: Settings) -> None:
-    """Raise `ValueError` when other users of this machine could read the ledger or the label key."""
+    """Raise `ValueError` when other users of this machine could read `.env`, the ledger or the label key."""
+    if ENV_FILE.is_file():
+        refuse_loose(ENV_FILE)
     private_directory(settings.identity_dir)
     file = settings.sqlite_file
     if file is not None:

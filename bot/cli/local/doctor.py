@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 
 import typer
 from rich.markup import escape
@@ -21,7 +20,7 @@ from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
 from bot.rules.checkpoints.stores import STORES
 from bot.services.instances import key_rotation
-from bot.settings import PolicyFileError, Settings, SettingsError, load, read_policy_file
+from bot.settings import ENV_FILE, PolicyFileError, Settings, SettingsError, load, read_policy_file, refuse_loose
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from bot.wiring import build_providers
@@ -99,7 +98,12 @@ def _stores(settings: Settings) -> Iterator[Finding]:
 
 
 def _source() -> Finding:
-    source = "the environment and .env" if Path(".env").is_file() else "the environment (there is no .env here)"
+    try:
+        if ENV_FILE.is_file():
+            refuse_loose(ENV_FILE)
+    except ValueError as error:
+        return Finding("settings", Grade.BAD, f"serve would refuse: {error}", f"chmod 600 {ENV_FILE}")
+    source = "the environment and .env" if ENV_FILE.is_file() else "the environment (there is no .env here)"
     return Finding("settings", Grade.GOOD, f"read from {source}")
 
 
