@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -88,11 +89,17 @@ async def examine(*, offline: bool) -> list[Finding]:
 
 
 def _stores(settings: Settings) -> Iterator[Finding]:
+    places: tuple[str, ...] = ()
+    with suppress(PolicyFileError):  # It is a finding of its own.
+        places = read_policy_file(settings.policy, practice=settings.practice).policy.checkpoint_places
     for store in STORES:
         area, missing = f"{store.scheme}://", [name for name in store.variables if name not in settings.stores]
         if missing:
             missed = f"checkpoints cannot be kept in {store.name}: {', '.join(missing)} not set"
             yield Finding(area, Grade.NOTE, missed, store.where)
+        elif not any(place.lower().startswith(area) for place in places):
+            unread = f"the policy lists no place in {store.name}, so no checkpoint is read there"
+            yield Finding(area, Grade.NOTE, unread, "list them under checkpoint_places (docs/policy.md)")
         else:
             yield Finding(area, Grade.GOOD, f"checkpoints can be kept in {store.name}: its credentials are set")
 
