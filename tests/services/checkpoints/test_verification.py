@@ -37,9 +37,8 @@ KIND = "session.checkpoint_hold"
 
 def looks_at(w: World, stores: Stores) -> None:
     """From now on the service has these stores, and their credentials are set."""
-    ctx = w.ctx
-    catalog = Catalog(ctx.providers, ctx.clock, ctx.timing.offers_timeout_s, stores=tuple(stores.secrets))
-    w.ctx = replace(ctx, catalog=catalog, checkpoints=stores)
+    catalog = Catalog(w.ctx.providers, w.clock, w.ctx.timing.offers_timeout_s, stores=tuple(stores.secrets))
+    w.ctx = replace(w.ctx, catalog=catalog, checkpoints=stores)
     w.tune(checkpoint_places=("s3://bucket/run",))
 
 
@@ -399,19 +398,3 @@ async def test_an_agent_that_fell_silent_does_not_make_an_old_checkpoint_a_new_o
         # What is ended because it is silent is taken to have worked no longer.
         assert verification._may_have_worked_until(Instance(outcome_code="no_heartbeat"), mute) == at
         assert verification._may_have_worked_until(Instance(status="booting"), mute) == at
-
-
-async def test_a_place_that_the_policy_does_not_list_is_not_read_with_the_services_credentials(w: World) -> None:
-    async with near_its_end(w) as (shelf, _):
-        w.tune(checkpoint_places=("s3://bucket/run2",))
-        shelf.put("run/step-9.pt", 10, w.clock.now())
-        before = len(shelf.asked)
-        await w.settle()
-        w.clock.advance(31)
-        await w.settle()
-        assert len(shelf.asked) == before
-        assert w.alive() != []
-        w.tune(checkpoint_places=("s3://bucket",))
-        w.clock.advance(3600)
-        await w.settle()
-        assert len(shelf.asked) > before
