@@ -1,7 +1,10 @@
 # syntax=docker/dockerfile:1
-FROM python:3.12-slim-bookworm AS build
+# A tag can be replaced. Pin what you have tested: docker build --build-arg PYTHON=python@sha256:…
+ARG PYTHON=python:3.12-slim-bookworm
+FROM ${PYTHON} AS build
 WORKDIR /src
-RUN pip install --no-cache-dir 'uv>=0.8'
+COPY docs/deploy/uv.txt docs/deploy/uv.txt
+RUN pip install --no-cache-dir --require-hashes -r docs/deploy/uv.txt
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY bot bot
 COPY ledger ledger
@@ -9,7 +12,7 @@ COPY providers providers
 COPY migrations migrations
 RUN UV_PROJECT_ENVIRONMENT=/opt/venv uv sync --locked --no-dev --no-editable --compile-bytecode
 
-FROM python:3.12-slim-bookworm
+FROM ${PYTHON}
 RUN useradd --create-home --uid 10001 gpu && install -d -o gpu -g gpu -m 0700 /data
 COPY --from=build /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH GPU_SHOPPER_DATA_DIR=/data GPU_SHOPPER_HOST=0.0.0.0 GPU_SHOPPER_LOG_FORMAT=json

@@ -14,7 +14,7 @@ TESTS ?= tests
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients demo test test-all soak bench mutants lint docs clean
+.PHONY: help install clients demo test test-all soak bench mutants lint audit docs clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -23,7 +23,7 @@ install: $(READY) ## Install everything into .venv (and, as root on Debian, a Ch
 
 $(READY): pyproject.toml uv.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/deploy/uv.txt
 	UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode --quiet
 	@$(BIN)/python -m compileall -q bot ledger migrations providers
 	@$(BIN)/python tests/support/chromium.py --install
@@ -61,13 +61,19 @@ bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, t
 mutants: $(READY) ## Name what the tests of OLD=COMMIT catch and those of HEAD do not: 300 mutants an area; run again to go on.
 	@exec $(BIN)/python -m tests.mutants --old $(OLD) $(ARGS)
 
-lint: $(READY) ## ruff, mypy, import contracts, schema and docs in step with the code.
+lint: $(READY) ## ruff, mypy, import contracts, schema and docs in step with the code, known vulnerabilities.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/gpu-shopper db check --fresh
 	$(BIN)/gpu-shopper docs --check
+	@$(MAKE) --no-print-directory audit
+
+# uv ends with 1 for a vulnerable package, and with 2 when it could not ask.
+audit: $(READY) ## Compare the locked packages with the database of known vulnerabilities, where it can be reached.
+	@code=0; UV_HTTP_RETRIES=0 $(BIN)/uv audit --frozen --preview-features audit-command || code=$$?; \
+	if [ $$code -eq 2 ]; then echo "Known vulnerabilities were not checked: no database of them can be reached."; else exit $$code; fi
 
 docs: $(READY) ## Write the generated pages again.
 	$(BIN)/gpu-shopper docs

@@ -10,7 +10,8 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -19,6 +20,7 @@ from structlog.typing import Processor
 
 REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
+MINUTE_S = 60.0
 
 #: Formats of secrets that may appear although nobody registered them.
 PATTERNS = (
@@ -176,7 +178,8 @@ def _quiet() -> None:
         logger.handlers.clear()
         logger.propagate = True
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # It warns of every request that is no HTTP, and anybody can send as many as they like.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 def guard_handlers() -> None:
@@ -204,6 +207,27 @@ def _console(_logger: Any, _name: str, event: Fields) -> str:
     rest = " ".join(f"{key}={value}" for key, value in event.items())
     line = f"{at} {level:<7} {name}  {text}" + (f"  {rest}" if rest else "")
     return f"{line}\n{trace}" if trace else line
+
+
+class OncePerMinute:
+    """Say whether a line may be logged that a caller without any key can cause: once a minute for each subject.
+
+    `monotonic` gives seconds that never run backwards.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._logged_at: dict[str, float] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def may_log(self, subject: str) -> int | None:
+        """Return how many lines were left out since the last one, or None when this one is to be left out, too."""
+        now, last = self._monotonic(), self._logged_at.get(subject)
+        if last is not None and now - last < MINUTE_S:
+            self._left_out[subject] += 1
+            return None
+        self._logged_at[subject] = now
+        return self._left_out.pop(subject, 0)
 
 
 @contextmanager

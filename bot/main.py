@@ -7,27 +7,25 @@ connection is accepted, running work is finished, Slack's accepted messages are 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import gc
 import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
-import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from bot import logs
 from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
+from bot.http_server import BACKLOG, http, limits_for, raise_descriptor_limit
 from bot.services.runtime.context import Context
-from bot.settings import Settings, private_directory, refuse_loose
+from bot.settings import ENV_FILE, Settings, private_directory, refuse_loose
 from bot.slack.app import SlackApp
 from bot.slack.settings import SlackSettings
 from bot.ticker.schedule import Ticker
@@ -38,11 +36,6 @@ from ledger.queries.audit import ping
 from migrations import run as schema
 
 SLACK_PATH = "/slack/events"
-#: How long accepted requests may take once no more are accepted.
-DRAIN_S = 5
-BACKLOG = 1024
-#: Longer than the 60 s after which usual load balancers close an idle connection, so that they never reuse a dead one.
-KEEP_ALIVE_S = 75
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +109,9 @@ def slack_settings(settings: Settings) -> SlackSettings:
 
 
 def refuse_loose_modes(settings: Settings) -> None:
-    """Raise `ValueError` when other users of this machine could read the ledger or the label key."""
+    """Raise `ValueError` when other users of this machine could read `.env`, the ledger or the label key."""
+    if ENV_FILE.is_file():
+        refuse_loose(ENV_FILE)
     private_directory(settings.identity_dir)
     file = settings.sqlite_file
     if file is not None:
@@ -146,53 +141,6 @@ def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-@asynccontextmanager
-async def http(app: Any, listening: socket.socket, *, lifespan: Literal["on", "off"] = "off") -> AsyncIterator[None]:
-    """Serve an ASGI application on a bound socket inside the block; the caller handles signals."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan=lifespan,
-        interface="asgi3",
-        timeout_graceful_shutdown=DRAIN_S,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
-    )
-    server = _QuietServer(config)
-    serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
-    try:
-        ready = asyncio.create_task(server.ready.wait(), name="http-ready")
-        await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        yield
-    finally:
-        server.should_exit = True
-        await serving
-
-
-class _QuietServer(uvicorn.Server):
-    """A Uvicorn server that leaves signals alone; Uvicorn would raise a caught signal again before we have stopped.
-
-    `ready` is set once connections are accepted.
-    """
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections."""
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signals."""
-        yield
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -232,6 +180,7 @@ async def serve(
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises `CannotServe`, `SchemaError` or `ValueError` when it must not start."""
     stopping = stop_on_signals()
+    descriptors = raise_descriptor_limit()
     slack = slack_settings(settings)
     refuse_loose_modes(settings)
     with only_one(settings.sqlite_file, allow_shared=allow_shared), listen(settings.host, settings.port) as listening:
@@ -247,7 +196,7 @@ async def serve(
                 # and again delays every acknowledgement for as long as that takes.
                 gc.collect()
                 gc.freeze()
-                async with http(bot.asgi, listening):
+                async with http(bot.asgi, listening, limits=limits_for(descriptors)):
                     on_ready(_greeting(settings, ctx, listening.getsockname()[1]))
                     await stopping.wait()
                     log.info("stopping: no new work is taken, running claims are finished")

@@ -169,6 +169,18 @@ def test_loose_modes_are_refused(tmp_path: Path) -> None:
         refuse_loose_modes(settings)
 
 
+def test_an_env_file_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load(env_file=None, environ={"GPU_SHOPPER_DATA_DIR": str(tmp_path / "data")})
+    file = tmp_path / ".env"
+    file.touch(mode=0o600)
+    refuse_loose_modes(settings)
+    for mode in (0o640, 0o604):
+        file.chmod(mode)
+        with pytest.raises(ValueError, match=r"\.env has mode 06\d\d.*chmod 600 \.env"):
+            refuse_loose_modes(settings)
+
+
 def test_several_may_share_a_ledger_that_is_not_a_file_or_when_told_so(tmp_path: Path) -> None:
     for file in (None, tmp_path / "x.db"):
         with only_one(file, allow_shared=True), only_one(file, allow_shared=True):

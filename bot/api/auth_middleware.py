@@ -83,7 +83,7 @@ class AuthMiddleware:
             return
         allowance = await self._shared.take(who.key_id) if self._shared else self._calls.take(who.key_id)
         scope.setdefault("state", {})[PRINCIPAL] = who
-        await self._limited(scope, _capped(receive, self._deps.settings.body_bytes), send, allowance)
+        await self._limited(scope, receive, send, allowance, self._deps.settings.body_bytes)
 
     async def _agent(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         token = _bearer(scope)
@@ -91,12 +91,15 @@ class AuthMiddleware:
             await problem(STRANGE, headers=CHALLENGE)(scope, receive, send)
             return
         scope.setdefault("state", {})[NODE] = token
-        await self._limited(scope, _capped(receive, AGENT_BYTES), send, self._nodes.take(token))
+        await self._limited(scope, receive, send, self._nodes.take(token), AGENT_BYTES)
 
-    async def _limited(self, scope: Scope, receive: Receive, send: _Watched, allowance: Allowance) -> None:
+    async def _limited(self, scope: Scope, receive: Receive, send: _Watched, allowance: Allowance, most: int) -> None:
+        """Serve a call whose body has at most `most` bytes, unless its caller calls too often."""
         send.headers = allowance.headers
         served = self._app if allowance.allowed else problem(_too_often(allowance))
-        await served(scope, receive, send)
+        if allowance.allowed and _declared(scope) > most:
+            served = problem(Reply(False, ReplyCode.BODY_TOO_LARGE, _too_large(most)))
+        await served(scope, _capped(receive, most), send)
 
     def _strange(self, scope: Scope) -> Any:
         """Refuse a caller without a working key, and limit wrong keys per address.
@@ -133,6 +136,16 @@ def _too_often(allowance: Allowance) -> Reply:
     return Reply(False, ReplyCode.RATE_LIMITED, sentence)
 
 
+def _too_large(most: int) -> str:
+    return f"A body has at most {most // 1024} KiB."
+
+
+def _declared(scope: Scope) -> int:
+    """Return the length that a call's header gives for its body; 0 where it gives none."""
+    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(said) if said.isdigit() and len(said) <= 18 else 0
+
+
 def _capped(receive: Receive, most: int) -> Receive:
     """Return a `receive` that refuses a body longer than `most` bytes."""
     read = 0
@@ -142,7 +155,7 @@ def _capped(receive: Receive, most: int) -> Receive:
         message = await receive()
         read += len(message.get("body", b""))
         if read > most:
-            raise HTTPException(413, f"A body has at most {most // 1024} KiB.")
+            raise HTTPException(413, _too_large(most))
         return message
 
     return capped

@@ -41,8 +41,9 @@ _CODES: Mapping[int, tuple[ReplyCode, ...]] = {
         _C.OVERRIDE_FIRST, _C.QUOTE_MOVED, _C.QUOTING, _C.REACHABLE, _C.REPLAYED, _C.STALE, _C.STILL_HEARD,
         _C.STILL_SHOWN, _C.TOO_MANY_KEYS, _C.TOO_MANY_OPEN, _C.TOO_MANY_WEBHOOKS, _C.WEBHOOK_OFF,
     ),
+    413: (_C.BODY_TOO_LARGE,),
     429: (_C.RATE_LIMITED, _C.TOO_MANY_STREAMS),
-    503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.NO_CLOUDS),
+    503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.NO_CLOUDS, _C.RESOLVER_BUSY),
 }  # fmt: skip
 STATUS = {code: status for status, codes in _CODES.items() for code in codes}
 

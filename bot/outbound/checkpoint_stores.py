@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Event
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, head
+from bot.outbound.names import NAMES, ResolverBusy
 
 TIMEOUT_S = 20.0
 #: Files beside checkpoints: they log a job or describe a repository, and contain nothing that the job saved.
@@ -22,6 +24,8 @@ _BESIDE = re.compile(
     r"\.(?:log|out|err)(?:\.(?:\d+|gz))?$|(?:^|/)(?:events\.out\.|logs?/|\.git\w+$|README(?:\.\w+)?$)", re.IGNORECASE
 )
 CONNECT_S = 5.0
+#: How many stores are read at once; the others wait.
+THREADS = 4
 
 
 class StoreUnreachable(Exception):
@@ -48,6 +52,8 @@ class Stores:
     timeout_s: float = TIMEOUT_S
     #: Where a URL may lead; the requester chooses the URL.
     egress: Egress = field(default_factory=Egress)
+    #: Its own: a slow store must not keep the threads in which clouds and Slack resolve their names.
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "stores"), repr=False)
 
     async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
         """Return the newest file at a place, of scheme s3, hf or https; None where there is none.
@@ -60,7 +66,7 @@ class Stores:
         try:
             async with asyncio.timeout(self.timeout_s):
                 look = self._s3 if scheme == "s3" else self._hub
-                return await asyncio.to_thread(look, root, path, over)
+                return await asyncio.get_running_loop().run_in_executor(self.threads, look, root, path, over)
         except TimeoutError:
             raise StoreUnreachable(f"{scheme}://{root} was not read to its end in {self.timeout_s:g} s") from None
         except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
@@ -72,11 +78,14 @@ class Stores:
     async def _file(self, url: str) -> StoredFile | None:
         """Return one file by its URL, as its server describes it without sending it."""
         try:
-            answer = await head(url, self.egress, timeout_s=self.timeout_s)
+            resolve = NAMES.for_user(f"store:{urlsplit(url).hostname}")
+            answer = await head(url, self.egress, resolve=resolve, timeout_s=self.timeout_s)
         except AddressRefused:
             raise StoreUnreachable("its URL does not lead to a public address, so it is not called") from None
         except AddressUnreachable as error:
             raise StoreUnreachable(f"its URL could not be asked ({error})") from None
+        except ResolverBusy:
+            raise StoreUnreachable("too many hosts are being looked up at the moment") from None
         at = urlsplit(url)
         if answer.status in (404, 410):
             return None

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 
 import httpcore
 
+from bot.outbound.names import Resolve
 from ledger.kernel.network_guard import forbid_in_transaction
 
 TIMEOUT_S: Final = 15.0
@@ -32,8 +32,6 @@ LONGEST_URL: Final = 1000
 PORTS: Final = {"https": 443, "http": 80}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-#: A name and a port → the addresses behind it, as text.
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 #: What `is_global` calls global although a packet to it may end inside: translations of IPv4 addresses, relays, and an
 #: address that a cloud keeps for its own host agent.
@@ -165,16 +163,10 @@ def _inside(host: str) -> AddressRefused:
     return AddressRefused(f"{host[:80]} is not a public address, so it is not called.")
 
 
-async def resolve_once(host: str, port: int) -> Sequence[str]:
-    """Resolve a name with the system's resolver; return all its records."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
-async def vet(target: Target, egress: Egress, resolve: Resolve = resolve_once) -> Sequence[str]:
+async def vet(target: Target, egress: Egress, resolve: Resolve) -> Sequence[str]:
     """Resolve a target once and return its addresses, all of which may be dialled.
 
-    Raises `AddressRefused` and `AddressUnreachable`.
+    Raises `AddressRefused` and `AddressUnreachable`, and what `resolve` raises when it is busy.
     """
     forbid_in_transaction("webhook")
     if _literal(target.host) is not None:
@@ -232,11 +224,11 @@ async def post(
     headers: Mapping[str, str],
     egress: Egress,
     *,
+    resolve: Resolve,
     timeout_s: float = TIMEOUT_S,
-    resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
 ) -> EgressResponse:
-    """POST `body` and return the status. Raises only `AddressRefused` and `AddressUnreachable`."""
+    """POST `body` and return the status. Raises only `AddressRefused`, `AddressUnreachable` and `ResolverBusy`."""
     return await _call("POST", url, body, headers, egress, timeout_s, resolve, tls)
 
 
@@ -244,11 +236,11 @@ async def head(
     url: str,
     egress: Egress,
     *,
+    resolve: Resolve,
     timeout_s: float = TIMEOUT_S,
-    resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
 ) -> EgressResponse:
-    """HEAD a file and return what its server says of it. Raises only `AddressRefused` and `AddressUnreachable`."""
+    """HEAD a file and return what its server says of it. Raises what `post` raises."""
     return await _call("HEAD", url, b"", {}, egress, timeout_s, resolve, tls)
 
 

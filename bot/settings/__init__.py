@@ -1,11 +1,12 @@
 """Load the settings: environment, `.env`, an optional policy file, and two secrets stored beside the ledger."""
 
-from bot.settings.environment import SettingsError, load
+from bot.settings.environment import ENV_FILE, SettingsError, load
 from bot.settings.fields import Settings, SlackMode, known_variables
 from bot.settings.identity import identity, private_directory, refuse_loose
 from bot.settings.policy_file import PolicyFile, PolicyFileError, read_policy_file
 
 __all__ = [
+    "ENV_FILE",
     "PolicyFile",
     "PolicyFileError",
     "Settings",

@@ -22,6 +22,9 @@ from bot import vault
 from bot.settings.fields import PREFIX, Clouds, Settings, Variable, known_variables, variable_of
 from providers.registry import REGISTRY
 
+#: Where credentials are kept, in the folder where the program runs.
+ENV_FILE = Path(".env")
+
 
 class SettingsError(ValueError):
     """Settings that cannot be used. Each line names one, says what is wrong and shows a right example."""
@@ -30,7 +33,7 @@ class SettingsError(ValueError):
 def load(
     clouds: Clouds = REGISTRY,
     *,
-    env_file: Path | None = Path(".env"),
+    env_file: Path | None = ENV_FILE,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read the settings; the environment wins over `env_file`. Raises `SettingsError` with one line per complaint."""

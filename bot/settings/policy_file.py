@@ -48,6 +48,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "blocked_hosts": ["vast:51234"],
         "blocked_countries": ["CN"],
         "webhook_networks": ["10.1.0.0/16"],
+        "checkpoint_places": ["s3://bucket/runs", "hf://org"],
         "consumers": {"atlas": {"clouds": ["vast"], "gpus": ["RTX4090"], "max_hours": 4}},
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Mapping
@@ -29,7 +30,10 @@ from bot.slack.worker import Worker
 from ledger.core.inbox import Inbound
 
 EVERYTHING = re.compile(".*", re.DOTALL)
+#: How long a message waits until Slack has said which workspace this is; Slack gives up on it after three seconds.
+TEAM_WAIT_S = 1.5
 LIBRARIES = ("slack_bolt", "slack_sdk")
+NO_TEAM_YET = "Slack has not told me yet which workspace this is, so nothing was done. Please try again in a moment."
 NOT_STORED = "I could not note this down, so nothing was done. Please try again in a moment."
 
 log = logging.getLogger(__name__)
@@ -148,9 +152,12 @@ class SlackApp:
     async def _take(self, body: dict[str, Any], headers: Mapping[str, Any]) -> dict[str, Any]:
         received = read_payload(body)
         settings = self._settings
-        planned = plan(
-            received, self._ctx.policy, tuple(self._ctx.providers), settings.command, self._handler.directory.known_team
-        )
+        home = await self._home_team()
+        if home is None:
+            if received.kind is InboundKind.COMMAND:
+                return {"response_type": "ephemeral", "text": NO_TEAM_YET}
+            raise WebError("auth.test", "no_answer")  # Slack tells whoever clicked that it did not work.
+        planned = plan(received, self._ctx.policy, tuple(self._ctx.providers), settings.command, home)
         if planned.work is None:
             return planned.answer
         signature = next(iter(headers.get(SIGNATURE_HEADER, ())), None)
@@ -168,6 +175,21 @@ class SlackApp:
             job = HandlerJob(key, receipt.claim, received, trigger_of(body), since, planned.parsed)
             self._worker.submit(job, urgent=received.kind is not InboundKind.COMMAND or not planned.answer)
         return receipt.answer
+
+    async def _home_team(self) -> str | None:
+        """Return the workspace that installed the app, or None while Slack does not say: then nobody's message counts.
+
+        Otherwise another workspace's members would be obeyed until Slack has answered for the first time.
+        """
+        known = self._handler.directory.known_team
+        if known is not None:
+            return known
+        try:
+            async with asyncio.timeout(TEAM_WAIT_S):
+                return await self._handler.directory.home_team()
+        except (TimeoutError, WebError) as error:
+            log.warning("a message was refused, because Slack did not say which workspace this is: %s", error)
+            return None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve Bolt behind the guard: a verified payload in, Bolt's answer out."""

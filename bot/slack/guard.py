@@ -21,9 +21,13 @@ from urllib.parse import parse_qsl
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bot.logs import OncePerMinute
 from ledger.kernel.clock import Clock
 
 BODY_MAX: Final = 1024 * 1024
+#: Bodies up to this size are always read; the larger ones that are read at once have at most `HELD_MAX` together.
+SMALL: Final = 64 * 1024
+HELD_MAX: Final = 32 * 1024 * 1024
 TOO_BIG: Final = "the body is above 1 MiB"
 #: Slack's own window, docs.slack.dev "Verifying requests from Slack".
 WINDOW_S: Final = 300
@@ -74,6 +78,9 @@ class Guard:
         self._app = app
         self._secret = signing_secret.encode()
         self._clock = clock
+        self._lines = OncePerMinute(clock.monotonic)
+        #: Bytes of large bodies that are being read, whose signature can be checked only when they are complete.
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Verify and parse, then pass on with the payload under `PAYLOAD`; other protocols pass through."""
@@ -84,27 +91,64 @@ class Guard:
             if scope["method"] != "POST":
                 raise RequestRefused(401, "only signed POST requests are taken")
             headers = _headers(scope["headers"])
-            body = await _read(headers, receive)
-            verify(self._secret, headers, body, self._clock)
+            stamp = may_be_signed(headers, self._clock)
+            body = await self._read(headers, receive)
+            verify(self._secret, stamp, headers, body)
             scope[PAYLOAD] = well_formed(body, headers.get("content-type", b""))
         except RequestRefused as refused:
             # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
-            log.info("a request to the Slack endpoint was refused: %s", refused)
+            if (more := self._lines.may_log(str(refused))) is not None:
+                log.info("a request to the Slack endpoint was refused: %s (%d more in the last minute)", refused, more)
             await _answer(refused)(scope, receive, send)
             return
         await self._app(scope, _again(body, receive), send)
 
+    async def _read(self, headers: dict[str, bytes], receive: Receive) -> bytes:
+        """Return the body. Raises `RequestRefused` for one that is too large, or while too many large ones arrive."""
+        declared = headers.get("content-length", b"0")
+        if declared.isdigit() and (len(declared) > 9 or int(declared) > BODY_MAX):
+            raise RequestRefused(413, TOO_BIG)
+        chunks: list[bytes] = []
+        size = counted = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise RequestRefused(401, "the caller went away")
+                chunk = message.get("body", b"")
+                size += len(chunk)
+                if size > BODY_MAX:
+                    raise RequestRefused(413, TOO_BIG)
+                if size > SMALL:
+                    self._held += size - counted
+                    counted = size
+                if counted and self._held > HELD_MAX:
+                    raise RequestRefused(503, "too many large bodies arrive at once")
+                chunks.append(chunk)
+                if not message.get("more_body", False):
+                    return b"".join(chunks)
+        finally:
+            self._held -= counted
 
-def verify(secret: bytes, headers: dict[str, bytes], body: bytes, clock: Clock) -> None:
-    """Raise `RequestRefused` unless Slack signed exactly these bytes within the last (or next) five minutes."""
+
+def may_be_signed(headers: dict[str, bytes], clock: Clock) -> bytes:
+    """Return the timestamp of a request whose headers a signed one has, within the last (or next) five minutes.
+
+    Raises `RequestRefused` for all others, whose bodies are never read.
+    """
     stamp = headers.get(TIMESTAMP_HEADER, b"")
     signature = headers.get(SIGNATURE_HEADER, b"")
     if not _TIMESTAMP.fullmatch(stamp) or not _SIGNATURE.fullmatch(signature):
         raise RequestRefused(401, "the signature headers are missing or malformed")
     if abs(int(clock.now().timestamp()) - int(stamp)) > WINDOW_S:
         raise RequestRefused(401, "the timestamp is more than five minutes away")
+    return stamp
+
+
+def verify(secret: bytes, stamp: bytes, headers: dict[str, bytes], body: bytes) -> None:
+    """Raise `RequestRefused` unless Slack signed exactly these bytes."""
     expected = "v0=" + hmac.new(secret, b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(expected.encode(), signature):
+    if not hmac.compare_digest(expected.encode(), headers[SIGNATURE_HEADER]):
         raise RequestRefused(401, "the signature does not match")
 
 
@@ -136,25 +180,6 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, bytes]:
     return found
 
 
-async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
-    declared = headers.get("content-length", b"0")
-    if declared.isdigit() and (len(declared) > 9 or int(declared) > BODY_MAX):
-        raise RequestRefused(413, TOO_BIG)
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise RequestRefused(401, "the caller went away")
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > BODY_MAX:
-            raise RequestRefused(413, TOO_BIG)
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
-
-
 def _again(body: bytes, receive: Receive) -> Receive:
     """Replay the body to the application, then pass on whatever the server sends (a disconnect)."""
     pending = [{"type": "http.request", "body": body, "more_body": False}]
@@ -167,8 +192,8 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 def _answer(refused: RequestRefused) -> PlainTextResponse:
     # Only the log has the reason: a caller who cannot sign must not learn what was wrong.
-    said = "the request is too large" if refused.status == 413 else "the request is not signed by Slack"
-    return PlainTextResponse(said, refused.status)
+    said = {413: "the request is too large", 503: "try again in a moment"}
+    return PlainTextResponse(said.get(refused.status, "the request is not signed by Slack"), refused.status)
 
 
 def problem(body: Mapping[str, Any]) -> str:

@@ -45,7 +45,10 @@ class Directory:
     async def home_team(self) -> str:
         """Return the team that installed the app; Slack is asked once. Raises `WebError`."""
         if self._team_id is None:
-            self._team_id = str((await self._web.call("auth.test")).get("team_id") or "")
+            found = (await self._web.call("auth.test")).get("team_id")
+            if not found:
+                raise WebError("auth.test", "unexpected_answer")
+            self._team_id = str(found)
         return self._team_id
 
     async def facts(self, user: str, team: str) -> DeciderFacts:

@@ -91,7 +91,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),
         ScheduledJob("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
         ScheduledJob("webhooks", lambda: delivery.fan_out(ctx), tick_s, (hints.journal,), drain=False),
-        ScheduledJob("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=WIDTH),
+        ScheduledJob("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=delivery.WIDTH),
         ScheduledJob("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
         ScheduledJob("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),
         ScheduledJob("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, drain=False),

@@ -1,6 +1,6 @@
 """Write the ledger: moves, claims, locks, events, inbox, outbox and entries."""
 
-from ledger.core.claims import Claim, claim, release, wake
+from ledger.core.claims import Claim, claim, claim_deliveries, release, wake
 from ledger.core.events import announce, announce_once, notify_person, record
 from ledger.core.locks import (
     lock_auto_approval,
@@ -29,6 +29,7 @@ __all__ = [
     "book",
     "book_all",
     "claim",
+    "claim_deliveries",
     "decide",
     "lock_auto_approval",
     "lock_budgets",

@@ -11,7 +11,7 @@ that earlier time, so that what happened during the work is handled at once.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -21,6 +21,7 @@ from sqlalchemy import Integer, Select, and_, bindparam, case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import Database
+from ledger.kernel.states import NotificationState
 from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session, WebhookDelivery
 
 Model = TypeVar("Model", Request, Session, Instance, Notification, Inbox, WebhookDelivery)
@@ -71,24 +72,57 @@ async def claim(
     lease: timedelta,
 ) -> list[Claim]:
     """Claim at most `limit` due rows of `model` in one of `states`, the longest overdue first."""
-    key = _key(model)
     look, take = _due(model, frozenset(states))
     async with db.read() as tx:
         if (await tx.execute(look, {"now": now})).first() is None:
             return []  # Most ticks find nothing; looking first keeps an idle process from writing at all.
-    token = secrets.token_hex(16)
     async with db.write() as tx:
         before = {row.id: row.held for row in await tx.execute(take, {"now": now, "most": limit})}
-        if not before:
-            return []
-        taken = await tx.execute(
-            update(model)
-            .where(key.in_(list(before)))
-            .values(claim_token=token, claim_until=now + lease, due_at=now + lease)
-            .returning(key)
-        )
-        found = set(taken.scalars())
+        return await _take(tx, model, before, now + lease)
+
+
+async def _take(tx: AsyncSession, model: type[Any], before: Mapping[str, str | None], until: datetime) -> list[Claim]:
+    """Claim rows that are locked; `before` gives the token that each had."""
+    if not before:
+        return []
+    key, token = _key(model), secrets.token_hex(16)
+    taken = await tx.execute(
+        update(model)
+        .where(key.in_(list(before)))
+        .values(claim_token=token, claim_until=until, due_at=until)
+        .returning(key)
+    )
+    found = set(taken.scalars())
     return [Claim(row_id, token, held is not None) for row_id, held in before.items() if row_id in found]
+
+
+async def claim_deliveries(db: Database, *, now: datetime, share: int, limit: int, lease: timedelta) -> list[Claim]:
+    """Claim at most `limit` due deliveries so that each webhook has at most `share` under way.
+
+    The first of each webhook come before the second of any: a webhook with many messages delays no other. Two replicas
+    that claim at the same moment may exceed a webhook's share for one batch.
+    """
+    row = WebhookDelivery
+    running = row.claim_until > now
+    pending = and_(row.state == NotificationState.PENDING, or_(row.due_at <= now, and_(row.due_at > now, running)))
+    first = (case((running, 0), else_=1), row.due_at, row.id)
+    place = func.row_number().over(partition_by=row.webhook_id, order_by=first)
+    ranked = select(row.id, row.due_at, running.label("running"), place.label("place")).where(pending).subquery()
+    due = and_(row.state == NotificationState.PENDING, row.due_at <= now, or_(row.claim_until.is_(None), ~running))
+    wanted = (
+        select(ranked.c.id)
+        .where(ranked.c.place <= share, or_(ranked.c.running.is_(None), ~ranked.c.running))
+        .order_by(ranked.c.place, ranked.c.due_at, ranked.c.id)
+        .limit(limit)
+    )
+    async with db.read() as tx:
+        ids = list(await tx.scalars(wanted))
+    if not ids:
+        return []
+    chosen = select(row.id, row.claim_token.label("held")).where(row.id.in_(ids), due)
+    async with db.write() as tx:
+        before = {one.id: one.held for one in await tx.execute(chosen.with_for_update(skip_locked=True))}
+        return await _take(tx, row, before, now + lease)
 
 
 async def release(tx: AsyncSession, model: type[Model], held: Claim, *, due_at: datetime | None, **values: Any) -> bool:

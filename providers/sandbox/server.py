@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
@@ -22,6 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from providers.sandbox.engine import Engine, SandboxCloud, truth
 
 TICK_S = 0.25
+#: The origin of a page or a server of this machine.
+HERE = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?")
 
 
 def build_app(clouds: Mapping[str, SandboxCloud], *, tick_s: float | None = TICK_S) -> Starlette:
@@ -182,10 +185,21 @@ class Controls:
             await cloud.tick()
 
 
+def _from_here(host: str | None, origin: str | None) -> bool:
+    """Whether a request names this machine, and does not come from a web page of another one.
+
+    A page on the web can send requests to 127.0.0.1, and a name of its own can lead there.
+    """
+    named = [f"http://{host or ''}", *([origin] if origin is not None else [])]
+    return all(HERE.fullmatch(one.lower()) for one in named)
+
+
 def _explained(handler: Handler) -> Callable[[Request], Awaitable[JSONResponse]]:
     """A route that hands over the fields of the query and of the body, and says in a sentence what is wrong."""
 
     async def explained(request: Request) -> JSONResponse:
+        if not _from_here(request.headers.get("host"), request.headers.get("origin")):
+            return JSONResponse({"error": "The controls answer only programs and pages of this machine."}, 403)
         try:
             text = await request.body()
             body = json.loads(text) if text else {}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import text
+from starlette.types import Message
 
-from bot.api.dependencies import ApiSettings
+from bot.api.app import build_api
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.api.limits import SharedLimiter
 from bot.services.access import api_keys
 from ledger.engine.db import Database
@@ -242,3 +244,19 @@ async def test_replicas_count_together(pg_db: Database, clock: SteppedClock) -> 
         alone = SharedLimiter(pg_db, clock, 1)
         assert [(await alone.take("k")).allowed for _ in range(2)] == [True, False]
         await two.w.ctx.db.close()
+
+
+async def test_a_length_that_is_too_large_is_refused_before_a_byte_is_read(sqlite_door: Door) -> None:
+    key, answered = await sqlite_door.key(), []
+
+    async def unread() -> Message:
+        raise AssertionError("the body was read")
+
+    async def send(message: Message) -> None:
+        answered.append(message.get("status"))
+
+    headers = [(b"authorization", f"Bearer {key}".encode()), (b"content-length", b"70000")]
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/sessions", "headers": headers, "query_string": b""}
+    app = build_api(Dependencies(sqlite_door.w.ctx), {})
+    await app(scope, unread, send)
+    assert answered == [413, None]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
+from bot.api.routes.events import MOST_STREAMS
 from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import Principal, authenticate
@@ -195,6 +198,26 @@ async def test_a_key_has_so_many_streams(sqlite_door: Door) -> None:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://bot") as http:
         answer = await http.get("/api/v1/events", headers={"Authorization": f"Bearer {key}"})
     assert (answer.status_code, code_of(answer)) == (429, "too_many_streams")
+
+
+async def test_streams_that_begin_at_the_same_moment_are_counted(sqlite_door: Door) -> None:
+    key = await sqlite_door.key()
+    deps = Dependencies(sqlite_door.w.ctx)
+    headers = {"Authorization": f"Bearer {key}"}
+    async with serving(build_api(deps, {})) as url, AsyncExitStack() as opened:
+        http = await opened.enter_async_context(httpx.AsyncClient(base_url=url, trust_env=False))
+        asked = [
+            http.send(http.build_request("GET", "/api/v1/events", headers=headers), stream=True) for _ in range(20)
+        ]
+        answers = await asyncio.gather(*asked)
+        assert Counter(one.status_code for one in answers) == {200: MOST_STREAMS, 429: 20 - MOST_STREAMS}
+        strange = {**headers, "Last-Event-ID": "evt_0000000000000000"}
+        deps.streams[key.split("_")[1]] -= 1
+        assert (await http.get("/api/v1/events", headers=strange)).status_code == 422
+        deps.streams[key.split("_")[1]] += 1
+        for one in answers:
+            await one.aclose()
+    assert deps.streams.total() == 0
 
 
 async def test_the_figures(door: Door) -> None:

@@ -76,6 +76,9 @@ async def test_stopped_started_and_done_over_rest(sqlite_door: Door) -> None:
         assert refused.status_code in (404, 422), path
     refused = await door.call("POST", f"/sessions/{session}/done", atlas, json={"storage": "sell"})
     assert (refused.status_code, code_of(refused)) == (422, "invalid")
+    for odd in (0, 1, "false", "no", None):
+        refused = await door.call("POST", f"/sessions/{session}/done", atlas, json={"succeeded": odd})
+        assert (refused.status_code, code_of(refused)) == (422, "invalid"), odd
     stopped = await door.call("POST", f"/sessions/{session}/stop", atlas)
     assert stopped.status_code == 202, stopped.text
     await door.w.run(60, 20)

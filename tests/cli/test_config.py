@@ -46,6 +46,9 @@ def test_a_credential_is_stored_for_its_owner_alone(folder: Path) -> None:
         assert SECRET not in done.output
         assert "xoxb-3" not in done.output
         assert "SLACK_BOT_TOKEN:" not in done.output  # Nobody is there to be asked.
+        # A value in the arguments is stored, with a warning; one from standard input has been seen by nobody.
+        warned = "leave it out and you are prompted: gpu-shopper config set vast-key" in " ".join(done.stderr.split())
+        assert warned == (not said)
     file = folder / ".env"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert dotenv_values(file, interpolate=False) == {

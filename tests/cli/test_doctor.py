@@ -89,6 +89,16 @@ async def test_offline_calls_nobody(monkeypatch: pytest.MonkeyPatch, elsewhere: 
     assert not [f for f in findings if f.grade is Grade.BAD]
 
 
+async def test_an_env_file_that_others_can_read_has_to_be_closed_first(elsewhere: Path) -> None:
+    file = elsewhere / ".env"
+    file.touch(mode=0o600)
+    assert by_area(await examine(offline=True))["settings"][0].grade is Grade.GOOD
+    file.chmod(0o644)
+    found = by_area(await examine(offline=True))["settings"][0]
+    assert (found.grade, found.do) == (Grade.BAD, "chmod 600 .env")
+    assert "mode 0644" in found.sentence
+
+
 def run(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(build(), ["doctor", *arguments])
     return result.exit_code, result.stdout

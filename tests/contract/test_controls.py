@@ -50,6 +50,26 @@ async def test_a_fault_is_armed_shown_and_disarmed(http: httpx.AsyncClient) -> N
 
 
 @pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:8090"}, 200),
+        ({"Origin": "http://127.0.0.1:8080"}, 200),
+        ({"Host": "attacker.example"}, 403),
+        ({"Host": "127.0.0.1.attacker.example:8090"}, 403),
+        ({"Host": ""}, 403),
+        ({"Host": "[broken"}, 403),
+        ({"Origin": "https://attacker.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+async def test_only_this_machine_steers(http: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
+    for method, path in (("GET", "/truth"), ("POST", "/reset")):
+        answer = await http.request(method, path, headers=headers)
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize(
     ("path", "body", "said"),
     [
         ("/faults", {"cloud": "vast", "name": "meteor"}, "create_lost_reply"),

@@ -58,7 +58,7 @@ async def test_the_newest_of_more_files_than_any_page_holds_is_found_and_a_look_
             with pytest.raises(StoreUnreachable, match=f"{scheme}://{root} was not read to its end in 0 s"):
                 await replace(stores, timeout_s=0).newest(scheme, root, "run")
         # A look that was cut off goes on in its thread, and would try a server that is gone again and again.
-        await asyncio.get_running_loop().shutdown_default_executor()
+        await asyncio.to_thread(stores.threads.shutdown)
 
 
 async def test_what_cannot_be_asked_says_so_without_any_secret() -> None:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, EgressResponse, post, read_url, vet
+from bot.outbound.names import NAMES
 
 PUBLIC = Egress()
 #: For what is really dialled: this machine alone, by an address that nothing else has.
@@ -179,7 +180,7 @@ async def test_no_hostile_url_is_dialled(dialled: list[str]) -> None:
             await post("https://hooks.example.com/", b"{}", {}, PUBLIC, resolve=names(*answer))
     for url in ("https://localhost/", "https://localhost./", "https://LOCALHOST/"):
         with pytest.raises((AddressRefused, AddressUnreachable)):
-            await post(url, b"{}", {}, PUBLIC)  # The system's own answer.
+            await post(url, b"{}", {}, PUBLIC, resolve=NAMES.for_user("test"))  # The system's own answer.
     assert dialled == []
 
 
@@ -283,7 +284,7 @@ async def test_it_dials_what_it_checked_and_follows_nothing(
 async def test_an_answer_is_a_status_and_no_more(dialled: list[str]) -> None:
     async def ask(answer: bytes) -> EgressResponse:
         async with Peer(answer).up() as peer:
-            return await post(f"http://127.0.0.77:{peer.port}/", b"{}", {}, HERE)
+            return await post(f"http://127.0.0.77:{peer.port}/", b"{}", {}, HERE, resolve=NAMES.for_user("test"))
 
     assert await ask(reply("204 No Content")) == EgressResponse(204)
     assert await ask(reply("429 Too Many Requests", "Retry-After: 120")) == EgressResponse(429, 120.0)
@@ -298,7 +299,7 @@ async def test_an_answer_is_a_status_and_no_more(dialled: list[str]) -> None:
     async with Peer(b"").up() as closed:
         pass
     with pytest.raises(AddressUnreachable, match="no connection"):
-        await post(f"http://127.0.0.77:{closed.port}/", b"", {}, HERE)
+        await post(f"http://127.0.0.77:{closed.port}/", b"", {}, HERE, resolve=NAMES.for_user("test"))
     assert set(dialled) == {"127.0.0.77"}
 
 
@@ -307,7 +308,7 @@ async def _silent() -> EgressResponse:
         await reader.read()
 
     async with listening(hold) as port:
-        return await post(f"http://127.0.0.77:{port}/", b"", {}, HERE, timeout_s=0.05)
+        return await post(f"http://127.0.0.77:{port}/", b"", {}, HERE, resolve=NAMES.for_user("test"), timeout_s=0.05)
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:

@@ -24,7 +24,8 @@ async def test_the_owner_reads_what_is_approved_for_a_hold_and_answers_when_it_c
     ctx = stage.ctx
     async with served(Shelf()) as stores:
         catalog = Catalog(ctx.providers, ctx.clock, ctx.timing.offers_timeout_s, stores=tuple(stores.secrets))
-        await stage.restart(replace(ctx, catalog=catalog, checkpoints=stores))
+        policy = replace(ctx.policy, checkpoint_places=("s3://bucket",))
+        await stage.restart(replace(ctx, catalog=catalog, checkpoints=stores, policy=policy))
         asked = await stage.ask(LINE)
         assert "includes up to 2 hours of hold to save checkpoints: $" in all_text(asked)
         assert "it is held 2 hours in all" in all_text(asked)

@@ -373,6 +373,21 @@ async def test_slack_away_at_the_start_does_not_keep_the_door_shut(stage: Stage)
     assert "Approved* by" in all_text(stage.ws.now(message))
 
 
+async def test_nobody_is_obeyed_before_slack_has_said_which_workspace_this_is(stage: Stage) -> None:
+    asked = await stage.ask()
+    before = len(await rows(stage))
+    stage.fault("auth.test", "http_500", times=3)
+    await stage.restart(stage.ctx)
+    await stage.command("alice", "/gpu provision 1x4090 2h")
+    assert "which workspace this is" in stage.ws.ephemerals("alice")[-1].text
+    clicked = await stage.as_("bob").click(asked, stage.approve_button(asked))
+    assert not clicked.ok
+    await stage.settle()
+    assert len(await rows(stage)) == before
+    await stage.click("bob", asked, stage.approve_button(asked))
+    assert "Approved* by" in all_text(stage.ws.now(asked))
+
+
 async def test_the_door_speaks_http_only(stage: Stage) -> None:
     async def nothing(*_: Any) -> Any:
         raise AssertionError("nothing is read or sent")

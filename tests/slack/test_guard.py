@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from slack_sdk.signature import SignatureVerifier
 
-from bot.slack.guard import BODY_MAX, Guard
+from bot.slack.guard import BODY_MAX, HELD_MAX, SMALL, Guard
 from tests.slack import signing
 from tests.support.clock import SteppedClock
 from tests.support.matrix import examples
@@ -171,6 +172,72 @@ async def test_a_large_body_is_refused_before_it_is_read(guard: Guard, clock: St
     for declared in (str(BODY_MAX + 1), "9" * 40):
         sent = {**signing.headers(GOOD, clock), "content-length": declared}
         assert (await signing.post(guard, GOOD, sent)).status_code == 413
+
+
+class Arriving:
+    """A body of which nothing more comes, and whether anybody waited for it."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = list(chunks)
+        self.read = False
+        self.answered: list[Any] = []
+        self.waits = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def receive(self) -> Any:
+        self.read = True
+        if not self._chunks:
+            self.waits.set()
+            await self.goes_on.wait()
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": self._chunks.pop(0), "more_body": True}
+
+    async def send(self, message: Any) -> None:
+        self.answered.append(message.get("status"))
+
+    async def into(self, guard: Guard, sent: Any) -> None:
+        headers = [(name.lower().encode(), value.encode()) for name, value in dict(sent).items()]
+        scope = {"type": "http", "method": "POST", "path": "/slack/events", "headers": headers}
+        await guard(scope, self.receive, self.send)
+
+
+async def test_a_body_is_not_read_when_its_headers_are_no_signed_ones(guard: Guard, clock: SteppedClock) -> None:
+    old, right = signing.headers(GOOD, clock, age_s=301), signing.headers(GOOD, clock)
+    for sent in ({}, old, {**right, "x-slack-signature": "v0=short"}, {**right, "content-length": str(BODY_MAX + 1)}):
+        body = Arriving(b"a")
+        await body.into(guard, sent)
+        assert (body.read, body.answered[0] in (401, 413)) == (False, True)
+
+
+async def test_large_bodies_that_arrive_at_once_are_bounded_and_small_ones_pass(
+    guard: Guard, echo: Echo, clock: SteppedClock
+) -> None:
+    sent = signing.headers(GOOD, clock)
+    slow = [Arriving(b"a" * BODY_MAX) for _ in range(HELD_MAX // BODY_MAX)]
+    reading = [asyncio.create_task(one.into(guard, sent)) for one in slow]
+    await asyncio.gather(*(one.waits.wait() for one in slow))
+    large = b"text=" + b"a" * SMALL
+    assert (await signing.post(guard, large, signing.headers(large, clock))).status_code == 503
+    assert (await signing.post(guard, GOOD, sent)).status_code == 200
+    for one in slow:
+        one.goes_on.set()
+    await asyncio.gather(*reading)
+    assert (await signing.post(guard, large, signing.headers(large, clock))).status_code == 200
+    assert echo.seen == [GOOD, large]
+
+
+async def test_refusals_are_logged_once_a_minute(
+    guard: Guard, clock: SteppedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "bot.slack.guard")
+    for _ in range(100):
+        await signing.post(guard, GOOD, {})
+    clock.advance(61)
+    await signing.post(guard, GOOD, {})
+    assert [one.rpartition(" (")[2] for one in caplog.messages if "refused" in one] == [
+        "0 more in the last minute)",
+        "99 more in the last minute)",
+    ]
 
 
 async def test_a_large_body_without_a_length_is_refused(guard: Guard, clock: SteppedClock) -> None:

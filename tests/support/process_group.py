@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -54,9 +55,14 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 def _become(order: dict[str, Any]) -> NoReturn:
-    """Turn this child into the bot. `ahead_s` is how far its clock, like all clocks of the test, has travelled."""
+    """Turn this child into the bot. `ahead_s` is how far its clock, like all clocks of the test, has travelled.
+
+    `descriptors`, if there, is how many files it may have open, however it raises its own limit.
+    """
     code = 1
     try:
+        if most := order["descriptors"]:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         os.environ.clear()
         os.environ.update(order["environment"])
         os.chdir(order["folder"])

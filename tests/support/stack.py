@@ -138,9 +138,9 @@ class Town:
 
     # ── processes ────────────────────────────────────────────────────────────────────────────────
 
-    async def start(self) -> Served:
-        """Start one more process; Slack's requests go to it from now on."""
-        return await self._up(fork(self.nursery, self.environment, self.log, self.clock.ahead_s))
+    async def start(self, descriptors: int | None = None) -> Served:
+        """Start one more process, with at most so many open files; Slack's requests go to it from now on."""
+        return await self._up(fork(self.nursery, self.environment, self.log, self.clock.ahead_s, descriptors))
 
     async def launch(self, **changes: str) -> Served:
         """The same with the installed program and the machine's clock."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from bot.api.dependencies import Deps, Monitor, RequestReader, refusals
 from bot.api.problems import ProblemRaised
@@ -49,25 +51,43 @@ async def events(
         raise ProblemRaised(
             Reply(False, ReplyCode.TOO_MANY_STREAMS, f"This key has {MOST_STREAMS} streams already; close one first.")
         )
-    begun = await event_stream.begin(deps.ctx, who, last_event_id)
-    if isinstance(begun, Reply):
-        raise ProblemRaised(begun)
+    # Counted before anything is awaited: calls at the same moment would all find room.
+    deps.streams[who.key_id] += 1
+    try:
+        begun = await event_stream.begin(deps.ctx, who, last_event_id)
+        if isinstance(begun, Reply):
+            raise ProblemRaised(begun)
+    except BaseException:
+        deps.streams[who.key_id] -= 1
+        raise
 
     async def lines() -> AsyncIterator[str]:
-        deps.streams[who.key_id] += 1
         quiet = 0
-        try:
-            yield ": connected\n\n"
-            async for found in begun.stream():
-                quiet = 0 if found else quiet + 1
-                if found:
-                    yield "".join(map(_line, found))
-                elif quiet % QUIET == 0:
-                    yield ": nothing new\n\n"
-        finally:
-            deps.streams[who.key_id] -= 1
+        yield ": connected\n\n"
+        async for found in begun.stream():
+            quiet = 0 if found else quiet + 1
+            if found:
+                yield "".join(map(_line, found))
+            elif quiet % QUIET == 0:
+                yield ": nothing new\n\n"
 
-    return StreamingResponse(lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return _Counted(deps.streams, who.key_id, lines())
+
+
+class _Counted(StreamingResponse):
+    """A stream that is counted for its key until it ends, also when its caller went away before it began."""
+
+    def __init__(self, streams: Counter[str], key_id: str, lines: AsyncIterator[str]) -> None:
+        super().__init__(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._streams = streams
+        self._key_id = key_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, then count it no more."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams[self._key_id] -= 1
 
 
 def _line(one: Event) -> str:

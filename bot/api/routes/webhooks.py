@@ -11,6 +11,7 @@ from bot.api.problems import ProblemRaised, answered
 from bot.api.routes.requests import Cursor, Limit
 from bot.api.schemas.base import Page
 from bot.api.schemas.webhooks import DeliveryOut, ReplayIn, WebhookDone, WebhookIn, WebhookOut
+from bot.rules.webhooks.webhooks import masked
 from bot.services.access import authorization
 from bot.services.webhooks import subscriptions as service
 from ledger.queries.webhooks import deliveries, webhooks
@@ -24,13 +25,14 @@ Hook = Annotated[
 
 @router.get("", responses=refusals())
 async def list_webhooks(deps: Deps, who: WebhookOwner) -> list[WebhookOut]:
-    """List the webhooks that this key may see, without their secrets."""
+    """List the webhooks that this key may see, without their secrets; of other people's addresses only the host."""
     async with deps.ctx.db.read() as tx:
         found = await webhooks(tx, await authorization.visible(tx, deps.ctx.policy, who))
-    return [WebhookOut.model_validate(one) for one in found]
+        mine = await authorization.mine(tx, deps.ctx.policy, who.actor)
+    return [WebhookOut.of(one, url=one.url if one.actor in mine else masked(one.url)) for one in found]
 
 
-@router.post("", status_code=201, responses=refusals(409))
+@router.post("", status_code=201, responses=refusals(409, 503))
 async def create_webhook(deps: Deps, who: WebhookOwner, body: WebhookIn) -> WebhookDone:
     """Create a webhook for events about your own requests and sessions.
 

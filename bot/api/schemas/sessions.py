@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool
 
 from bot.api.schemas import fields
 from bot.api.schemas.base import CommandOut, In, Out, optional
@@ -137,7 +137,7 @@ class ExtendIn(In):
 class DoneIn(In):
     """How the work went, and what happens to the disk."""
 
-    succeeded: bool = optional("Whether the work succeeded.", True)
+    succeeded: StrictBool = optional("Whether the work succeeded: true or false, nothing else.", True)
     storage: Literal["destroy", "preserve"] = Field(
         default="destroy",
         description="destroy deletes the machine and its disk; preserve stops it and retains the disk until the end.",

@@ -31,7 +31,7 @@ class WebhookOut(Out):
 
     id: Id
     actor: Actor
-    url: str = Field(description="The address.")
+    url: str = Field(description="The address; of other people's webhooks only the host.")
     topics: list[str] = Field(description="The topics that it receives; none means all.")
     note: str = Field(description="A note that distinguishes it from others.")
     everything: bool = Field(description="Whether it receives everybody's events.")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from bot import logs
 from bot.clock import TravelClock
-from bot.main import SLACK_PATH, Bot, http, listen
+from bot.http_server import http
+from bot.main import SLACK_PATH, Bot, listen
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 from bot.rules.policy.policy import Policy

@@ -58,6 +58,7 @@ def set_(
 ) -> None:
     """Store a credential in .env, readable by you alone, or in the keyring. It is not shown, now or later."""
     variable = _variable(name)
+    in_arguments = value not in ("", "-")
     if value == "-" or not (value or sys.stdin.isatty()):  # Without a terminal there is no prompt.
         value = sys.stdin.readline()
     elif not value:
@@ -70,6 +71,12 @@ def set_(
     _write(variable, vault.REFERENCE if keyring else value)
     where = "the keyring" if keyring else FILE.resolve()
     typer.echo(f"{variable} is stored in {where}; gpu-shopper doctor tries it.")
+    if in_arguments:
+        typer.echo(
+            f"Others on this machine could read it in the list of processes, and your shell may remember it. Next time "
+            f"leave it out and you are prompted: gpu-shopper config set {_short(variable)}",
+            err=True,
+        )
 
 
 @app.command()

@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 
 import typer
 from rich.markup import escape
@@ -21,7 +21,7 @@ from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
 from bot.rules.checkpoints.stores import STORES
 from bot.services.instances import key_rotation
-from bot.settings import PolicyFileError, Settings, SettingsError, load, read_policy_file
+from bot.settings import ENV_FILE, PolicyFileError, Settings, SettingsError, load, read_policy_file, refuse_loose
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from bot.wiring import build_providers
@@ -89,17 +89,28 @@ async def examine(*, offline: bool) -> list[Finding]:
 
 
 def _stores(settings: Settings) -> Iterator[Finding]:
+    places: tuple[str, ...] = ()
+    with suppress(PolicyFileError):  # It is a finding of its own.
+        places = read_policy_file(settings.policy, practice=settings.practice).policy.checkpoint_places
     for store in STORES:
         area, missing = f"{store.scheme}://", [name for name in store.variables if name not in settings.stores]
         if missing:
             missed = f"checkpoints cannot be kept in {store.name}: {', '.join(missing)} not set"
             yield Finding(area, Grade.NOTE, missed, store.where)
+        elif not any(place.lower().startswith(area) for place in places):
+            unread = f"the policy lists no place in {store.name}, so no checkpoint is read there"
+            yield Finding(area, Grade.NOTE, unread, "list them under checkpoint_places (docs/policy.md)")
         else:
             yield Finding(area, Grade.GOOD, f"checkpoints can be kept in {store.name}: its credentials are set")
 
 
 def _source() -> Finding:
-    source = "the environment and .env" if Path(".env").is_file() else "the environment (there is no .env here)"
+    try:
+        if ENV_FILE.is_file():
+            refuse_loose(ENV_FILE)
+    except ValueError as error:
+        return Finding("settings", Grade.BAD, f"serve would refuse: {error}", f"chmod 600 {ENV_FILE}")
+    source = "the environment and .env" if ENV_FILE.is_file() else "the environment (there is no .env here)"
     return Finding("settings", Grade.GOOD, f"read from {source}")
 
 

@@ -10,7 +10,8 @@ import typer
 from bot import logs
 from bot.cli.access.settings import console, fail
 from bot.clock import SystemClock
-from bot.main import CannotServe, http, listen, stop_on_signals
+from bot.http_server import http
+from bot.main import CannotServe, listen, stop_on_signals
 from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud

@@ -43,3 +43,25 @@ def missing_variables(location: str | None, given: Collection[str]) -> str | Non
         f"Checkpoints at {location} need {' and '.join(missing)}, which {verb} not set where this service runs. "
         f"Make the credentials of {store.name} at {store.where}, set them there, and ask again."
     )
+
+
+def not_listed(location: str | None, places: Collection[str]) -> str | None:
+    """Say why checkpoints at `location` must not be read with the service's credentials, or None.
+
+    These may read more than the requester may: the policy lists the `places` that they are for, each with everything
+    below it. A path on the machine and a URL are read without credentials.
+    """
+    scheme, _, rest = (location or "").partition("://")
+    if scheme.lower() not in {one.scheme for one in STORES} or not rest:
+        return None
+    parts = rest.rstrip("/").split("/")
+    for place in places:
+        kind, _, allowed = place.partition("://")
+        below = allowed.rstrip("/").split("/")
+        if kind.lower() == scheme.lower() and parts[: len(below)] == below and ".." not in parts:
+            return None
+    listed = f"It lists {', '.join(sorted(places))}." if places else "It lists none."
+    return (
+        f"Checkpoints at {location} can't be read: the policy doesn't list that place under checkpoint_places. "
+        f"{listed} Ask for one of these places, or ask an operator to add yours."
+    )

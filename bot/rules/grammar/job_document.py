@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from bot.rules.values.private_keys import LONGEST_KEY
 
@@ -54,17 +54,19 @@ class JobDocument(_Strict):
         default=[], description="Only these clouds; the order breaks ties.", examples=[["vast", "runpod"]]
     )
     regions: Annotated[list[Text], Field(max_length=20)] = Field(default=[], description="Regions or countries.")
-    spot: bool | Text | None = Field(default=None, description="no (the default), yes or any.")
+    spot: StrictBool | Text | None = Field(default=None, description="no (the default), yes or any.")
     hours: Said | None = Field(default=None, description="For how long; without it, `work` says what runs.")
     workload: Text | None = Field(default=None, description="What kind of work, such as training.")
-    work: Annotated[dict[Text, bool | Said], Field(max_length=40)] = Field(
+    work: Annotated[dict[Text, StrictBool | Said], Field(max_length=40)] = Field(
         default={}, description="The words of a run, such as model: 7B, tokens: 2B, seq: 2048."
     )
     budget: Said | None = Field(default=None, description="The most that it may cost in all.", examples=["$50"])
     max_price: Said | None = Field(default=None, description="The most per hour.", examples=["$2.50"])
     reliability: Said | None = Field(default=None, description="The least reliability: 0.98 or 98%.")
     total_memory: Said | None = Field(default=None, description="The least memory of all GPUs together: 160GB.")
-    verified: bool | Text | None = Field(default=None, description="yes: only machines that their cloud has verified.")
+    verified: StrictBool | Text | None = Field(
+        default=None, description="yes: only machines that their cloud has verified."
+    )
     cuda: Said | None = Field(default=None, description="The least CUDA that the driver runs: 12.4.")
     capability: Said | None = Field(default=None, description="The least CUDA compute capability: 8.9 or sm_89.")
     available: Said | None = Field(

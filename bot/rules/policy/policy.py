@@ -105,6 +105,11 @@ class Policy:
         "with its disk, or held where a stop cannot keep it, as long as was reserved when it was approved) or "
         "destroy.",
     )
+    checkpoint_places: tuple[str, ...] = setting(
+        (),
+        "Where checkpoints may be read with the service's own credentials, each with everything below it, such as "
+        "s3://bucket/runs or hf://org; without an entry nowhere.",
+    )
     checkpoint_save_s: int = setting(
         600, "How long the agent may take to save and upload before the checkpoint is verified."
     )

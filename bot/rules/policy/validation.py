@@ -14,6 +14,8 @@ from bot.rules.policy.policy import Policy
 from bot.rules.reports import digest
 from bot.rules.webhooks import webhooks
 
+_PLACE: Final = re.compile(r"(?:hf|s3)://[^/\s]+(?:/\S*)?", re.IGNORECASE)
+
 #: Settings of earlier builds, and what they are called now. The reader of the policy file refuses the old name.
 RENAMED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -42,7 +44,14 @@ def _problems(policy: Policy) -> Iterator[str]:
     yield from consumers.problems(policy.consumers)
     yield from tiers.problems(policy.approval_tiers, policy.approval_groups, policy.escalate_to, policy.teams)
     yield from webhooks.problems(policy.webhook_networks, policy.webhook_ports)
+    yield from _about_stores(policy)
     yield from digest.problems(policy.digest_at, policy.digest_timezone, policy.digest_weekly)
+
+
+def _about_stores(policy: Policy) -> Iterator[str]:
+    for text in policy.checkpoint_places:
+        if not _PLACE.fullmatch(text) or ".." in text.split("/"):
+            yield f"checkpoint_places: `{text}` is not a place, for example s3://bucket/runs or hf://org"
 
 
 def _about_decisions(policy: Policy) -> Iterator[tuple[bool, str]]:

@@ -211,6 +211,7 @@ class ReplyCode(Vocabulary):
     TOO_MANY_WEBHOOKS = "too_many_webhooks", "You have too many webhooks; delete one first."
     BAD_TOPIC = "bad_topic", "There is no such topic."
     BAD_URL = "bad_url", "The URL cannot be a webhook's."
+    RESOLVER_BUSY = "resolver_busy", "Too many webhook hosts are being looked up; try again in a minute."
     UNKNOWN_EVENT = "unknown_event", "There is no such event to begin after."
     TOO_MANY_STREAMS = "too_many_streams", "The key has too many open streams; close one first."
 

@@ -138,3 +138,9 @@ def problems(networks: Iterable[str], ports: Iterable[int]) -> Iterator[str]:
             yield f"webhook_networks: `{text}` is not a network, for example 127.0.0.0/8"
     if not all(0 < port < 65536 for port in ports):
         yield "webhook_ports needs ports, for example [443]"
+
+
+def masked(url: str) -> str:
+    """Return a webhook's URL for others than its holder: often its path is a secret that lets anybody post there."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"

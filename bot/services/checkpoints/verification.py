@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
+from bot.rules.checkpoints.stores import not_listed
 from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation, Unverified
 from bot.rules.nodes.checkins import Work
 from bot.rules.values.phrases import Verdict, deny
@@ -69,7 +70,12 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
     where = None if ctx.checkpoints is None else where
     if (where is None and not preserved) or not able.terminate or not used:
         return None  # An instance that nobody ever reached has nothing to save.
-    verdict = PRESERVED if preserved or where is None else await _verify(ctx, where, row, node, now)
+    if preserved or where is None:
+        verdict = PRESERVED
+    elif (why := not_listed(request.job.checkpoint, ctx.policy.checkpoint_places)) is not None:
+        verdict = deny(ReplyCode.UNREACHABLE, why)
+    else:
+        verdict = await _verify(ctx, where, row, node, now)
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)

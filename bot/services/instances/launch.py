@@ -131,7 +131,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.")
         return
-    if (lacks := ctx.catalog.checks.store(work.job.checkpoint)) is not None:
+    if (lacks := ctx.catalog.checks.store(work.job.checkpoint, ctx.policy.checkpoint_places)) is not None:
         # It would lose its checkpoints at every cloud, so no other option is tried.
         await _ask_again(ctx, work, "store_missing", lacks)
         return

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from bot.rules.checkpoints.stores import missing_variables
+from bot.rules.checkpoints.stores import missing_variables, not_listed
 from ledger.kernel.clock import Clock
 from providers.contract import Preflight, Provider
 from providers.errors import RateLimited
@@ -47,9 +47,12 @@ class Checks:
             task.add_done_callback(lambda _: self._asking.pop(cloud, None))
         return await asyncio.shield(task)
 
-    def store(self, location: str | None) -> str | None:
-        """Return why checkpoints cannot be stored at `location` with the credentials that are set here, or None."""
-        return missing_variables(location, self._stores)
+    def store(self, location: str | None, places: Collection[str]) -> str | None:
+        """Return why checkpoints cannot be kept at `location` with the credentials that are set here, or None.
+
+        `places` are those that the policy lists for these credentials.
+        """
+        return missing_variables(location, self._stores) or not_listed(location, places)
 
     async def close(self) -> None:
         """Cancel the checks that nobody waits for."""

@@ -73,7 +73,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     job = request.job
     if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
-    if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
+    if (lacks := ctx.catalog.checks.store(job.checkpoint, ctx.policy.checkpoint_places)) is not None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.

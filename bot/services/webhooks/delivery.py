@@ -14,13 +14,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.outbound.egress import AddressRefused, AddressUnreachable, EgressResponse, post
+from bot.outbound.names import NAMES, ResolverBusy
 from bot.rules.webhooks.webhooks import GONE, delivered, kinds_of, pause_s, signature, topic_of_event
 from bot.services.access import authorization
 from bot.services.access.api_keys import combined_rights
 from bot.services.notifications.paging import alone, page_in
 from bot.services.runtime.context import Context
 from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_secrets
-from ledger.core import Claim, Tx, claim, release
+from ledger.core import Claim, Tx, claim_deliveries, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState
@@ -29,12 +30,18 @@ from ledger.queries.event_order import events_after, newest_position, only
 from ledger.queries.webhooks import add_deliveries, forget, listening, read_until, scopes_of_holders
 from providers.http import USER_AGENT
 
-SCANNED, BATCH = 500, 16
+SCANNED = 500
+#: Messages that are sent at once: those of one run, and those of one webhook in all runs.
+BATCH, SHARE = 4, 2
+#: Runs at once.
+WIDTH = 16
 #: Longer than the longest call.
 LEASE_S = 60.0
 KEPT = timedelta(days=30)
 #: How long a message waits until its holder has a working key again, and how often that is checked.
 WAITS_FOR_A_KEY, ASK_AGAIN = timedelta(hours=75), timedelta(hours=1)
+#: How long a message waits for a free thread that resolves its webhook's host; no attempt is counted.
+RESOLVE_AGAIN = timedelta(seconds=5)
 FORGET_EVERY_S = 3600.0
 ATTEMPTS_SHOWN = 20
 #: A message stays below 20 kB, however long a reason in it is.
@@ -83,14 +90,13 @@ async def _fan_out(ctx: Context, hook: Webhook, whose: Any, newest: int) -> int:
 
 
 async def deliver_due(ctx: Context, send: Send = post) -> int:
-    """Send every due message. A failed one is retried for about 75 hours; then its webhook is switched off."""
-    held = await claim(
-        ctx.db,
-        WebhookDelivery,
-        now=ctx.clock.now(),
-        states={NotificationState.PENDING},
-        limit=BATCH,
-        lease=timedelta(seconds=LEASE_S),
+    """Send due messages, a few of each webhook. A failed one is retried for 75 hours; then its webhook is switched off.
+
+    A receiver that never answers keeps this run until its call is given up, so there are more runs at once (`WIDTH`)
+    than one person may have webhooks.
+    """
+    held = await claim_deliveries(
+        ctx.db, now=ctx.clock.now(), share=SHARE, limit=BATCH, lease=timedelta(seconds=LEASE_S)
     )
     await asyncio.gather(*(_deliver(ctx, one, send) for one in held))
     return len(held)
@@ -127,7 +133,11 @@ async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
         await _note(ctx, held, row, "its holder has no key that works", **dead)
         return
     try:
-        answer = await send(hook.url, body, _headers(ctx, hook, row, body, now), egress_of(ctx.policy))
+        headers, resolve = _headers(ctx, hook, row, body, now), NAMES.for_user(hook.actor)
+        answer = await send(hook.url, body, headers, egress_of(ctx.policy), resolve=resolve)
+    except ResolverBusy:
+        await _note(ctx, held, row, "too many hosts are being looked up", due_at=now + RESOLVE_AGAIN)
+        return
     except (AddressRefused, AddressUnreachable) as error:
         await _failed(ctx, held, row, hook, str(error), _ms(ctx, began))
         return

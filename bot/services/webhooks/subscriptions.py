@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 from cryptography.fernet import Fernet
 
 from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, read_url, vet
+from bot.outbound.names import NAMES, ResolverBusy
 from bot.rules.access.scopes import Scope
 from bot.rules.policy.policy import Policy
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, secret_text, unknown_topics
+from bot.rules.webhooks.webhooks import SECRET_BYTES, Topic, masked, secret_text, unknown_topics
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply, refuse
@@ -74,11 +75,15 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
         return refuse(ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
     egress = egress_of(ctx.policy)
     try:
-        await vet(read_url(command.url, egress), egress)
+        await vet(read_url(command.url, egress), egress, NAMES.for_user(who.actor.ref))
     except AddressRefused as refused:
         return refuse(ReplyCode.BAD_URL, str(refused))
     except AddressUnreachable as error:
         return refuse(ReplyCode.BAD_URL, f"The host of this URL cannot be found: {error}.")
+    except ResolverBusy:
+        return refuse(
+            ReplyCode.RESOLVER_BUSY, "Too many webhook hosts are being looked up at the moment. Try again in a minute."
+        )
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     hook = Webhook(
         id=new_id("whk", now),
@@ -191,6 +196,6 @@ async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook
 
 
 def _note(tx: Tx, who: Principal, hook: Webhook, kind: EventKind, now: datetime) -> None:
-    """Record who named which address; its query may contain a secret and is left out."""
-    reason = f"{hook.id}: {hook.url.partition('?')[0]}"
+    """Record who named which host; approvers read this, and the rest of the address may be a secret."""
+    reason = f"{hook.id}: {masked(hook.url)}"
     record(tx, now, who.actor, hook.actor, kind, reason=reason)

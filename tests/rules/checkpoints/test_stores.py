@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rules.checkpoints.stores import STORES, missing_variables
+from bot.rules.checkpoints.stores import STORES, missing_variables, not_listed
 
 EVERY = {name for store in STORES for name in store.variables}
 
@@ -26,3 +26,26 @@ def test_nothing_is_missing(location: str | None) -> None:
 def test_what_is_missing_is_named_with_its_place(location: str, given: tuple[str, ...], says: str) -> None:
     assert says in str(missing_variables(location, given))
     assert missing_variables("/on/the/machine", given) is None
+
+
+@pytest.mark.parametrize(
+    ("location", "places", "listed"),
+    [
+        ("s3://bucket/runs/7", ("s3://bucket/runs",), True),
+        ("S3://bucket/runs/", ("hf://org", "s3://bucket/runs/"), True),
+        ("hf://org/model", ("hf://org",), True),
+        ("s3://bucket/runs2", ("s3://bucket/runs",), False),
+        ("s3://bucket2/runs", ("s3://bucket",), False),
+        ("s3://bucket/runs/../payroll", ("s3://bucket/runs",), False),
+        ("hf://bucket/runs", ("s3://bucket/runs",), False),
+        ("s3://bucket", ("s3://bucket/runs",), False),
+        ("s3://bucket/runs", (), False),
+        ("https://example.com/model.pt", (), True),
+        ("/workspace/out", (), True),
+        (None, (), True),
+    ],
+)
+def test_a_place_is_listed_with_everything_below_it(
+    location: str | None, places: tuple[str, ...], *, listed: bool
+) -> None:
+    assert (not_listed(location, places) is None) == listed

@@ -141,11 +141,18 @@ class Served:
             raise AssertionError(f"it ended by itself with {code} before it was killed:\n{self.said()}")
 
 
-def fork(parent: Nursery, environment: Mapping[str, str], log: Path, ahead_s: float) -> Served:
-    """A process out of the nursery."""
+def fork(
+    parent: Nursery, environment: Mapping[str, str], log: Path, ahead_s: float, descriptors: int | None = None
+) -> Served:
+    """A process out of the nursery, which may have at most `descriptors` files open."""
     since = log.stat().st_size if log.exists() else 0
     answer = parent.order(
-        do="start", environment=dict(environment), folder=str(log.parent), log=str(log), ahead_s=ahead_s
+        do="start",
+        environment=dict(environment),
+        folder=str(log.parent),
+        log=str(log),
+        ahead_s=ahead_s,
+        descriptors=descriptors,
     )
     return Served(_Forked(answer["pid"], parent), log, since)
 

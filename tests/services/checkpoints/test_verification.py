@@ -37,9 +37,9 @@ KIND = "session.checkpoint_hold"
 
 def looks_at(w: World, stores: Stores) -> None:
     """From now on the service has these stores, and their credentials are set."""
-    ctx = w.ctx
-    catalog = Catalog(ctx.providers, ctx.clock, ctx.timing.offers_timeout_s, stores=tuple(stores.secrets))
-    w.ctx = replace(ctx, catalog=catalog, checkpoints=stores)
+    catalog = Catalog(w.ctx.providers, w.clock, w.ctx.timing.offers_timeout_s, stores=tuple(stores.secrets))
+    w.ctx = replace(w.ctx, catalog=catalog, checkpoints=stores)
+    w.tune(checkpoint_places=("s3://bucket/run",))
 
 
 @asynccontextmanager

@@ -159,6 +159,7 @@ async def test_a_checkpoint_location_without_its_credentials_is_offered_nothing_
         w.ctx = replace(w.ctx, catalog=build_catalog(w.ctx.providers, w.clock, w.ctx.timing, stores=stores))
 
     given()
+    w.tune(checkpoint_places=("hf://org",))
     calls = len(w.engine.calls)
     refused = str((await w.ask(checkpoint="hf://org/model")).data["request_id"])
     await quoting.quote_due(w.ctx)
@@ -175,4 +176,25 @@ async def test_a_checkpoint_location_without_its_credentials_is_offered_nothing_
     assert [row.state for row in view.instances] == [InstanceState.REJECTED]
     assert view.request.state is RequestState.UNAVAILABLE
     assert "need HF_TOKEN" in view.request.outcome
+    assert w.engine.creates == []
+
+
+async def test_a_checkpoint_location_that_the_policy_does_not_list_is_offered_nothing_and_never_created(
+    w: World,
+) -> None:
+    stores = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    w.ctx = replace(w.ctx, catalog=build_catalog(w.ctx.providers, w.clock, w.ctx.timing, stores=stores))
+    refused = str((await w.ask(checkpoint="s3://payroll/backups")).data["request_id"])
+    await quoting.quote_due(w.ctx)
+    view = await w.view(refused)
+    assert (view.request.state, view.quote) == (RequestState.UNAVAILABLE, None)
+    assert "the policy doesn't list that place under checkpoint_places. It lists none." in view.request.outcome
+
+    w.tune(checkpoint_places=("s3://payroll",))
+    approved = await w.approved(candidates=("vast",), checkpoint="s3://payroll/backups")
+    w.tune(checkpoint_places=("s3://team",))
+    await w.settle()
+    view = await w.view(approved)
+    assert [row.state for row in view.instances] == [InstanceState.REJECTED]
+    assert "It lists s3://team." in view.request.outcome
     assert w.engine.creates == []
