@@ -61,7 +61,7 @@ class _Find:
 
     @property
     def condemned_before(self) -> bool:
-        """Whether its termination had been ordered while it was an orphan, so that no operator is asked again."""
+        """Whether its termination was ordered at an earlier return: then no operator decides about it once more."""
         return self.before is not None and self.before.condemned
 
     @property

@@ -123,7 +123,7 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
 async def _acknowledged(
     tx: Tx, row: Instance, called_at: datetime, alive_at: datetime | None, now: datetime, *, was_there: bool
 ) -> None:
-    """Store a cloud's first reply to a termination, whoever has the claim by now: billing stops with either reply.
+    """Store a cloud's first reply to a termination, although the claim may be lost: billing stops with either reply.
 
     An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
     One that the cloud does not know ended before: after its last heartbeat (`alive_at`), or after it was reached, and
