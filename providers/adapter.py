@@ -161,8 +161,9 @@ class CloudAdapter(Provider):
             spec = await self.prepare(spec, grant)
         return await self._send(spec, grant)
 
-    async def _post(self, spec: InstanceSpec, body: Mapping[str, Any], timeout_s: float = 90.0) -> HttpReply:
+    async def _post(self, spec: InstanceSpec, body: Mapping[str, Any]) -> HttpReply:
         """The one create call with this body."""
+        timeout_s = self.capabilities.create_timeout_s
         return await self._http.send_once(*self._create_call(spec), timeout_s=timeout_s, json=body)
 
     # What not every cloud has is refused here; a cloud that has it overrides it.

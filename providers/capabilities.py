@@ -71,6 +71,8 @@ class Capabilities:
     #: The call that ends billing for good; `stop` alone never does where storage is billed.
     meter_stop_verb: str = "terminate"
     billing: BillingRule = field(default_factory=BillingRule)
+    #: Seconds that the adapter waits for the whole answer to a create; without it the outcome is unknown.
+    create_timeout_s: float = 90.0
     #: Longest time between a create and its first appearance in `list()` that was observed or documented.
     visibility_lag_s: int = 30
     #: Typical seconds from create to reachable, and the time after which we give up; None: the setting's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from providers.rate_limits import LocalPacer, Pacing
 USER_AGENT = "gpu-shopper/0.1 (+https://pypi.org/project/gpu-shopper)"
 READ_ATTEMPTS = 3
 BACKOFF_S = 0.25
+#: Seconds in which the connection of a create is made, or nothing was sent.
+CONNECT_S = 10.0
 RETRY_STATUS = frozenset({502, 503, 504})
 #: Reading the certificates takes 50 ms, so every client of the process shares what was read.
 _TLS: Final = httpx.create_ssl_context(trust_env=False)
@@ -126,19 +129,22 @@ class CloudHttp:
     async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> HttpReply:
         """A create whose `turn` was taken: one attempt on a connection of its own, so that none dies half-way.
 
-        It waits for nothing: who sends it has committed that it is sent. Raises `NotSent` when no connection was
-        made, and `OutcomeUnknown` for every other transport failure. The adapter judges the status; a 5xx must become
-        `OutcomeUnknown` there.
+        It waits for nothing: who sends it has committed that it is sent. `timeout_s` bounds the whole exchange, however
+        slowly the answer drips in, because the lease of its row is counted from it. Raises `NotSent` when no connection
+        was made, and `OutcomeUnknown` for every other transport failure. The adapter judges the status; a 5xx must
+        become `OutcomeUnknown` there.
         """
         forbid_in_transaction(f"{self.cloud} create")
+        waits = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
         async with self._new_client() as client:
             try:
-                reply = await _exchange(client, method, path, {**kwargs, "timeout": timeout_s})
+                async with asyncio.timeout(timeout_s):
+                    reply = await _exchange(client, method, path, {**kwargs, "timeout": waits})
                 await self._pacing.note_pause(self._pacing.groups(method, path), reply.status, reply.headers)
                 return reply
             except _NEVER_SENT as error:
                 raise NotSent(self.cloud, f"{self.cloud} could not be reached, so nothing was sent") from error
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, TimeoutError) as error:
                 raise OutcomeUnknown(
                     self.cloud, f"the reply of {self.cloud} to the create was lost ({type(error).__name__})"
                 ) from error

@@ -98,7 +98,8 @@ LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
     InstanceState: {
         _I.READY: frozenset({_I.SENDING, _I.REJECTED}),
         _I.SENDING: frozenset({_I.LIVE, _I.REJECTED, _I.UNKNOWN}),
-        _I.UNKNOWN: frozenset({_I.LIVE, _I.TOMBSTONE}),
+        # A definite no of the cloud may come after the outcome was taken for unknown.
+        _I.UNKNOWN: frozenset({_I.LIVE, _I.REJECTED, _I.TOMBSTONE}),
         _I.LIVE: frozenset({_I.STOPPED, _I.TERMINATING, _I.GONE}),
         _I.STOPPED: frozenset({_I.LIVE, _I.TERMINATING, _I.GONE}),
         _I.TERMINATING: frozenset({_I.GONE}),

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -166,6 +166,10 @@ class Disk(Base):
     )
 
 
+#: The condition of the index that allows one open orphan per instance.
+OPEN_ORPHAN = "state != 'gone'"
+
+
 class Orphan(Base):
     """Store an orphan: an instance of ours without its own row, such as a duplicate or one that landed late."""
 
@@ -186,8 +190,22 @@ class Orphan(Base):
     absent_at: Mapped[list[str]] = mapped_column(Json, default=list)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reason: Mapped[str] = mapped_column(SafeText, default="")
+    #: Where its SSH server answers, as its cloud listed it last.
+    ssh_host: Mapped[str | None] = mapped_column(SafeString(255))
+    ssh_port: Mapped[int | None] = mapped_column(Integer)
 
-    __table_args__ = (UniqueConstraint("cloud", "account", "ref"),)
+    __table_args__ = (
+        # An instance that counted as gone and is listed again becomes a new orphan.
+        Index(
+            "uq_orphans_open",
+            "cloud",
+            "account",
+            "ref",
+            unique=True,
+            sqlite_where=text(OPEN_ORPHAN),
+            postgresql_where=text(OPEN_ORPHAN),
+        ),
+    )
 
 
 class Node(Base):

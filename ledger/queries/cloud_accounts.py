@@ -70,11 +70,6 @@ async def rows_named(tx: AsyncSession, ids: Collection[str]) -> list[Instance | 
     return [*rows, *orphans]
 
 
-async def orphan_at(tx: AsyncSession, cloud: str, account: str, ref: str) -> Orphan | None:
-    """Return the orphan that an instance of an account was recorded as."""
-    return await tx.scalar(select(Orphan).where(Orphan.cloud == cloud, Orphan.account == account, Orphan.ref == ref))
-
-
 async def move_account(
     tx: AsyncSession,
     cloud: str,
@@ -102,7 +97,8 @@ async def move_account(
     values = {"account": after, "absent_at": [], "version": Instance.version + 1}
     await tx.execute(update(Instance).where(*mine).values(values).execution_options(synchronize_session=False))
     other = aliased(Orphan)
-    there = exists().where(other.cloud == cloud, other.account == after, other.ref == Orphan.ref)
+    still = other.state != OrphanState.GONE
+    there = exists().where(other.cloud == cloud, other.account == after, other.ref == Orphan.ref, still)
     orphans = (Orphan.cloud == cloud, Orphan.account.in_(before), Orphan.state != OrphanState.GONE, ~there)
     for orphan in list(await tx.scalars(select(Orphan).where(*orphans))):
         record(tx, at, actor, orphan.id, EventKind.ORPHAN_ACCOUNT_MOVED, before=orphan.account, after=after)

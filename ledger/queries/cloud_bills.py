@@ -162,16 +162,19 @@ async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[BillSubject]:
 
 
 async def _filled_orphans(tx: AsyncSession, orphans: list[Orphan]) -> list[BillSubject]:
-    """Fill in orphans, without those that an instance of a session stands for.
+    """Fill in orphans, without those that an instance of a session or an open orphan stands for.
 
-    Such an instance is on one bill with the orphan that it was before.
+    Such an instance is on one bill with the orphan that it was before. Of several closed orphans that were one
+    instance, the last one stands for all.
     """
     by_ref = {(one.cloud, one.account, one.ref): _of_orphan(one) for one in orphans}
     for start in range(0, len(orphans), _CHUNK):
         refs = [orphan.ref for orphan in orphans[start : start + _CHUNK]]
         same = select(Instance.cloud, Instance.account, Instance.ref).where(Instance.ref.in_(refs))
         rows: Any = await tx.execute(same)
-        for cloud, account, ref in rows:
+        again = select(Orphan.cloud, Orphan.account, Orphan.ref).where(Orphan.ref.in_(refs))
+        still: Any = await tx.execute(again.where(Orphan.state != OrphanState.GONE))
+        for cloud, account, ref in [*rows, *still]:
             by_ref.pop((cloud, account, ref), None)
         await _add_lines(tx, refs, by_ref)
         await _add_losses(tx, refs, by_ref)

@@ -14,6 +14,8 @@ FINE = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13
 NOT_JSON = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 DROP = b""
 HANG = b"hang"
+#: The fine answer, whose body comes one byte every 50 ms.
+DRIP, DRIP_S = b"drip", 0.05
 
 
 def status(code: int, extra: str = "") -> bytes:
@@ -40,6 +42,9 @@ class Scripted:
                 answer = self.script[min(len(self.requests), len(self.script)) - 1]
                 if answer == HANG:
                     await self.release.wait()
+                if answer == DRIP:
+                    await self._drip(writer)
+                    continue
                 writer.write(answer)
                 await writer.drain()
                 if answer in {DROP, HALF, HANG}:
@@ -48,6 +53,13 @@ class Scripted:
             pass
         finally:
             writer.close()
+
+    async def _drip(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(FINE[:-13])
+        for byte in FINE[-13:]:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(DRIP_S)
 
 
 def answer(body: Any, code: int = 200) -> bytes:

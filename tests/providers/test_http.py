@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
 from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
 from providers.http import CloudHttp, Credential, fingerprint
-from tests.providers.scripted import DROP, FINE, HALF, HANG, NOT_JSON, Scripted, playing, status
+from tests.providers.scripted import DRIP, DROP, FINE, HALF, HANG, NOT_JSON, Scripted, playing, status
 from tests.support.clock import SteppedClock
 
 SECRET = "hunter2-the-key"
@@ -75,7 +75,7 @@ async def test_a_clear_answer_is_never_repeated(code: int) -> None:
     assert len(played.requests) == 1
 
 
-@pytest.mark.parametrize("trouble", [DROP, HALF, HANG])
+@pytest.mark.parametrize("trouble", [DROP, HALF, HANG, DRIP])
 async def test_a_lost_reply_to_a_create_is_doubt_and_one_request(trouble: bytes) -> None:
     async with scripted(trouble, FINE) as (played, http):
         with pytest.raises(OutcomeUnknown) as caught:

@@ -47,7 +47,7 @@ LONG_DOWN_S = 400.0
 #: What production waits minutes for happens within a second.
 TIMING = {
     "claim_ttl_s": LEASE_S,
-    "create_timeout_s": LEASE_S,
+    "create_patience": 0.1,  # 9 s at most clouds, and no more than LEASE_S at any.
     "tick_s": 0.1,
     "sweep_s": 0.5,
     "label_search_s": 0.2,

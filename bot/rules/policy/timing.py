@@ -37,8 +37,11 @@ class Timing:
         "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then.",
         floor=120,
     )
-    create_timeout_s: float = setting(
-        120.0, "A create that has no outcome after this is unclear, and its label is searched for.", floor=100
+    create_patience: float = setting(
+        1.3,
+        "How many times a cloud's own time-out for a create is waited for its outcome (90 s at most clouds, 150 s at "
+        "TensorDock). Then it is unclear, and its label is searched for.",
+        floor=1.2,
     )
     boot_poll_s: float = setting(5.0, "Pause between two looks at a booting instance.", floor=2)
     reach_timeout_s: float = setting(5.0, "How long one attempt to reach the SSH port may take.", floor=2)

@@ -65,20 +65,29 @@ class Doubt(NamedTuple):
 
 
 async def still_there(ctx: Context, provider: Provider, row: Instance) -> Doubt | None:
-    """Check again an instance that the listings lack and nobody ended: return what shows that it exists, or None.
+    """Check again an instance that the listings lack and nobody ended: return what shows that it exists, or None."""
+    # A stopped instance has no SSH server: whatever answers at that port is another machine.
+    silent = row.reachable_at is None or row.status == InstanceStatus.STOPPED
+    ssh = None if silent else (row.ssh_host, row.ssh_port)
+    return await second_look(ctx, provider, row.ref, ssh, "If it is gone, end its session")
 
-    A listing may be wrong for longer than any rule allows. So the cloud is asked for the instance by id, and its SSH
-    port is probed as independent evidence. A cloud that gives no reply proves nothing.
+
+async def second_look(
+    ctx: Context, provider: Provider, ref: str | None, ssh: tuple[str | None, int | None] | None, otherwise: str
+) -> Doubt | None:
+    """Ask the cloud for an instance by its id, and probe the SSH port at `ssh`: return what shows it, or None.
+
+    A listing may be wrong for longer than any rule allows, and the SSH port is the one check that is not the cloud's
+    own. A cloud that gives no reply proves nothing. `otherwise` says what people do if the port is another machine's.
     """
-    if row.ref is not None:
+    if ref is not None:
         try:
-            found = await provider.get(row.ref)
+            found = await provider.get(ref)
         except ProviderError as error:
             return Doubt(f"it cannot be asked for by its id now ({error.code}), so it is kept", was_seen=False)
         if not isinstance(found, NotSeen) and found.status is not InstanceStatus.TERMINATED:
             return Doubt("it shows it when it is asked for its id, so it is kept", was_seen=True)
-    if row.reachable_at is None or not row.ssh_host or not row.ssh_port or row.status == InstanceStatus.STOPPED:
-        return None  # A stopped instance has no SSH server: whatever answers at that port is another machine.
-    if not (await ctx.reach.probe(row.ssh_host, row.ssh_port)).ok:
+    host, port = ssh or (None, None)
+    if not host or not port or not (await ctx.reach.probe(host, port)).ok:
         return None
-    return Doubt("its SSH port answers, so it is kept. If it is gone, end its session", was_seen=True)
+    return Doubt(f"its SSH port answers, so it is kept. {otherwise}", was_seen=True)

@@ -33,12 +33,18 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import public_key
+from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, Offer, Provider
 from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8
 #: A launch waits this long at most for a rate limit before the send; then the next option is tried.
 PATIENCE = timedelta(seconds=60)
+#: A create is sent within this many monotonic seconds of the commit that says so, or not at all: its row has a lease.
+SEND_WITHIN_S = 10.0
+PAUSED = "The process stood still before it could send the create."
+#: Rows whose create was sent, and whose answer is still to be applied: another process may have taken it for lost.
+SENT = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +67,19 @@ class _Work:
 async def send_due(ctx: Context) -> int:
     """Send the creates that are due, and take over those whose sender died; return how many rows were processed."""
     states = {InstanceState.READY, InstanceState.SENDING}
-    lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
+    able = [provider.capabilities for provider in ctx.providers.values()]
+    lease = max([timedelta(seconds=ctx.timing.claim_ttl_s), *(create_lease(ctx, one) for one in able)])
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
     recovering = bool(held) and await recovery_mode.now_on(ctx.db)
     await asyncio.gather(
         *(alone(ctx, one.row_id, "the create", _send(ctx, one, recovering=recovering), None) for one in held)
     )
     return len(held)
+
+
+def create_lease(ctx: Context, able: Capabilities) -> timedelta:
+    """Return how long the sender of a create has for its outcome: longer than its adapter waits for the answer."""
+    return timedelta(seconds=able.create_timeout_s * ctx.timing.create_patience)
 
 
 async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
@@ -88,7 +100,7 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
         elif provider is None or provider.account != work.instance.account:
             # The instance is searched for in the row's account, so nothing is sent to another account.
             sentence = f"The account at {work.instance.cloud} that was asked is not set up here any more."
-            await _refused(ctx, work, "unsupported", sentence)
+            await _refused(ctx, work, "unsupported", sentence, held)
         else:
             await _place(ctx, work, held)
     except StaleMove:
@@ -129,24 +141,24 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         await _wait(ctx, work, held, error)
         return
     except ProviderError as error:
-        await _refused(ctx, work, error.code, f"{error.message}.")
+        await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
     if (lacks := ctx.catalog.checks.store(work.job.checkpoint, ctx.policy.checkpoint_places)) is not None:
         # It would lose its checkpoints at every cloud, so no other option is tried.
-        await _ask_again(ctx, work, "store_missing", lacks)
+        await _ask_again(ctx, work, "store_missing", lacks, held)
         return
     if not checked.ok:
         # Every other offer of this cloud would be refused for the same reason.
-        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else NotSent.code, refusal(checked))
+        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else NotSent.code, refusal(checked), held)
         return
     free = provider.capabilities.free
     verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
     if fresh is None or verdict.outcome is RequoteOutcome.GONE:
-        await _refused(ctx, work, "no_capacity", verdict.sentence)
+        await _refused(ctx, work, "no_capacity", verdict.sentence, held)
     elif (poor := cannot_pay(fresh, checked.balance)) is not None:
-        await _refused(ctx, work, "insufficient_funds", f"{poor}.")
+        await _refused(ctx, work, "insufficient_funds", f"{poor}.", held)
     elif verdict.outcome is RequoteOutcome.ASK_AGAIN:
-        await _ask_again(ctx, work, verdict.code, verdict.sentence)
+        await _ask_again(ctx, work, verdict.code, verdict.sentence, held)
     else:
         await _order(ctx, work, held, provider, fresh)
 
@@ -162,19 +174,25 @@ async def _reprice(ctx: Context, offer: Offer, disk_gb: int) -> Offer | Provider
 async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> None:
     now = ctx.clock.now()
     if now - work.instance.created_at > PATIENCE:
-        await _refused(ctx, work, error.code, f"{error.message}.")
+        await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
     pause = timedelta(seconds=min(max(error.retry_after_s or 1.0, 1.0), PATIENCE.total_seconds()))
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=now + pause)
 
 
-async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, minted: Minted) -> bool:
-    """Move the row from READY to SENDING before the call, so that only one sender can ever send it."""
+async def _commit_to_send(
+    ctx: Context, work: _Work, held: Claim, fresh: Offer, minted: Minted, able: Capabilities
+) -> float | None:
+    """Move the row from READY to SENDING before the call, so that only one sender can ever send it.
+
+    Returns the monotonic time of the commit in seconds, or None when nothing may be sent.
+    """
     now = ctx.clock.now()
+    leased_until = now + create_lease(ctx, able)
     async with ctx.db.write() as tx:
         if not await may_send(ctx, tx, held, work.grant.id, work.session.id, now):
-            return False
+            return None
         await move(
             tx,
             Instance,
@@ -188,15 +206,17 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
                 "offer": offer_to_json(fresh),
                 "price_usd_h": fresh.price_usd_h,
                 "storage_usd_h": fresh.storage_usd_h,
-                "due_at": now + timedelta(seconds=ctx.timing.create_timeout_s),
+                "due_at": leased_until,
+                "claim_until": leased_until,
             },
         )
         session = await tx.get_one(Session, work.session.id, populate_existing=True)
         if session.state is SessionState.QUEUED:
             await move(tx, Session, session.id, SessionState.PROVISIONING, now, SYSTEM)
         store(tx, work.instance, minted, now)
+        committed_s = ctx.clock.monotonic()
     ctx.hints.outbox.set()
-    return True
+    return committed_s
 
 
 async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fresh: Offer) -> None:
@@ -216,18 +236,28 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     except OutcomeUnknown as error:
         sent_before = f"{error.message}."
     except ProviderError as error:
-        await _refused(ctx, work, error.code, f"{error.message}.")
+        await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
-    if not await _commit_to_send(ctx, work, held, fresh, minted):
+    committed_s = await _commit_to_send(ctx, work, held, fresh, minted, provider.capabilities)
+    if committed_s is None:
         return
     if sent_before:
         await _unknown_outcome(ctx, work, sent_before)
         return
-    await _create(ctx, work, provider, spec, grant)
+    await _create(ctx, work, provider, spec, grant, committed_s)
 
 
-async def _create(ctx: Context, work: _Work, provider: Provider, spec: InstanceSpec, grant: Grant) -> None:
-    """Call create once, and apply its reply even if our claim expired meanwhile, because the reply is a fact."""
+async def _create(
+    ctx: Context, work: _Work, provider: Provider, spec: InstanceSpec, grant: Grant, committed_s: float
+) -> None:
+    """Call create once, and apply its reply even if our claim expired meanwhile, because the reply is a fact.
+
+    A process that stood still since the commit sends nothing: another one may have given the create up by now. Its row
+    never becomes READY again, because nobody else can know that it was not sent.
+    """
+    if ctx.clock.monotonic() - committed_s >= SEND_WITHIN_S:
+        await _unknown_outcome(ctx, work, PAUSED)
+        return
     try:
         observed = await provider.create(spec, grant)
     except ProviderError as error:
@@ -236,9 +266,10 @@ async def _create(ctx: Context, work: _Work, provider: Provider, spec: InstanceS
         else:
             await _unknown_outcome(ctx, work, UNCLEAR)
         return
+    finally:
+        ctx.hints.sweep.set()  # Whatever became of the row meanwhile, a listing shows what the call has made.
     async with ctx.db.write() as tx:
         await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
-    ctx.hints.sweep.set()
 
 
 async def _unknown_outcome(ctx: Context, work: _Work, sentence: str) -> None:
@@ -249,21 +280,24 @@ async def _unknown_outcome(ctx: Context, work: _Work, sentence: str) -> None:
     ctx.hints.instances.set()
 
 
-async def _refused(ctx: Context, work: _Work, code: str, sentence: str) -> None:
-    """Close the row after a refusal, then try the next option that the approval covers, or reopen the request."""
+async def _refused(ctx: Context, work: _Work, code: str, sentence: str, held: Claim | None = None) -> None:
+    """Close the row after a refusal, then try the next option that the approval covers, or reopen the request.
+
+    `held` is the claim of a refusal before the send; without one, the cloud refused the create itself.
+    """
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await _reject(tx, work, code, sentence, now)
+        await _reject(tx, work, code, sentence, now, held)
         if not await _ended_meanwhile(ctx, tx, work, now):
             await try_next(ctx, tx, work.grant.id, sentence, now)
     ctx.hints.instances.set()
     ctx.hints.requests.set()
 
 
-async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str) -> None:
+async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str, held: Claim) -> None:
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await _reject(tx, work, code, sentence, now)
+        await _reject(tx, work, code, sentence, now, held)
         if not await _ended_meanwhile(ctx, tx, work, now):
             await reopen.reopen_request(tx, work.request.id, sentence, now)
     ctx.hints.requests.set()
@@ -278,9 +312,15 @@ async def _ended_meanwhile(ctx: Context, tx: Tx, work: _Work, now: datetime) -> 
     return True
 
 
-async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) -> None:
+async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime, held: Claim | None) -> None:
+    """Close the row. What is known before the send counts under its claim alone: another process may have sent since.
+
+    What the cloud answers to the create counts in whatever state the row is, because there was one call for it.
+    """
+    states, token = (SENT, None) if held is None else (frozenset({InstanceState.READY}), held.token)
     values = {"outcome": sentence, "outcome_code": code, "ended_at": now}
-    await move(tx, Instance, work.instance.id, InstanceState.REJECTED, now, SYSTEM, sentence, values=values)
+    to, row_id = InstanceState.REJECTED, work.instance.id
+    await move(tx, Instance, row_id, to, now, SYSTEM, sentence, only_from=states, claim=token, values=values)
 
 
 async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:

@@ -8,13 +8,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.services.billing.metering import accrue_orphan
 from bot.services.instances import key_rotation
+from bot.services.instances.health import second_look
 from bot.services.notifications import interruption
-from bot.services.notifications.paging import OPERATORS, alone, page, page_in
+from bot.services.notifications.paging import OPERATORS, alone, page
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, announce, move, record
@@ -24,9 +26,8 @@ from ledger.kernel.ids import new_id
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, OrphanState
 from ledger.models import Instance, Orphan
-from ledger.queries.cloud_accounts import orphan_at
 from ledger.queries.lookups import instances_by_label
-from ledger.queries.orphans import add_orphan, open_orphans
+from ledger.queries.orphans import CountedGone, add_orphan, counted_gone, open_orphans
 from ledger.queries.terminations import approved_ends
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
@@ -46,22 +47,46 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Find:
-    """A listed orphan. `returned`: its row counts it as lost; `wanted`: its approved time still runs."""
+    """A listed orphan. `returned`: its row counts it as lost; `wanted`: its approved time still runs.
+
+    `before` is what the earlier orphans became that this very instance was.
+    """
 
     item: ObservedInstance
     reading: LabelReading
     row: Instance | None
+    before: CountedGone | None = None
     returned: bool = False
     wanted: bool = False
 
     @property
+    def condemned_before(self) -> bool:
+        """Whether its termination was ordered at an earlier return: then no operator decides about it once more."""
+        return self.before is not None and self.before.condemned
+
+    @property
     def waits(self) -> bool:
         """Whether it is quarantined for an operator."""
-        return self.row is None or (self.returned and self.wanted)
+        return not self.condemned_before and (self.row is None or (self.returned and self.wanted))
+
+    @property
+    def booked_until(self) -> datetime | None:
+        """Return until when its cost is in other entries: an instance that counted as gone is booked until then."""
+        own = self.row.billing_until if self.row is not None and self.row.ref == self.item.ref else None
+        ends = [own, self.before.until if self.before else None]
+        return max((end for end in ends if end is not None), default=None)
+
+    def was_listed_before(self, listing: Listing) -> bool:
+        """Whether the listing is older than its end, as that of a replica that paused: it shows no return."""
+        closed = self.row.ended_at if self.row is not None and self.row.state not in OPEN_INSTANCE else None
+        ends = [closed, self.before.until if self.before else None]
+        return any(end is not None and listing.at < end for end in ends)
 
     @property
     def reason(self) -> str:
         """Return the sentence that people read about it."""
+        if self.condemned_before:
+            return AGAIN
         if self.row is None:
             return ROWLESS
         if self.row.state in OPEN_INSTANCE:
@@ -119,7 +144,9 @@ async def _finds(ctx: Context, tx: Tx, listing: Listing, held: Collection[str], 
     finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]
     orphans = [find for find in finds if _is_orphan(find, listing)]
     ends = await approved_ends(tx, [find.row.id for find in orphans if find.row is not None])
-    return [_judged(find, ends, now) for find in orphans]
+    before = await counted_gone(tx, listing.cloud, {find.reading.label for find in orphans})
+    orphans = [replace(find, before=before.get((find.item.ref, find.reading.label))) for find in orphans]
+    return [_judged(find, ends, now) for find in orphans if not find.was_listed_before(listing)]
 
 
 def _judged(find: _Find, ends: Mapping[str, datetime], now: datetime) -> _Find:
@@ -167,15 +194,16 @@ async def _sighted(
 ) -> None:
     async with ctx.db.write() as tx:
         if orphan is None:
-            await _first_sighting(ctx, tx, find, listing, now)
+            await _first_sighting(tx, find, listing, now)
             return
-        await amend(tx, Orphan, orphan.id, version=orphan.version, last_seen_at=now, absent_at=[])
+        seen = {"last_seen_at": now, "absent_at": [], **_address(find.item)}
+        await amend(tx, Orphan, orphan.id, version=orphan.version, **seen)
         if condemn and orphan.state is not OrphanState.CONDEMNED:
             await amend(tx, Orphan, orphan.id, reason=find.reason)
             await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, SYSTEM, find.reason)
 
 
-async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
+async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
     item, reason = find.item, find.reason
     state = OrphanState.QUARANTINED if find.waits else OrphanState.SEEN
     orphan_id = new_id("str", now)
@@ -191,13 +219,13 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
         price_usd_h=item.price_usd_h if item.price_usd_h and item.price_usd_h > 0 else Decimal(0),
         first_seen_at=now,
         last_seen_at=now,
-        billing_from=_unbooked_from(find),
+        billing_from=find.booked_until or item.started_at or item.created_at,
         absent_at=[],
         reason=reason,
+        **_address(item),
     )
     if not new:
-        await _counted_gone(ctx, tx, listing, item, now)
-        return
+        return  # Another replica found it meanwhile.
     record(tx, now, SYSTEM, orphan_id, EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
         await announce(tx, now, NotificationKind.ORPHAN_FOUND, orphan_id, destination=OPERATORS)
@@ -206,23 +234,10 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
         await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)
 
 
-async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedInstance, now: datetime) -> None:
-    """Page the operators of an orphan that is listed again after it ended: its row stays closed."""
-    orphan = await orphan_at(tx, listing.cloud, listing.account, item.ref)
-    if orphan is not None and orphan.state is OrphanState.GONE:
-        sentence = f"{listing.cloud} lists {item.ref} again, which counted as gone ({orphan.id}). End it at the cloud."
-        await page_in(ctx, tx, f"{orphan.id}/again", sentence, now)
-        ctx.hints.outbox.set()
-
-
-def _unbooked_from(find: _Find) -> datetime | None:
-    """Return from when its cost is in no other entry.
-
-    An instance that counted as gone is booked until then.
-    """
-    if find.row is not None and find.row.ref == find.item.ref and find.row.billing_until is not None:
-        return find.row.billing_until
-    return find.item.started_at or find.item.created_at
+def _address(item: ObservedInstance) -> dict[str, Any]:
+    """Return the columns with the address of its SSH server; none while it does not run."""
+    ssh = item.ssh if item.status is InstanceStatus.RUNNING else None
+    return {"ssh_host": ssh.host if ssh else None, "ssh_port": ssh.port if ssh else None}
 
 
 async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Listing, now: datetime) -> None:
@@ -234,12 +249,34 @@ async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Li
         return
     absences = [Absence(datetime.fromisoformat(at), orphan.account) for at in orphan.absent_at] + [absence]
     proof = ProofOfEnd.from_absences(absences, ctx.timing.absence_rule, last_heartbeat_at=None)
+    if proof is not None and await _is_still_there(ctx, provider, orphan):
+        return
     async with ctx.db.write() as tx:
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
             await amend(tx, Orphan, orphan.id, version=orphan.version, absent_at=kept)
             return
         await _gone(tx, orphan, proof.evidence[0], now)
+
+
+async def _is_still_there(ctx: Context, provider: Provider, orphan: Orphan) -> bool:
+    """Whether an orphan that the listings lack may still exist: then it stays open, and one that is to end is ended.
+
+    Once its termination was ordered, its SSH port shows nothing: its cloud may have given it to another machine.
+    """
+    condemned = orphan.state is OrphanState.CONDEMNED
+    ssh = None if condemned else (orphan.ssh_host, orphan.ssh_port)
+    otherwise = f"If it is gone, say so: gpu-shopper orphans condemn {orphan.id}"
+    doubt = await second_look(ctx, provider, orphan.ref, ssh, otherwise)
+    if doubt is None:
+        return False
+    await page(ctx, f"{orphan.id}/missing", f"{orphan.cloud} does not list {orphan.ref}, but {doubt.sentence}.")
+    if doubt.was_seen:
+        async with ctx.db.write() as tx:
+            await amend(tx, Orphan, orphan.id, version=orphan.version, absent_at=[])
+        if condemned and provider.capabilities.terminate:
+            await _end(provider, orphan.ref)
+    return True
 
 
 async def _run_over(ctx: Context, provider: Provider, orphan: Orphan, listing: Listing, now: datetime) -> None:

@@ -16,7 +16,7 @@ from bot.services.notifications.paging import alone, page_in
 from bot.services.outbox import barrier
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core import Claim, Tx, claim, decide, move, notify_person, release
+from ledger.core import Claim, Tx, amend, claim, decide, lock_family, move, notify_person, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.end_reason import EndReason
@@ -90,7 +90,7 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
             await release(tx, Instance, held, due_at=waits_until)
         ctx.hints.outbox.set()
         return
-    taken: dict[str, Any] = {}
+    called_at, was_there = ctx.clock.now(), None
     problem, unreachable = "", False
     try:
         if row.ref is None:
@@ -100,8 +100,6 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
             unreachable = True
         else:
             was_there = await provider.terminate(row.ref)
-            if row.terminate_acked_at is None:
-                taken = await _taken(ctx, row, was_there=was_there)
     except Unsupported as error:
         await _wait_for_its_end(ctx, held, row, error.message)
         return
@@ -109,27 +107,39 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         log.warning("terminating %s failed: %s", row.id, error.code)
         problem = error.message
     now = ctx.clock.now()
+    alive_at = None if was_there is None else await last_heartbeat_at(ctx, row)
     async with ctx.db.write() as tx:
-        fresh = await tx.get_one(Instance, row.id)
+        if was_there is not None:
+            await _acknowledged(tx, row, called_at, alive_at, now, was_there=was_there)
+        fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
-        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), **taken)
+        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s))
         # `operator_reminders` pages once for all instances of an account that is not set up here.
         if waiting_s > ctx.timing.terminate_page_s and not unreachable:
             await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
 
 
-async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, Any]:
-    """Return the columns to store after a cloud's first reply to a termination: billing stops with either reply.
+async def _acknowledged(
+    tx: Tx, row: Instance, called_at: datetime, alive_at: datetime | None, now: datetime, *, was_there: bool
+) -> None:
+    """Store a cloud's first reply to a termination, although the claim may be lost: billing stops with either reply.
 
-    An instance that the cloud accepted to terminate existed until now, whatever the listings lacked. One that the cloud
-    does not know ended before: after its last heartbeat, or after it was reached, and by the first listing without it.
+    An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
+    One that the cloud does not know ended before: after its last heartbeat (`alive_at`), or after it was reached, and
+    by the first listing without it.
     """
-    now = ctx.clock.now()
+    await lock_family(tx, Instance, row.id)
+    fresh = await tx.get_one(Instance, row.id, populate_existing=True)
+    if fresh.state is not InstanceState.TERMINATING or fresh.terminate_acked_at is not None:
+        return
+    said: dict[str, Any] = {"terminate_acked_at": now}
     if was_there:
-        return {"terminate_acked_at": now, "absent_at": []}
-    alive_at = await last_heartbeat_at(ctx, row) or row.reachable_at or now
-    return {"terminate_acked_at": now, "trouble_at": row.trouble_at or min(alive_at, now)}
+        # Those since the call stay: they show that it ended, even if this process stood still with the reply.
+        said["absent_at"] = [at for at in fresh.absent_at if datetime.fromisoformat(at) >= called_at]
+    else:
+        said["trouble_at"] = fresh.trouble_at or min(alive_at or row.reachable_at or now, now)
+    await amend(tx, Instance, row.id, version=fresh.version, **said)
 
 
 def _sent_since(row: Instance) -> datetime:

@@ -32,8 +32,6 @@ from providers.errors import InsufficientFunds, NoCapacity, ProviderError, Unexp
 from providers.http import CloudHttp, Credential, HttpReply
 from providers.rate_limits import Pace, Pacer
 
-#: A create was seen to take more than a minute, a search four to five seconds.
-CREATE_TIMEOUT_S = 150.0
 #: A valid token was seen to be refused at random: one more look, this much later, before it is believed.
 RECHECK_S = 2.0
 #: A create is refused below this balance.
@@ -51,6 +49,8 @@ CAPABILITIES = Capabilities(
     logs=False,
     restart=False,
     meter_stop_verb="destroy",
+    # A create was seen to take more than a minute, a search four to five seconds.
+    create_timeout_s=150.0,
     # Everything is billed from the creation to the end, whatever state the machine is in.
     billing=BillingRule(
         starts=BillingStart.CREATE,
@@ -180,7 +180,7 @@ class TensorDockProvider(CloudAdapter):
     async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `POST`, which may take more than a minute. A 2xx is a yes only when it names an id and no error."""
         body = instances.create_body(spec, self._image, (spec.ready or {}).get("ssh_secret", ""))
-        reply = await self._post(spec, body, CREATE_TIMEOUT_S)
+        reply = await self._post(spec, body)
         ref = made_id(reply)
         status, _ = meaning(reply)
         if ref is None or reply.fields.get("error") or not 200 <= status < 300:

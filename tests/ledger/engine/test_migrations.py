@@ -24,7 +24,7 @@ from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import InstanceState, NotificationKind, NotificationState
+from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, OrphanState
 from ledger.models import Base, EntryHash, Event, EventHash, Instance, LedgerEntry, Notification, Webhook
 from ledger.queries.event_order import number_events
 from migrations import run
@@ -291,6 +291,19 @@ async def test_the_glossarys_words_come_and_go_with_every_row_kept(db: Database)
     assert await triggers(db) == expected(db)
 
 
+async def test_orphans_that_were_one_instance_are_all_kept_on_the_way_down(db: Database) -> None:
+    async with db.write() as tx:
+        closed = await rows.stray(tx, OrphanState.GONE, ref="7")
+        again = await rows.stray(tx, ref="7", at=START + timedelta(hours=1))
+    await run.downgrade(db, "0045")
+    async with db.read() as tx:
+        kept = {row.id: row.ref for row in await tx.execute(text("SELECT id, ref FROM orphans"))}
+    assert kept == {closed.id: f"7#{closed.id}", again.id: "7"}
+    await run.upgrade(db)
+    await run.check(db)
+    assert await triggers(db) == expected(db)
+
+
 async def test_events_of_before_are_numbered_by_time_and_a_webhook_continues_where_it_was(db: Database) -> None:
     """Rows are made at the newest revision and taken below the order; above it they have it, and no more is lost."""
     minute = timedelta(minutes=1)
@@ -322,7 +335,7 @@ async def test_events_of_before_are_numbered_by_time_and_a_webhook_continues_whe
         with pytest.raises(DBAPIError, match="event_order is append-only"):
             async with db.write() as tx:
                 await tx.execute(text(change))
-    await run.downgrade(db, "-1")
+    await run.downgrade(db, "0045")
     assert not {"event_order", "unnumbered_events"} & await tables(db)
     async with db.write() as tx:  # An older program writes events, and nothing waits for their numbers.
         await rows.event(tx, EventKind.REQUEST_MADE, "req_5")

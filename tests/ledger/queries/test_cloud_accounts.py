@@ -15,7 +15,7 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import BillLine, Event, Instance, Orphan
-from ledger.queries.cloud_accounts import accounts_in_use, move_account, open_there, orphan_at, rows_named
+from ledger.queries.cloud_accounts import accounts_in_use, move_account, open_there, rows_named
 from ledger.queries.cloud_bills import keep_lines
 from tests.support import rows
 from tests.support.clock import START
@@ -54,11 +54,6 @@ async def test_what_is_open_in_each_account_and_since_when(db: Database) -> None
         assert await open_there(tx, []) == []
         named = await rows_named(tx, [young.id, other.id, orphan.id, sending.id, "none"])
         assert [row.id for row in named] == [*sorted([other.id, sending.id]), *sorted([young.id, orphan.id])]
-        there = await orphan_at(tx, "vast", "acct-1", orphan.ref)
-        assert there is not None
-        assert there.id == orphan.id
-        assert await orphan_at(tx, "vast", "acct-2", orphan.ref) is None
-        assert await orphan_at(tx, "runpod", "acct-1", orphan.ref) is None
 
 
 def line(account: str, name: str, usd: str = "1") -> dict[str, object]:

@@ -207,7 +207,8 @@ async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w
         await launch.send_due(w.ctx)
     w.wrap(cloud, alive)
     assert states(await w.view(request_id)) == [InstanceState.SENDING]
-    await w.run(110, 30)
+    lease_s = launch.create_lease(w.ctx, w.ctx.providers[cloud].capabilities).total_seconds()
+    await w.run(lease_s - 10, 30)
     assert states(await w.view(request_id)) == [InstanceState.SENDING]
     await w.run(30, 15)
     assert states(await w.view(request_id)) == [InstanceState.UNKNOWN]

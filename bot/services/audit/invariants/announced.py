@@ -74,7 +74,8 @@ def _ordered_here(event: Event) -> bool:
 def _returned(books: Books) -> Iterator[Violation]:
     """Check that no reconcile pass ended an instance that returned within its approved time.
 
-    Such an instance was lost without a termination and is listed again.
+    Such an instance was lost without a termination and is listed again. One that an operator condemned at an earlier
+    return is ended at the next one.
     """
     rows = {row.id: row for row in books.instances}
     hours = {grant.id: grant.hours for grant in books.grants}
@@ -84,7 +85,11 @@ def _returned(books: Books) -> Iterator[Violation]:
         for event in books.events
         if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
+    people = {e.subject for e in books.events if e.after == OrphanState.CONDEMNED and e.actor != SYSTEM.ref}
+    ordered = {(orphan.cloud, orphan.ref) for orphan in books.orphans if orphan.id in people}
     for orphan in books.orphans:
+        if (orphan.cloud, orphan.ref) in ordered:
+            continue
         row, at = rows.get(orphan.instance_id or ""), condemned.get(orphan.id)
         if row is None or at is None or row.session_id in over or not _was_lost(row, orphan.ref):
             continue
