@@ -26,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 from bot import logs
 from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
+from bot.services.runtime.clock_guard import CONFIRM_S, clock_problem
 from bot.services.runtime.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
 from bot.slack.app import SlackApp
@@ -61,7 +62,7 @@ class Bot:
         self._slack_over_http = not slack.app_token
         self._slack = self.slack_app.asgi if self._slack_over_http else None
         shown_in = slack.approvals_channel or slack.operators_channel or ""
-        checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs}
+        checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs, "clock": self._clock_is_trusted}
         self._api = build_api(Dependencies(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
         logs.guard_handlers()
 
@@ -74,6 +75,10 @@ class Bot:
     async def _ticker_runs(self) -> None:
         if not self.ticker.running or self.ticker.failing:
             raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'all of them stand still'}")
+
+    async def _clock_is_trusted(self) -> None:
+        if doubt := clock_problem(self.ctx.clock):
+            raise CannotServe(doubt)
 
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an HTTP request.
@@ -149,8 +154,13 @@ def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def http(app: Any, listening: socket.socket, *, lifespan: Literal["on", "off"] = "off") -> AsyncIterator[None]:
-    """Serve an ASGI application on a bound socket inside the block; the caller handles signals."""
+async def http(
+    app: Any, listening: socket.socket, *, lifespan: Literal["on", "off"] = "off", date_header: bool = True
+) -> AsyncIterator[None]:
+    """Serve an ASGI application on a bound socket inside the block; the caller handles signals.
+
+    Without `date_header` the application itself says what time it is.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -159,6 +169,7 @@ async def http(app: Any, listening: socket.socket, *, lifespan: Literal["on", "o
         interface="asgi3",
         timeout_graceful_shutdown=DRAIN_S,
         server_header=False,
+        date_header=date_header,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
     )
@@ -235,7 +246,7 @@ async def serve(
     slack = slack_settings(settings)
     refuse_loose_modes(settings)
     with only_one(settings.sqlite_file, allow_shared=allow_shared), listen(settings.host, settings.port) as listening:
-        ctx = build_context(settings, clock)
+        ctx = build_context(settings, clock, confirm_s=CONFIRM_S)
         try:
             if not ctx.providers:
                 raise CannotServe("no cloud has its credentials set; gpu-shopper doctor says which are missing")

@@ -25,6 +25,7 @@ from bot.services.market.preflight import refusal
 from bot.services.nodes.enrollment import Minted, mint, store
 from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, release
 from ledger.kernel.actor import SYSTEM
@@ -63,14 +64,12 @@ async def send_due(ctx: Context) -> int:
     states = {InstanceState.READY, InstanceState.SENDING}
     lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
-    recovering = bool(held) and await recovery_mode.now_on(ctx.db)
-    await asyncio.gather(
-        *(alone(ctx, one.row_id, "the create", _send(ctx, one, recovering=recovering), None) for one in held)
-    )
+    waits = bool(held) and (bool(clock_problem(ctx.clock)) or await recovery_mode.now_on(ctx.db))
+    await asyncio.gather(*(alone(ctx, one.row_id, "the create", _send(ctx, one, waits=waits), None) for one in held))
     return len(held)
 
 
-async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
+async def _send(ctx: Context, held: Claim, *, waits: bool) -> None:
     work = await _load(ctx, held.row_id)
     provider = ctx.providers.get(work.instance.cloud)
     try:
@@ -82,7 +81,7 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
                     tx, work.session.id, "The session ended first.", ctx.clock.now(), SYSTEM
                 )
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
-        elif recovering:
+        elif waits:
             async with ctx.db.write() as tx:
                 await release(tx, Instance, held, due_at=ctx.clock.now() + HOLD)
         elif provider is None or provider.account != work.instance.account:
@@ -296,7 +295,8 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
             await reopen.reopen_request(tx, grant.request_id, "The approval ran out before it was used.", now)
             ctx.hints.requests.set()
         return False
-    if await recovery_mode.is_on(tx):  # Recovery mode may have begun during this pass; nothing is bought in it.
+    # Recovery mode, or a doubt about the clock, may have begun during this pass; nothing is bought in either.
+    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
         await release(tx, Instance, held, due_at=now + HOLD)
         return False
     session = await tx.get_one(Session, session_id, populate_existing=True)

@@ -63,6 +63,8 @@ class GuardedClock:
         self._parted_s: float | None = None
         self._clouds: dict[str, Reading] = {}
         self._database: Reading | None = None
+        #: The subject of the message that says that this clock is in doubt; "" while it is trusted.
+        self.paged_as = ""
 
     def now(self) -> datetime:
         """Return the trusted time, aware UTC."""
