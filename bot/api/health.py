@@ -42,7 +42,7 @@ def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
 
     @router.get("/readyz", response_model=Ready, responses={503: {"model": Ready, "description": "Not ready."}})
     async def readyz() -> JSONResponse:
-        """Answer 200 when every check passes that the work needs, else 503. A clock in doubt is shown, and is no 503."""
+        """Answer 200 when every check passes, else 503. A clock in doubt is shown, and the answer stays 200."""
         results = dict(
             zip(checks, await asyncio.gather(*(_passes(n, c, timeout_s) for n, c in checks.items())), strict=True)
         )

@@ -22,6 +22,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.audit.invariants import Truth
+from bot.services.runtime import liveness
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
 from bot.services.runtime.rate_limits import LedgerPacer
@@ -181,6 +182,7 @@ def _travels(workspace: Workspace, bot: Bot) -> None:
         return (due_at - now).total_seconds() if due_at is not None else None
 
     async def pass_over(passed_s: float) -> None:
+        await liveness.count_as_listened(bot.ctx)
         # The clock waits for a cloud that hangs once, not at each of a hundred stops.
         patience[0] = PASS_S if await bot.ticker.pass_over(passed_s, patience[0]) else IMPATIENT_S
 

@@ -7,16 +7,21 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.instances.power import PowerAction
 from bot.services.billing import metering
-from bot.services.instances import reconcile
+from bot.services.instances import reconcile, unreachable_accounts
 from bot.services.notifications.clock_check import clock_check_due
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, approved_now, clock_problem, shared_now
 from bot.services.sessions import idle_termination, overspend
 from ledger.engine.db import Database
-from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from providers.http import shown_at
+from tests.services.instances.test_power import order
+from tests.services.runtime.test_recovery_mode import rent
+from tests.services.sessions.test_overspend import cheaper
+from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import START, MachineClock, SteppedClock
-from tests.support.world import World
+from tests.support.world import BOB, World
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -239,3 +244,90 @@ async def test_only_a_database_with_a_clock_of_its_own_is_compared(db: Database,
     written = await clock_check_due(w.ctx)
     assert written == (0 if db.dialect == "sqlite" else 1), "a test's clock is years from the database's"
     assert ("the database's" in clock_problem(w.ctx.clock)) == (db.dialect != "sqlite")
+
+
+# ── what asks the guard: the measured time is right here, and only the doubt keeps it from acting ────────────────────
+
+
+def doubted(w: World) -> None:
+    """The database shows another time from now on, for ten minutes."""
+    guard(w).note_database(w.ctx.clock.now() + HOUR, 0.1)
+
+
+def trusted(w: World) -> None:
+    guard(w).note_database(w.ctx.clock.now(), 0.1)
+
+
+def guard(w: World) -> GuardedClock:
+    assert isinstance(w.ctx.clock, GuardedClock)
+    return w.ctx.clock
+
+
+async def test_no_start_is_sent_in_doubt(w: World) -> None:
+    request_id = await w.running(candidates=("runpod",))
+    await order(w, request_id, PowerAction.STOP)
+    await w.run(60, 20)
+    await order(w, request_id, PowerAction.START)
+    doubted(w)
+    await w.run(120, 20)
+    assert await state(w, request_id) is SessionState.STOPPED
+    trusted(w)
+    await w.run(120, 20)
+    assert await state(w, request_id) is SessionState.RUNNING
+
+
+async def test_no_request_expires_and_no_launch_is_committed_in_doubt(w: World) -> None:
+    waits = str((await w.ask(candidates=("vast",))).data["request_id"])
+    await w.settle()
+    ready = await w.approved(candidates=("runpod",))
+    w.clock.advance(w.ctx.policy.request_ttl_s)
+    doubted(w)
+    await w.settle()
+    assert (await w.view(waits)).request.state is RequestState.PENDING
+    assert [row.state for row in (await w.view(ready)).instances] == [InstanceState.READY]
+    trusted(w)
+    await w.run(60)
+    assert (await w.view(waits)).request.state is RequestState.EXPIRED
+
+
+async def test_no_silence_ends_and_no_overspend_is_asked_about_in_doubt(w: World) -> None:
+    async with listening(w):
+        await w.running(candidates=("vast",), hours=Decimal(4))
+        await pass_time(w, 1)
+        agent(w).silent = True
+        await pass_time(w, w.ctx.policy.unresponsive_s - 30)
+        await cheaper(w)
+        doubted(w)
+        w.clock.advance(60)
+        assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 0
+        trusted(w)
+        assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 1
+
+
+async def test_a_listing_ends_and_closes_nothing_in_doubt(w: World) -> None:
+    request_id = await w.running(candidates=("vast",))
+    view = await w.view(request_id)
+    assert view.instances[0].ref is not None
+    twin = rent(w, view.instances[0].name)
+    w.clouds["vast"].disturb(view.instances[0].ref, "vanish")
+    doubted(w)
+    await w.run(480, 30)
+    assert (await w.books()).orphans == ()
+    assert (await w.view(request_id)).instances[0].state is InstanceState.LIVE
+    trusted(w)
+    await w.run(300, 30)
+    assert [(row.ref, row.state) for row in (await w.books()).orphans] == [(twin, OrphanState.GONE)]
+    assert (await w.view(request_id)).instances[0].state is InstanceState.GONE
+
+
+async def test_nothing_is_written_off_in_doubt(w: World) -> None:
+    await w.running(candidates=("vast",))
+    (row,) = (await w.books()).instances
+    w.use({name: one for name, one in w.ctx.providers.items() if name != "vast"})
+    doubted(w)
+    refused = await unreachable_accounts.write_off(w.ctx, [row.id], BOB, "the account is closed")
+    assert (refused.ok, refused.code) == (False, "clock_wrong")
+    trusted(w)
+    assert (await unreachable_accounts.write_off(w.ctx, [row.id], BOB, "the account is closed")).ok
+    for instance in w.instances():
+        w.clouds["vast"].disturb(instance.ref, "vanish")
