@@ -61,15 +61,19 @@ class _Work:
 
 async def send_due(ctx: Context) -> int:
     """Send the creates that are due, and take over those whose sender died; return how many rows were processed."""
+    if clock_problem(ctx.clock):
+        return 0  # Nothing is claimed, so that a replica with a right clock can send it.
     states = {InstanceState.READY, InstanceState.SENDING}
     lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
-    waits = bool(held) and (bool(clock_problem(ctx.clock)) or await recovery_mode.now_on(ctx.db))
-    await asyncio.gather(*(alone(ctx, one.row_id, "the create", _send(ctx, one, waits=waits), None) for one in held))
+    recovering = bool(held) and await recovery_mode.now_on(ctx.db)
+    await asyncio.gather(
+        *(alone(ctx, one.row_id, "the create", _send(ctx, one, recovering=recovering), None) for one in held)
+    )
     return len(held)
 
 
-async def _send(ctx: Context, held: Claim, *, waits: bool) -> None:
+async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
     work = await _load(ctx, held.row_id)
     provider = ctx.providers.get(work.instance.cloud)
     try:
@@ -81,7 +85,7 @@ async def _send(ctx: Context, held: Claim, *, waits: bool) -> None:
                     tx, work.session.id, "The session ended first.", ctx.clock.now(), SYSTEM
                 )
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
-        elif waits:
+        elif recovering:
             async with ctx.db.write() as tx:
                 await release(tx, Instance, held, due_at=ctx.clock.now() + HOLD)
         elif provider is None or provider.account != work.instance.account:

@@ -142,7 +142,7 @@ class GuardedClock:
         agree, differ = self._votes(now, 0.0)
         if differ > agree:
             apart = [name for name, one in sorted(self._clouds.items()) if self._differs(one, now)]
-            return f"this machine's clock shows {now:%H:%M:%S} UTC, and that of {', '.join(apart)} another time"
+            return f"this machine's clock shows {now:%H:%M:%S} UTC, and {', '.join(apart)} another time"
         read = self._recent_database()
         if read and self._differs(read, now):
             shown = read.now(self._base.monotonic())

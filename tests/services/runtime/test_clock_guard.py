@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import cast
 
 import pytest
 
@@ -14,13 +15,16 @@ from bot.services.notifications.clock_check import clock_check_due
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, approved_now, clock_problem, shared_now
 from bot.services.sessions import idle_termination, overspend
 from ledger.engine.db import Database
+from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from providers.contract import InstanceSpec, Provider
 from providers.http import shown_at
 from tests.services.instances.test_power import order
 from tests.services.runtime.test_recovery_mode import rent
 from tests.services.sessions.test_overspend import cheaper
 from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import START, MachineClock, SteppedClock
+from tests.support.proxy_provider import InFront
 from tests.support.world import BOB, World
 
 SECOND = timedelta(seconds=1)
@@ -79,7 +83,7 @@ def test_the_majority_of_the_clouds_counts_and_the_machine_decides_a_tie(
     guarded.note_date("runpod", START + HOUR, 0.1)
     assert clock_problem(guarded) == ""
     guarded.note_date("lambda", START + HOUR, 0.1)
-    assert clock_problem(guarded).endswith("that of lambda, runpod another time")
+    assert clock_problem(guarded).endswith("UTC, and lambda, runpod another time")
     assert guarded.now() == START
     clock.advance(601)  # What they showed is too old to count.
     assert clock_problem(guarded) == ""
@@ -288,6 +292,18 @@ async def test_no_request_expires_and_no_launch_is_committed_in_doubt(w: World) 
     trusted(w)
     await w.run(60)
     assert (await w.view(waits)).request.state is RequestState.EXPIRED
+
+
+async def test_a_doubt_that_begins_while_a_launch_is_prepared_keeps_it_from_being_sent(w: World) -> None:
+    class DoubtsNow(InFront):
+        async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+            doubted(w)
+            return await self.inner.prepare(spec, grant)
+
+    w.wrap("vast", lambda inner: cast("Provider", DoubtsNow(inner)))
+    request_id = await w.approved(candidates=("vast",))
+    await w.settle()
+    assert (w.engine.creates, (await w.view(request_id)).instances[0].state) == ([], InstanceState.READY)
 
 
 async def test_no_silence_ends_and_no_overspend_is_asked_about_in_doubt(w: World) -> None:
