@@ -75,7 +75,7 @@ class _Part(StrEnum):
 class _Config(uvicorn.Config):
     """The configuration of a server with its limits; the connections of one server share it."""
 
-    def __init__(self, app: Any, limits: Limits, lifespan: Literal["on", "off"]) -> None:
+    def __init__(self, app: Any, limits: Limits, lifespan: Literal["on", "off"], *, date_header: bool) -> None:
         super().__init__(
             app,
             http=_Connection,
@@ -87,6 +87,7 @@ class _Config(uvicorn.Config):
             interface="asgi3",
             timeout_graceful_shutdown=DRAIN_S,
             server_header=False,
+            date_header=date_header,
             backlog=ACCEPTED_AT_ONCE,
             timeout_keep_alive=KEEP_ALIVE_S,
         )
@@ -176,10 +177,18 @@ class _QuietServer(uvicorn.Server):
 
 @asynccontextmanager
 async def http(
-    app: Any, listening: socket.socket, *, lifespan: Literal["on", "off"] = "off", limits: Limits | None = None
+    app: Any,
+    listening: socket.socket,
+    *,
+    lifespan: Literal["on", "off"] = "off",
+    limits: Limits | None = None,
+    date_header: bool = True,
 ) -> AsyncIterator[None]:
-    """Serve an ASGI application on a bound socket inside the block; the caller handles signals."""
-    config = _Config(app, limits or Limits(), lifespan)
+    """Serve an ASGI application on a bound socket inside the block; the caller handles signals.
+
+    Without `date_header` the application itself says what time it is.
+    """
+    config = _Config(app, limits or Limits(), lifespan, date_header=date_header)
     server = _QuietServer(config)
     with _few_accept_errors(config.lines):
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")

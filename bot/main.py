@@ -24,6 +24,7 @@ from bot import logs
 from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
 from bot.http_server import BACKLOG, http, limits_for, raise_descriptor_limit
+from bot.services.runtime.clock_guard import CONFIRM_S, clock_problem
 from bot.services.runtime.context import Context
 from bot.settings import ENV_FILE, Settings, private_directory, refuse_loose
 from bot.slack.app import SlackApp
@@ -54,7 +55,7 @@ class Bot:
         self._slack_over_http = not slack.app_token
         self._slack = self.slack_app.asgi if self._slack_over_http else None
         shown_in = slack.approvals_channel or slack.operators_channel or ""
-        checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs}
+        checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs, "clock": self._clock_is_trusted}
         self._api = build_api(Dependencies(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
         logs.guard_handlers()
 
@@ -67,6 +68,10 @@ class Bot:
     async def _ticker_runs(self) -> None:
         if not self.ticker.running or self.ticker.failing:
             raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'all of them stand still'}")
+
+    async def _clock_is_trusted(self) -> None:
+        if doubt := clock_problem(self.ctx.clock):
+            raise CannotServe(doubt)
 
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an HTTP request.
@@ -184,7 +189,7 @@ async def serve(
     slack = slack_settings(settings)
     refuse_loose_modes(settings)
     with only_one(settings.sqlite_file, allow_shared=allow_shared), listen(settings.host, settings.port) as listening:
-        ctx = build_context(settings, clock)
+        ctx = build_context(settings, clock, confirm_s=CONFIRM_S)
         try:
             if not ctx.providers:
                 raise CannotServe("no cloud has its credentials set; gpu-shopper doctor says which are missing")

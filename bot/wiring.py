@@ -17,6 +17,7 @@ from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.market.catalog import Catalog, ReadRuns, no_runs
 from bot.services.plans import run_history
+from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import Reached
 from bot.services.runtime.rate_limits import LedgerPacer
@@ -67,8 +68,12 @@ def build_catalog(
     return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores)
 
 
-def build_context(settings: Settings, clock: Clock) -> Context:
-    """Build everything that services use. Opens no connection; raises `ValueError` for unusable settings."""
+def build_context(settings: Settings, clock: Clock, *, confirm_s: float = 0.0) -> Context:
+    """Build everything that services use. Opens no connection; raises `ValueError` for unusable settings.
+
+    The clock is guarded; it waits at most `confirm_s` seconds for a first cloud to confirm it.
+    """
+    clock = GuardedClock(clock, confirm_s=confirm_s)
     logs.register_secrets(settings.secrets())
     file = read_policy_file(settings.policy, practice=settings.practice)
     labels = build_labels(settings)

@@ -7,12 +7,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import MAXYEAR, UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Final
 
 import httpx
 from pydantic import AfterValidator, SecretStr
 
-from ledger.kernel.clock import Clock
+from ledger.kernel.clock import Clock, NotesDates
 from ledger.kernel.network_guard import forbid_in_transaction
 from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
 from providers.rate_limits import LocalPacer, Pacing
@@ -110,7 +112,7 @@ class CloudHttp:
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
                 await self._pacing.turn(self._clock, groups)
-                reply = await _exchange(self._client, method, path, kwargs)
+                reply = await self._exchange(self._client, method, path, kwargs)
                 await self._pacing.note_pause(groups, reply.status, reply.headers)
             except httpx.HTTPError as error:
                 if attempt == READ_ATTEMPTS:
@@ -139,7 +141,7 @@ class CloudHttp:
         async with self._new_client() as client:
             try:
                 async with asyncio.timeout(timeout_s):
-                    reply = await _exchange(client, method, path, {**kwargs, "timeout": waits})
+                    reply = await self._exchange(client, method, path, {**kwargs, "timeout": waits})
                 await self._pacing.note_pause(self._pacing.groups(method, path), reply.status, reply.headers)
                 return reply
             except _NEVER_SENT as error:
@@ -159,6 +161,27 @@ class CloudHttp:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+    async def _exchange(self, client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any]) -> HttpReply:
+        began_s = self._clock.monotonic()
+        reply = await _exchange(client, method, path, kwargs)
+        shown = shown_at(reply.headers)
+        if shown is not None and isinstance(self._clock, NotesDates):
+            self._clock.note_date(self.cloud, shown, self._clock.monotonic() - began_s)
+        return reply
+
+
+def shown_at(headers: Mapping[str, str]) -> datetime | None:
+    """The time of an answer by its sender's clock, in whole seconds; None where it shows none.
+
+    A cache repeats the `Date` of the first answer, and counts in `Age` how many seconds ago that was (RFC 9111, 5.1).
+    """
+    try:
+        first = parsedate_to_datetime(headers["date"])
+        shown = (first if first.tzinfo else first.replace(tzinfo=UTC)).astimezone(UTC)
+        return shown + timedelta(seconds=int(headers.get("age", "0"))) if shown.year < MAXYEAR else None
+    except (KeyError, ValueError, OverflowError):
+        return None
 
 
 async def _exchange(client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any]) -> HttpReply:

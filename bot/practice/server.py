@@ -32,7 +32,7 @@ class _Server(uvicorn.Server):
         self._told.set()
 
     async def main_loop(self) -> None:
-        """Wait for the stop, and write the date of the answers anew every second."""
+        """Wait for the stop."""
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), 1)
@@ -72,6 +72,7 @@ async def serve_on_loopback(
             log_level="warning",
             access_log=False,
             lifespan=lifespan,
+            date_header=False,  # The sandboxes send the time of their own clock.
             # The other WebSocket implementation uses a module that its library has deprecated.
             ws="websockets-sansio",
             timeout_graceful_shutdown=stop_s,

@@ -9,6 +9,7 @@ from bot.services.audit import journal
 from bot.services.billing import metering, rollup, shared_ledger, true_up
 from bot.services.instances import cleanup, launch, operator_reminders, power, reconcile, termination, unknown_outcome
 from bot.services.nodes import host_keys
+from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
 from bot.services.requests import expiry, quoting
@@ -73,6 +74,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
     tick_s, hints = ctx.timing.tick_s, ctx.hints
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [
+        ScheduledJob("clock", lambda: clock_check.clock_check_due(ctx), clock_check.LOOK_S, drain=False),
         ScheduledJob("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
         ScheduledJob("expiry", lambda: expiry.expire_due(ctx), tick_s, asked),
         ScheduledJob("creates", lambda: launch.send_due(ctx), tick_s, bought, width=WIDTH),

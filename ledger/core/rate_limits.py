@@ -12,8 +12,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from ledger.engine.db import Database
 from ledger.models import TurnRow
 
-#: A row further ahead than this was written by a wrong clock, and is not believed.
-HORIZON = timedelta(minutes=15)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 
@@ -31,18 +29,18 @@ async def take(
 
     Turns are `every` apart, but the first ones may come `ahead` of that. Raises `TurnsUnavailable`.
     """
-    now_us, every_us, ahead_us = ((now - _EPOCH) // _US, every // _US, ahead // _US)
+    now_us, every_us, ahead_us = (_us(now), every // _US, ahead // _US)
     free = _free_from(now_us)
-    insert = db.insert(TurnRow).values(name=name, free_at_us=now_us + every_us)
+    insert = db.insert(TurnRow).values(name=name, free_at_us=now_us + every_us, written_at_us=now_us)
     statement = insert.on_conflict_do_update(
         index_elements=["name"],
-        set_={"free_at_us": free + every_us},
+        set_={"free_at_us": free + every_us, "written_at_us": now_us},
         where=free <= now_us + ahead_us + patience // _US,
     ).returning(TurnRow.free_at_us)
     try:
         async with db.write() as tx:
             taken = (await tx.execute(statement)).scalar()
-            stored = select(TurnRow.free_at_us).where(TurnRow.name == name)
+            stored = select(free).where(TurnRow.name == name)
             free_at = taken if taken is not None else (await tx.execute(stored)).scalar_one() + every_us
     except (SQLAlchemyError, OSError) as error:
         raise TurnsUnavailable(str(type(error).__name__)) from error
@@ -50,12 +48,14 @@ async def take(
     return timedelta(microseconds=wait_us), taken is not None
 
 
-async def pause_until(db: Database, name: str, until: datetime) -> None:
+async def pause_until(db: Database, name: str, now: datetime, until: datetime) -> None:
     """Let no turn of `name` come before `until`. Raises `TurnsUnavailable`."""
-    until_us = (until - _EPOCH) // _US
-    insert = db.insert(TurnRow).values(name=name, free_at_us=until_us)
+    now_us, until_us = _us(now), _us(until)
+    free = _free_from(now_us)
+    insert = db.insert(TurnRow).values(name=name, free_at_us=until_us, written_at_us=now_us)
     statement = insert.on_conflict_do_update(
-        index_elements=["name"], set_={"free_at_us": until_us}, where=TurnRow.free_at_us < until_us
+        index_elements=["name"],
+        set_={"free_at_us": case((free < until_us, until_us), else_=free), "written_at_us": now_us},
     )
     try:
         async with db.write() as tx:
@@ -64,8 +64,15 @@ async def pause_until(db: Database, name: str, until: datetime) -> None:
         raise TurnsUnavailable(str(type(error).__name__)) from error
 
 
+def _us(at: datetime) -> int:
+    return (at - _EPOCH) // _US
+
+
 def _free_from(now_us: int) -> Any:
-    """Return when the group would be free: now, where it is free already or where the row cannot be right."""
-    stored = TurnRow.free_at_us
-    wrong = stored > now_us + HORIZON // _US
-    return case((stored < now_us, now_us), (wrong, now_us), else_=stored)
+    """Return when the group is free: now, where it is free already, else what was left when the row was written.
+
+    A row that a clock wrote ahead of ours says how long to wait, and not until when.
+    """
+    stored, written = TurnRow.free_at_us, TurnRow.written_at_us
+    left = case((written > now_us, now_us + stored - written), else_=stored)
+    return case((left < now_us, now_us), else_=left)

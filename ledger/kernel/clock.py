@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Clock(Protocol):
@@ -14,3 +14,10 @@ class Clock(Protocol):
     def monotonic(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
+
+
+@runtime_checkable
+class NotesDates(Protocol):
+    """A clock that compares itself with the times in the clouds' answers."""
+
+    def note_date(self, cloud: str, shown: datetime, took_s: float) -> None: ...

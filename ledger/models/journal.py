@@ -160,10 +160,12 @@ class Mark(Base):
 class TurnRow(Base):
     """Store when a group of calls to one account at one cloud is free again, had each turn lasted its whole interval.
 
-    Microseconds since 1970 in UTC, because one statement on both databases must calculate with them.
+    Microseconds since 1970 in UTC, because one statement on both databases must calculate with them. `written_at_us` is
+    the writer's time: what is left of a turn can only become less from then on.
     """
 
     __tablename__ = "turns"
 
     name: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
     free_at_us: Mapped[int] = mapped_column(BigInteger)
+    written_at_us: Mapped[int] = mapped_column(BigInteger, server_default="0")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import inspect, select
+from sqlalchemy import func, inspect, select
 
 from ledger.engine.db import Database
 from ledger.models import (
@@ -79,6 +80,15 @@ async def ping(db: Database) -> None:
     """Return when the ledger answers a query; raise the error that keeps it from that."""
     async with db.read() as tx:
         await tx.execute(select(1))
+
+
+async def database_time(db: Database) -> datetime | None:
+    """Return the database's own time; None where it has no clock besides this machine's (SQLite)."""
+    if db.dialect == "sqlite":
+        return None
+    async with db.read() as tx:
+        found: datetime = (await tx.execute(select(func.clock_timestamp()))).scalar_one()
+        return found
 
 
 def values_of(row: Any) -> dict[str, Any]:

@@ -137,6 +137,13 @@ async def listening_since(tx: AsyncSession, name: str, gap_s: float, now: dateti
     return since
 
 
+async def note_listening(tx: AsyncSession, name: str, now: datetime) -> None:
+    """Note that the check with this name has run without a pause until now, if it ever ran."""
+    last = await tx.get(Mark, name, populate_existing=True)
+    if last is not None:
+        last.at = max(now, last.at)
+
+
 async def due_for_key(tx: AsyncSession, looked_before: datetime, limit: int) -> list[Instance]:
     """List instances that have been ready and whose host key was last looked at before then, or never."""
     query = (

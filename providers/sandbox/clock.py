@@ -24,6 +24,13 @@ class SandboxClock:
         """Seconds."""
         return self._base.monotonic() + self._offset_s
 
+    def shown(self) -> datetime:
+        """What the cloud's answers show: the time of the clock that the tests and the practice page move.
+
+        What only the cloud travelled is left out: a bot beside it would find its own clock wrong.
+        """
+        return self._base.now()
+
     async def sleep(self, seconds: float) -> None:
         """Seconds of the base clock."""
         await self._base.sleep(seconds)

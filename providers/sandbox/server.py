@@ -12,13 +12,14 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
+from email.utils import format_datetime
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from providers.sandbox.engine import Engine, SandboxCloud, truth
 
@@ -80,9 +81,16 @@ class _Observed:
         path = sent.decode("ascii", "replace").removeprefix(str(scope.get("root_path", "")))
         self._cloud.engine.note_call(self._cloud.name, scope["method"], path)
         await self._cloud.tick()
+        shown = format_datetime(self._cloud.engine.clock.shown(), usegmt=True).encode()
+
+        async def dated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), (b"date", shown)]}
+            await send(message)
+
         # Whoever hangs up before the whole body came waits for no answer, and it is no fault of the cloud.
         with contextlib.suppress(ClientDisconnect):
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, dated)
         await self._cloud.tick()
 
 

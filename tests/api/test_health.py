@@ -48,6 +48,11 @@ async def test_not_ready_names_the_check_and_keeps_the_reason(caplog: pytest.Log
     assert "OSError" in caplog.text
 
 
+async def test_a_clock_in_doubt_is_shown_and_takes_nothing_out_of_service() -> None:
+    answer = await ask({"ledger": fine, "clock": broken}, "/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "checks": {"ledger": True, "clock": False}})
+
+
 async def test_a_check_that_hangs_does_not_hang_the_page() -> None:
     answer = await ask({"ledger": hanging}, "/readyz", timeout_s=0.01)
     assert answer.json()["checks"] == {"ledger": False}

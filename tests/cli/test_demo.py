@@ -20,6 +20,7 @@ from bot.cli.demo.demo_script import violations, walk
 from bot.cli.demo.demo_stack import playground
 from bot.practice.reader import button_texts
 from bot.practice.remote import RemoteDriver
+from bot.services.runtime.clock_guard import clock_problem
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
 from tests.scenarios.processes.processes import PROGRAM
@@ -117,6 +118,32 @@ async def test_time_travel_carries_messages_clouds_and_deadlines_along(elsewhere
     assert -60 < sent["confirmed gone"] < 0
     spent = sum(entry.amount_usd for entry in books.entries if entry.kind == "accrue")
     assert Decimal("0.5") < spent < Decimal(2)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), [({"silent": True}, "no_heartbeat"), ({"utilisation": [0.0]}, "idle"), ({}, None)]
+)
+async def test_time_travel_counts_as_time_in_which_agents_were_heard(
+    elsewhere: Path, change: dict[str, object], code: str | None
+) -> None:
+    async with playground(port=0, seed=7, boot_s=0.5) as running, RemoteDriver(running.url) as ws:
+        await ws.as_("alice").command('/gpu provision 1x4090 10h for="one that is watched"')
+        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None))
+        assert offers is not None
+        approve = next(text for text in button_texts(offers) if text.startswith("Approve"))
+        await ws.as_("bob").click(offers, approve)
+        await ws.until(lambda: [m for m in ws.dm_messages("alice") if "ssh -p" in m.text], LIMIT_S)
+        await ws.travel(120)  # Its agent reports.
+        nodes = next(iter(running.clouds.values())).engine.nodes
+        (key,) = nodes.running
+        nodes.configure(key, **change)
+        for _ in range(4):
+            await ws.travel(3600)  # The button "+1 h".
+        await ws.travel(60)
+        books = await read_books(running.ctx.db)
+        assert clock_problem(running.ctx.clock) == ""
+    assert [row.early_end_code or None for row in books.sessions] == [code]
+    assert [row.end_code or None for row in books.sessions] == [code]
 
 
 async def test_an_undecided_request_expires_and_loses_its_buttons(elsewhere: Path) -> None:

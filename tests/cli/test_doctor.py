@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,22 @@ async def test_a_complete_installation_is_ready(monkeypatch: pytest.MonkeyPatch,
     assert "balance $" in found["runpod"][0].sentence
     assert found["ledger"][0].grade is Grade.NOTE
     assert not (elsewhere / "data").exists()
+
+
+@pytest.mark.parametrize("off", [timedelta(seconds=-600), timedelta(hours=3)])
+async def test_a_clock_that_the_clouds_do_not_share_has_to_be_put_right(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path, off: timedelta
+) -> None:
+    class Off(SystemClock):
+        def now(self) -> datetime:
+            return super().now() + off
+
+    async with installation(monkeypatch, elsewhere):
+        (good,) = by_area(await examine(offline=False))["clock"]
+        monkeypatch.setattr("bot.cli.local.doctor.SystemClock", Off)
+        (bad,) = by_area(await examine(offline=False))["clock"]
+    assert (good.grade, bad.grade) == (Grade.GOOD, Grade.BAD)
+    assert "this machine's clock shows" in bad.sentence
 
 
 async def test_a_credential_that_does_not_work_is_named_and_not_shown(

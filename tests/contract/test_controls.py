@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from email.utils import format_datetime
 from typing import Any
 
 import httpx
@@ -199,3 +200,13 @@ async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> N
 async def test_the_bench_serves_on_loopback_only() -> None:
     async with serving() as running:
         assert running.url.startswith("http://127.0.0.1:")
+
+
+async def test_every_answer_shows_the_practice_clock_and_not_what_a_cloud_alone_travelled(
+    http: httpx.AsyncClient, clouds: Clouds
+) -> None:
+    for name in clouds.sandboxes:
+        clouds.clock.advance(3600)
+        await http.post("/clock", json={"advance_s": 7200})
+        answer = await http.get(f"{clouds.url}/{name}/nothing")
+        assert answer.headers.get_list("date") == [format_datetime(clouds.clock.now(), usegmt=True)]

@@ -99,3 +99,23 @@ class SteppedClock:
             _, _, turn = heapq.heappop(self._sleepers)
             if not turn.done():
                 turn.set_result(None)
+
+
+class MachineClock:
+    """The clock of one machine: `base`, and what a test set its wall clock ahead or back. Monotonic time runs on."""
+
+    def __init__(self, base: SteppedClock) -> None:
+        self._base = base
+        self.off = timedelta()
+
+    def now(self) -> datetime:
+        """What the machine's wall clock shows, aware UTC."""
+        return self._base.now() + self.off
+
+    def monotonic(self) -> float:
+        """Seconds of the base."""
+        return self._base.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the base."""
+        await self._base.sleep(seconds)

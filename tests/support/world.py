@@ -25,6 +25,7 @@ from bot.services.market.catalog import Catalog
 from bot.services.outbox import dispatch
 from bot.services.plans import run_history
 from bot.services.requests import submit
+from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
 from bot.services.runtime.context import Context, Hints
 from bot.services.runtime.ports import Delivered, DeliveryFailed, Reached
@@ -44,7 +45,7 @@ from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.server import build_app
-from tests.support.clock import SteppedClock
+from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
 from tests.support.wire import reachable
 
@@ -114,6 +115,8 @@ class World:
     clouds: Mapping[str, SandboxCloud]
     engine: Engine
     board: Board
+    #: The clock of the service's machine, which a test may set wrong.
+    machine: MachineClock
     asked: int = 0
     #: The clouds that were looked at, and whether the next look was called urgent.
     looked: dict[str, bool] = field(default_factory=dict)
@@ -289,7 +292,7 @@ class World:
     def use(self, providers: Mapping[str, Provider]) -> None:
         """Go on with these clouds, as a process does that was started with other settings."""
         catalog = Catalog(
-            providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(self.ctx.db)
+            providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(self.ctx.db)
         )
         self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
 
@@ -297,7 +300,7 @@ class World:
         """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
         db = Database(self.ctx.db.url.render_as_string(hide_password=False))
         catalog = Catalog(
-            self.ctx.providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(db)
+            self.ctx.providers, self.ctx.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(db)
         )
         inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
         return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
@@ -342,25 +345,27 @@ async def world(
     timing = timing or Timing()
     clouds = sandboxes(clock, sandbox or replace(SandboxTiming(), enforce_rate_limits=False))
     engine = next(iter(clouds.values())).engine
+    machine = MachineClock(clock)
+    guarded = GuardedClock(machine)
     async with reachable(build_app(clouds, tick_s=None)) as url:
         pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
         providers = {
-            name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock, pacer)
+            name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), guarded, pacer)
             for name, cloud in clouds.items()
         }
         ctx = Context(
             db=db,
-            clock=clock,
+            clock=guarded,
             policy=policy or Policy(approvers=(BOB.id, CAROL.id)),
             timing=timing,
             providers=providers,
-            catalog=Catalog(providers, clock, timing.offers_timeout_s, read_runs=run_history.reader(db)),
+            catalog=Catalog(providers, guarded, timing.offers_timeout_s, read_runs=run_history.reader(db)),
             labels=LabelKey("test", b"a label key for tests only"),
             reach=RealReach(),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
         )
         try:
-            yield World(ctx, clock, clouds, engine, Board())
+            yield World(ctx, clock, clouds, engine, Board(), machine)
         finally:
             await ctx.catalog.close()
             await ctx.inbox.drain()

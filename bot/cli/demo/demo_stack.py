@@ -23,12 +23,15 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.audit.invariants import Truth
+from bot.services.runtime import liveness
+from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
 from bot.services.runtime.rate_limits import LedgerPacer
 from bot.slack.settings import SlackSettings
 from bot.wiring import assemble, close
 from ledger.core.claims import next_due
 from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
 from migrations.run import upgrade
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
@@ -116,7 +119,9 @@ async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool =
     keys = tuple(cloud.API_KEY for cloud in clouds.values())
     with tempfile.TemporaryDirectory(prefix="gpu-shopper-demo-") as folder:
         async with practice.serve(port) as url, _sandbox(clouds) as sandbox_url:
-            ctx = _context(Path(folder) / "ledger.db", clock, clouds, sandbox_url, LabelKey(DEPLOYMENT, label))
+            ctx = _context(
+                Path(folder) / "ledger.db", GuardedClock(clock), clouds, sandbox_url, LabelKey(DEPLOYMENT, label)
+            )
             try:
                 slack = SlackSettings(
                     bot_token=token,
@@ -135,12 +140,12 @@ async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool =
 @asynccontextmanager
 async def _sandbox(clouds: Mapping[str, SandboxCloud]) -> AsyncIterator[str]:
     with listen("127.0.0.1", 0) as listening:
-        async with http(build_app(clouds), listening, lifespan="on"):
+        async with http(build_app(clouds), listening, lifespan="on", date_header=False):
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 def _context(
-    file: Path, clock: TravelClock, clouds: Mapping[str, SandboxCloud], sandbox_url: str, labels: LabelKey
+    file: Path, clock: Clock, clouds: Mapping[str, SandboxCloud], sandbox_url: str, labels: LabelKey
 ) -> Context:
     db = Database(f"sqlite+aiosqlite:///{file}")
     pacer = LedgerPacer(db, clock, TIMING.pace)
@@ -178,6 +183,7 @@ def _travels(workspace: Workspace, bot: Bot) -> None:
         return (due_at - now).total_seconds() if due_at is not None else None
 
     async def pass_over(passed_s: float) -> None:
+        await liveness.count_as_listened(bot.ctx)
         # The clock waits for a cloud that hangs once, not at each of a hundred stops.
         patience[0] = PASS_S if await bot.ticker.pass_over(passed_s, patience[0]) else IMPATIENT_S
 

@@ -21,6 +21,7 @@ from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
 from bot.rules.checkpoints.stores import STORES
 from bot.services.instances import key_rotation
+from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from bot.settings import ENV_FILE, PolicyFileError, Settings, SettingsError, load, read_policy_file, refuse_loose
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
@@ -216,7 +217,7 @@ async def _clouds(settings: Settings, *, offline: bool) -> AsyncIterator[Finding
             yield Finding(name, Grade.NOTE, f"not used: {', '.join(missing)} not set{other}", entry.where)
     if offline:
         return
-    clock = SystemClock()
+    clock = GuardedClock(SystemClock(), confirm_s=CONFIRM_S)
     providers = build_providers(settings, clock, LocalPacer(clock))
     try:
         for checked in await asyncio.gather(*(provider.preflight() for provider in providers.values())):
@@ -224,6 +225,10 @@ async def _clouds(settings: Settings, *, offline: bool) -> AsyncIterator[Finding
     finally:
         for provider in providers.values():
             await provider.close()
+    if doubt := clock.problem():
+        yield Finding("clock", Grade.BAD, doubt, "check the time service of this machine")
+    elif providers:
+        yield Finding("clock", Grade.GOOD, "shows the same time as the clouds")
 
 
 def _preflight(checked: Preflight) -> Finding:

@@ -36,7 +36,7 @@ async def serve_until(stopping: asyncio.Event | None, port: int, seed: int, timi
     stopping = stopping or stop_on_signals()
     clouds = sandboxes(SystemClock(), timing, seed)
     with listen("127.0.0.1", port) as listening:
-        async with http(build_app(clouds), listening, lifespan="on"):
+        async with http(build_app(clouds), listening, lifespan="on", date_header=False):
             _explain(f"http://127.0.0.1:{listening.getsockname()[1]}", clouds)
             await stopping.wait()
 

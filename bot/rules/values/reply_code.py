@@ -67,6 +67,7 @@ class ReplyCode(Vocabulary):
     UNKNOWN_BUTTON = "unknown_button", "The button belongs to no request here."
     SESSION_OVER = "session_over", "The session is ending or has ended, so it cannot be extended."
     CLOUD_GONE = "cloud_gone", "The cloud of the offer or session is not set up any more."
+    CLOCK_WRONG = "clock_wrong", "This machine's clock is in doubt, so nothing is bought or closed until it is right."
     STALE = "stale", "It changed in the meantime, so nothing was done."
 
     # Who may do it

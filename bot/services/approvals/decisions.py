@@ -32,6 +32,7 @@ from bot.services.grants import amendments, approvers, hours_used
 from bot.services.market.codec import hold_hours
 from bot.services.notifications import request_message
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Cancel, Decide, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -178,6 +179,9 @@ def _judged(
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return deny(ReplyCode.CLOUD_GONE, sentence)
+    doubt = clock_problem(ctx.clock) if ask.request.kind is RequestKind.EXTEND else ""
+    if judged.allowed and ask.action == Decision.APPROVE and doubt:
+        return deny(ReplyCode.CLOCK_WRONG, f"No time can be bought now: {doubt}. Try again when the clock is right.")
     about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:

@@ -19,6 +19,7 @@ from bot.rules.billing.metering import (
     running,
 )
 from bot.services.notifications.paging import alone
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import NewEntry, Tx, amend, book, book_all, lock_family
 from ledger.kernel import money
@@ -46,6 +47,8 @@ async def accrue_due(ctx: Context) -> int:
     The key of an entry is the hour, so booking twice changes nothing. An hour is booked with all before it, so
     instances whose last completed hour is booked are skipped.
     """
+    if clock_problem(ctx.clock):
+        return 0  # The hours are booked when the clock is trusted again.
     now, for_orphans = ctx.clock.now(), await accrue_orphans(ctx)
     async with ctx.db.read() as tx:
         ids = await billable_ids(tx)

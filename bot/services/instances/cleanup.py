@@ -15,6 +15,7 @@ from bot.rules.instances.cleanup import Fate, Owner, fate
 from bot.rules.values.phrases import plural
 from bot.services.notifications.paging import OPERATORS, alone
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import announce_once, record
 from ledger.kernel.actor import SYSTEM
@@ -78,8 +79,8 @@ async def _noted(ctx: Context, doomed: list[tuple[Leftover, Instance]], now: dat
     It is recorded first, because a removed item is not listed again: a record after it could be lost in a crash.
     """
     async with ctx.db.write() as tx:
-        if await recovery_mode.is_on(tx):
-            log.info("%d leftovers stay while the ledger is being recovered", len(doomed))
+        if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
+            log.info("%d leftovers stay while the ledger is being recovered or the clock is in doubt", len(doomed))
             return False
         said = await subjects_with(tx, EventKind.LEFTOVER_CONDEMNED, [row.id for _, row in doomed])
         for item, row in doomed:

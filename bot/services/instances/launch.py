@@ -25,6 +25,7 @@ from bot.services.market.preflight import refusal
 from bot.services.nodes.enrollment import Minted, mint, store
 from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, release
 from ledger.kernel.actor import SYSTEM
@@ -66,6 +67,8 @@ class _Work:
 
 async def send_due(ctx: Context) -> int:
     """Send the creates that are due, and take over those whose sender died; return how many rows were processed."""
+    if clock_problem(ctx.clock):
+        return 0  # Nothing is claimed, so that a replica with a right clock can send it.
     states = {InstanceState.READY, InstanceState.SENDING}
     able = [provider.capabilities for provider in ctx.providers.values()]
     lease = max([timedelta(seconds=ctx.timing.claim_ttl_s), *(create_lease(ctx, one) for one in able)])
@@ -336,7 +339,8 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
             await reopen.reopen_request(tx, grant.request_id, "The approval ran out before it was used.", now)
             ctx.hints.requests.set()
         return False
-    if await recovery_mode.is_on(tx):  # Recovery mode may have begun during this pass; nothing is bought in it.
+    # Recovery mode, or a doubt about the clock, may have begun during this pass; nothing is bought in either.
+    if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
         await release(tx, Instance, held, due_at=now + HOLD)
         return False
     session = await tx.get_one(Session, session_id, populate_existing=True)

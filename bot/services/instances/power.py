@@ -18,6 +18,7 @@ from bot.services.nodes.host_keys import forgotten
 from bot.services.notifications import request_message
 from bot.services.notifications.paging import page
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Reply, Switch, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -164,13 +165,13 @@ async def switch_due(ctx: Context) -> int:
 async def _switch(ctx: Context, held: Claim) -> None:
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
-        recovering = await recovery_mode.is_on(tx)
+        waits = bool(clock_problem(ctx.clock)) or await recovery_mode.is_on(tx)
     provider, now = ctx.providers.get(row.cloud), ctx.clock.now()
     if row.wanted is None:
         await _give_back(ctx, held, None)
     elif provider is None or provider.account != row.account or row.ref is None:
         await _refused(ctx, held, row, "the account that it runs in is not set up here now")
-    elif recovering and row.wanted == PowerAction.START:  # A start spends; a stop saves, and a person ordered it.
+    elif waits and row.wanted == PowerAction.START:  # A start spends; a stop saves, and a person ordered it.
         await _give_back(ctx, held, now + HOLD)
     else:
         call = {

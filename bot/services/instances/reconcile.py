@@ -26,6 +26,7 @@ from bot.services.instances.readiness import boot
 from bot.services.instances.transitions import adopt, check_rate, gone
 from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import StaleMove, amend
 from ledger.kernel import money
@@ -60,6 +61,10 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     except ProviderError as error:
         log.warning("%s could not be listed: %s", cloud, error.code)
         return Pass(0, urgent=True, problem=error.message)
+    if doubt := clock_problem(ctx.clock):
+        # Every step compares times: a boot that takes too long, an absence, an orphan. The listing itself had to be
+        # asked for, because the answer shows the cloud's time.
+        return Pass(len(listing.items), urgent=True, problem=doubt)
     async with ctx.db.read() as tx:
         every = await open_instances(tx, cloud)
     rekeyed = key_rotation.proven(ctx.labels, listing, every)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from bot.services.grants import reopen
 from bot.services.instances.transitions import adopt, settle
 from bot.services.notifications.paging import alone, page, page_in
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, release
 from ledger.kernel.actor import SYSTEM
@@ -74,7 +75,9 @@ async def _resolve(ctx: Context, held: Claim) -> None:
 
 
 def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: datetime) -> bool:
-    """Whether a create with an unknown outcome was searched for as long as its cloud's W says."""
+    """Whether a create with an unknown outcome was searched for as long as its cloud's W says, by a trusted clock."""
+    if clock_problem(ctx.clock):
+        return False
     again = timedelta(seconds=ctx.timing.label_search_s)
     patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
     return now - (instance.sent_at or instance.created_at) >= patience

@@ -19,6 +19,7 @@ from bot.services.instances import key_rotation
 from bot.services.instances.termination import end_session
 from bot.services.instances.transitions import end_instance, gone, settle
 from bot.services.notifications.interruption import notify_ended_by
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, lock_families, lock_orphan, move
@@ -92,6 +93,8 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     refusal = refusal or await _still_shown(ctx, rows)
     if refusal is not None:
         return refusal
+    if doubt := clock_problem(ctx.clock):
+        return refuse(ReplyCode.CLOCK_WRONG, f"No final cost is booked now: {doubt}.")
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:

@@ -12,6 +12,7 @@ from bot.rules.values.phrases import hours as say_hours
 from bot.services.grants import approvers, reopen
 from bot.services.grants.escalation import next_due
 from bot.services.notifications import request_message
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, announce, announce_once, claim, move, notification_of, record, release
 from ledger.kernel.actor import SYSTEM
@@ -29,6 +30,8 @@ ONWARDS = "e"
 
 async def expire_due(ctx: Context) -> int:
     """Remind approvers of undecided requests, and expire those past their time; return how many were processed."""
+    if clock_problem(ctx.clock):
+        return 0
     now = ctx.clock.now()
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Request, now=now, states={RequestState.PENDING}, limit=BATCH, lease=lease)

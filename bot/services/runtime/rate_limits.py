@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+from bot.services.runtime.clock_guard import shared_now
 from ledger.core import rate_limits
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
@@ -31,7 +32,7 @@ class LedgerPacer:
         ahead, patience = every * (pace.burst - 1), timedelta(seconds=pace.wait_max_s)
         try:
             wait, taken = await rate_limits.take(
-                self._db, name, self._clock.now(), every=every, ahead=ahead, patience=patience
+                self._db, name, shared_now(self._clock), every=every, ahead=ahead, patience=patience
             )
         except rate_limits.TurnsUnavailable as error:
             log.warning("the turns at the clouds are not shared for now: %s", error)
@@ -40,9 +41,9 @@ class LedgerPacer:
 
     async def pause(self, name: str, pause_s: float) -> None:
         """Pause the calls under one name, as the protocol says."""
-        until = self._clock.now() + timedelta(seconds=pause_s * min(self.scale, 1.0))
+        now = shared_now(self._clock)
         try:
-            await rate_limits.pause_until(self._db, name, until)
+            await rate_limits.pause_until(self._db, name, now, now + timedelta(seconds=pause_s * min(self.scale, 1.0)))
         except rate_limits.TurnsUnavailable as error:
             log.warning("a pause at a cloud is not shared: %s", error)
             await self._alone.pause(name, pause_s)

@@ -10,6 +10,7 @@ from bot.rules.values.phrases import usd
 from bot.services.instances.termination import end_session
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone
+from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from ledger.core import Claim, Tx, claim, lock_family, release
 from ledger.kernel.actor import Actor, ActorKind
@@ -32,9 +33,11 @@ ANSWER = timedelta(seconds=30)
 async def deadlines_due(ctx: Context) -> int:
     """Warn before the approved ends of sessions, and end those that are due.
 
-    An outage of Slack keeps nothing alive and ends nothing early.
+    An outage of Slack keeps nothing alive and ends nothing early, and neither does a wrong clock.
     """
-    now = ctx.clock.now()
+    now = approved_now(ctx.clock)
+    if now is None:
+        return 0
     # A session that waits for a replacement ends at its approved end; one without an end is not due.
     states = {SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)

@@ -16,6 +16,7 @@ from bot.services.nodes.checkins import node_status
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import KeepRunning, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.liveness import LISTENING
@@ -37,6 +38,8 @@ SPARED = timedelta(hours=1)
 
 async def idle_terminations_due(ctx: Context) -> int:
     """Announce, order or drop early ends by what the agents report; return how many sessions were checked."""
+    if clock_problem(ctx.clock):
+        return 0
     now, policy = ctx.clock.now(), ctx.policy
     silent_before = now - timedelta(seconds=policy.unresponsive_s)
     async with ctx.db.write() as tx:

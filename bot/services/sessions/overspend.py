@@ -24,6 +24,7 @@ from bot.services.nodes.checkins import node_status
 from bot.services.notifications import request_message
 from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from bot.services.sessions.expiration import SCHEDULER
 from ledger.core import Tx, decide, lock_family, notify_person, record
@@ -81,7 +82,7 @@ async def overspend_due(ctx: Context) -> int:
     """
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        if await recovery_mode.is_on(tx):
+        if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
             return 0
         ids = await running_ids(tx)
     due: list[str] = []

@@ -28,7 +28,7 @@ from providers.sandbox.server import build_app
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import TICK, Life, Switch, begin
 from tests.scenarios.month.slack import stand_in
-from tests.support.clock import SteppedClock
+from tests.support.clock import MachineClock, SteppedClock
 from tests.support.wire import CLOUDS_URL, NODES_URL, Wire, wired
 from tests.support.world import World
 
@@ -81,7 +81,8 @@ class Month:
     @property
     def hands(self) -> World:
         """What people do, done to the life that runs now."""
-        return World(self.life.ctx, self.clock, self.clouds, self.engine, self.board)  # type: ignore[arg-type]
+        machine = MachineClock(self.clock)
+        return World(self.life.ctx, self.clock, self.clouds, self.engine, self.board, machine)  # type: ignore[arg-type]
 
     def at(self, when: datetime, act: Act) -> None:
         """Do something at a time, or now when it is over."""

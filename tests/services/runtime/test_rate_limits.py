@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.rate_limits import LedgerPacer
-from ledger.core.rate_limits import HORIZON
 from ledger.engine.db import Database
 from providers.capabilities import Capabilities
 from providers.rate_limits import Pace, Turn
@@ -82,15 +82,27 @@ async def test_a_refused_turn_is_not_taken_and_a_pause_is_shared(
     assert await other.reserve("x", pace) == Turn(0)
 
 
-async def test_a_row_from_a_wrong_clock_is_not_believed(
+async def test_a_clock_that_steps_back_delays_nobody_for_longer_than_a_turn(
     replicas: tuple[LedgerPacer, LedgerPacer], clock: SteppedClock
 ) -> None:
     one, other = replicas
-    clock.jump(HORIZON * 2)
     await one.reserve("x", Pace(1.0))
-    clock.jump(-HORIZON * 2)
-    assert await other.reserve("x", Pace(1.0)) == Turn(0)
-    assert await one.reserve("x", Pace(1.0)) == Turn(1)
+    await one.pause("y", 5.0)
+    clock.jump(timedelta(seconds=-600))
+    assert await other.reserve("x", Pace(1.0)) == Turn(1)
+    assert await one.reserve("x", Pace(1.0)) == Turn(2)
+    assert await other.reserve("y", Pace(1.0)) == Turn(5)
+
+
+async def test_a_fast_replica_delays_no_other_and_waits_for_its_turn_where_the_database_shows_the_time(
+    db: Database, clock: SteppedClock
+) -> None:
+    machine = SteppedClock(clock.now() + timedelta(seconds=300))
+    guarded = GuardedClock(machine)
+    guarded.note_database(clock.now(), 0.1)
+    right, fast = LedgerPacer(db, clock), LedgerPacer(db, guarded)
+    turns = [await one.reserve("x", Pace(1.0)) for one in (fast, right, fast, right)]
+    assert turns == [Turn(0), Turn(1), Turn(2), Turn(3)]
 
 
 async def test_a_ledger_that_cannot_be_asked_leaves_each_process_its_own_turns(

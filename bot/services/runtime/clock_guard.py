@@ -1,0 +1,183 @@
+"""Measure the machine's clock against its monotonic clock, the clouds' and the database's, and say when it is wrong.
+
+A wall clock that jumps by itself is not followed: time goes on as the monotonic clock measures it from the last trusted
+moment, so approved ends come when they are due. While the clocks disagree nothing is bought, nothing ends that nobody
+asked for, and no final cost is booked. Of the clouds the majority counts, because a single one may be wrong itself; the
+machine's own clock decides a tie. Only the clouds confirm a jump: the database often runs on the same machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median_low
+from typing import Protocol, runtime_checkable
+
+from ledger.kernel.clock import Clock
+
+#: Clocks that differ by more than this do not agree.
+TOLERANCE = timedelta(seconds=60)
+#: What another clock showed counts for so many seconds.
+FRESH_S = 600.0
+#: An answer that took longer says too little about the time.
+ROUND_TRIP_MAX_S = 30.0
+#: A process that starts waits at most so many seconds until a first cloud confirms its clock.
+CONFIRM_S = 60.0
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Travels(Protocol):
+    """A practice clock, which people move ahead of the machine's."""
+
+    @property
+    def ahead_s(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What another clock showed when the monotonic clock showed `at_s`."""
+
+    shown: datetime
+    at_s: float
+
+    def now(self, monotonic_s: float) -> datetime:
+        """Return what that clock shows by now."""
+        return self.shown + timedelta(seconds=monotonic_s - self.at_s)
+
+
+class GuardedClock:
+    """Implement `ledger.kernel.clock.Clock`: the time of `base` while it can be trusted, else the measured time.
+
+    With `confirm_s` the clock is in doubt for so many seconds at most, until a first cloud's answer confirms it.
+    """
+
+    def __init__(self, base: Clock, *, confirm_s: float = 0.0) -> None:
+        self._base = base
+        self._trusted = Reading(base.now(), base.monotonic())
+        self._wait_until_s = self._trusted.at_s + confirm_s
+        self._confirmed = False
+        #: Since when the wall clock and the measured time differ, in monotonic seconds.
+        self._parted_s: float | None = None
+        self._clouds: dict[str, Reading] = {}
+        self._database: Reading | None = None
+        #: The subject of the message that says that this clock is in doubt; "" while it is trusted.
+        self.paged_as = ""
+
+    def now(self) -> datetime:
+        """Return the trusted time, aware UTC."""
+        wall, at_s = self._base.now(), self._base.monotonic()
+        measured = self._trusted.now(at_s)
+        if abs(wall - measured) > TOLERANCE:
+            if self._parted_s is None:
+                self._parted_s = at_s
+                log.error("the clock jumped from %s to %s; time is measured from before", measured, wall)
+            return measured
+        if self._parted_s is not None:
+            self._parted_s = None
+            log.warning("the clock is right again: %s", wall)
+        self._trusted = Reading(wall, at_s)
+        return wall
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards; only differences mean anything."""
+        return self._base.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds`, whatever the wall clock does."""
+        await self._base.sleep(seconds)
+
+    def note_date(self, cloud: str, shown: datetime, took_s: float) -> None:
+        """Note the time in a cloud's answer, which took `took_s` seconds; it may confirm or correct ours."""
+        if took_s > ROUND_TRIP_MAX_S:
+            return  # The process stood still meanwhile, or somebody moved the practice clock.
+        now, at_s = self.now(), self._base.monotonic()
+        self._clouds[cloud] = Reading(shown, at_s)
+        if not self._confirmed:
+            self._confirm(now, at_s)
+        if self._parted_s is not None:
+            wall = self._base.now()
+            agree, differ = self._votes(wall, self._parted_s)
+            if agree > differ:
+                # The machine was corrected, or slept, so what was noted before it says nothing.
+                self._clouds = {name: one for name, one in self._clouds.items() if one.at_s >= self._parted_s}
+                self._trusted, self._parted_s = Reading(wall, at_s), None
+                log.warning("the clouds confirm the clock's new time: %s", wall)
+
+    def _confirm(self, now: datetime, at_s: float) -> None:
+        """Compare the start's time, which nothing was measured from yet, with what the clouds show."""
+        agree, differ = self._votes(now, 0.0)
+        if differ <= agree:
+            self._confirmed = True
+        elif differ > 1 or at_s >= self._wait_until_s:
+            # Two clouds are believed at once, and one when no other was there in time: it may be wrong itself.
+            self._confirmed = True
+            self._trusted = Reading(median_low(one.now(at_s) for one in self._clouds.values()), at_s)
+            log.error("the clouds show %s and this machine %s", self._trusted.shown, now)
+
+    def note_database(self, shown: datetime, took_s: float) -> None:
+        """Note the database's time. It can be in doubt of ours, and confirms nothing."""
+        if took_s <= ROUND_TRIP_MAX_S:
+            # A practice clock is ahead of the machine's, and the database does not know that.
+            ahead = timedelta(seconds=self._base.ahead_s if isinstance(self._base, Travels) else 0.0)
+            self._database = Reading(shown + ahead, self._base.monotonic())
+
+    def shared_now(self) -> datetime:
+        """Return the time that replicas share: the database's where it was read lately, else the trusted one."""
+        read = self._recent_database()
+        return read.now(self._base.monotonic()) if read else self.now()
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the clouds have shown their time since the start, or none of them answered for long."""
+        return self._confirmed or (not self._clouds and self._base.monotonic() >= self._wait_until_s)
+
+    def problem(self) -> str:
+        """Say why the clock is not trusted now; "" when it is."""
+        now, wall = self.now(), self._base.now()
+        if self._parted_s is not None:
+            return f"this machine's clock shows {wall:%Y-%m-%d %H:%M} UTC, and it should be {now:%Y-%m-%d %H:%M} UTC"
+        agree, differ = self._votes(now, 0.0)
+        if differ > agree:
+            apart = [name for name, one in sorted(self._clouds.items()) if self._differs(one, now)]
+            return f"this machine's clock shows {now:%H:%M:%S} UTC, and {', '.join(apart)} another time"
+        read = self._recent_database()
+        if read and self._differs(read, now):
+            shown = read.now(self._base.monotonic())
+            return f"this machine's clock shows {now:%H:%M:%S} UTC, and the database's {shown:%H:%M:%S} UTC"
+        return "" if self.is_confirmed else "no cloud has confirmed this machine's clock since the start"
+
+    def _votes(self, time: datetime, since_s: float) -> tuple[int, int]:
+        """Count the clouds that agree with `time`, and those that differ, by what they showed lately."""
+        least_s = max(since_s, self._base.monotonic() - FRESH_S)
+        recent = [one for one in self._clouds.values() if one.at_s >= least_s]
+        differ = sum(self._differs(one, time) for one in recent)
+        return len(recent) - differ, differ
+
+    def _differs(self, reading: Reading, time: datetime) -> bool:
+        return abs(reading.now(self._base.monotonic()) - time) > TOLERANCE
+
+    def _recent_database(self) -> Reading | None:
+        read = self._database
+        return read if read and self._base.monotonic() - read.at_s <= FRESH_S else None
+
+
+def clock_problem(clock: Clock) -> str:
+    """Say why nothing may be bought, ended unasked or finally booked by this clock now; "" when it is trusted."""
+    return clock.problem() if isinstance(clock, GuardedClock) else ""
+
+
+def approved_now(clock: Clock) -> datetime | None:
+    """Return the time by which approved ends come, also while the clock is in doubt.
+
+    None in the first seconds of a process, while no cloud has confirmed its clock: nothing can be terminated then
+    without a cloud that answers, and its answer shows the time.
+    """
+    return clock.now() if not isinstance(clock, GuardedClock) or clock.is_confirmed else None
+
+
+def shared_now(clock: Clock) -> datetime:
+    """Return the time by which replicas take turns: the database's where it is known."""
+    return clock.shared_now() if isinstance(clock, GuardedClock) else clock.now()
