@@ -110,9 +110,9 @@ def corrections(
     return {name: difference for name, difference in found.items() if abs(difference) >= money.MICRO_USD}
 
 
-def is_late(ended_at: datetime, now: datetime, lines: Collection[BillLineItem], *, whole: bool) -> bool:
-    """Whether a bill is overdue."""
-    return now - ended_at >= UNCLEARED and not (lines and whole)
+def is_late(ended_at: datetime, now: datetime, *, whole: bool) -> bool:
+    """Whether a bill that should be complete by now is overdue."""
+    return now - ended_at >= UNCLEARED and not whole
 
 
 def between(

@@ -27,8 +27,8 @@ from ledger.models import Disk, Instance, Orphan
 from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_orphans
 from ledger.queries.session_costs import Booked
 from ledger.queries.views import SessionView
-from providers.capabilities import BillingRule
-from providers.contract import ObservedInstance
+from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.contract import InstanceStatus, ObservedInstance
 
 #: An instance that was not listed for longer than this many reconcile passes may have done anything meanwhile.
 BLIND_SWEEPS = 10
@@ -126,6 +126,19 @@ def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: da
     }
 
 
+def billed_from(seen: ObservedInstance, sent_at: datetime | None, able: Capabilities, now: datetime) -> datetime | None:
+    """Return since when the GPU of an instance that is listed for the first time is billed; None while it is not.
+
+    `sent_at`: when its create was sent, as far as that is known. Where the cloud does not say since when it runs, it is
+    assumed to have booted as long as boots there take.
+    """
+    if able.billing.starts is BillingStart.CREATE:
+        return seen.created_at or sent_at
+    if seen.started_at is not None or seen.status is not InstanceStatus.RUNNING or sent_at is None:
+        return seen.started_at
+    return min(now, sent_at + timedelta(seconds=able.boot_expected_s))
+
+
 async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decimal, now: datetime) -> None:
     """Set the rate of an instance to `price_usd_h`, in dollars per hour, from now on; earlier use keeps its rate.
 
@@ -201,7 +214,7 @@ def _accrual(row: Instance, component: str, key: str, piece: Piece) -> NewEntry:
     )
 
 
-def rule_of(ctx: Context, row: Instance) -> BillingRule:
+def rule_of(ctx: Context, row: Instance | Orphan) -> BillingRule:
     """Return its cloud's billing rule; the default rule for a cloud that is not set up here now."""
     provider = ctx.providers.get(row.cloud)
     return provider.capabilities.billing if provider else BillingRule()
@@ -245,7 +258,7 @@ async def accrue_orphans(ctx: Context) -> int:
         found = [
             entry
             for orphan in await unended_orphans(tx)
-            for entry in orphan_entries(orphan, _listed_until(orphan, now), final=False)
+            for entry in orphan_entries(orphan, _listed_until(orphan, now), rule_of(ctx, orphan), final=False)
         ]
         there = await booked_keys(tx, [entry.key for entry in found])
     new = [entry for entry in found if entry.key not in there]
@@ -255,15 +268,18 @@ async def accrue_orphans(ctx: Context) -> int:
         return await book_all(tx, new)
 
 
-async def accrue_orphan(tx: Tx, orphan: Orphan, until: datetime, session_id: str | None = None) -> None:
+async def accrue_orphan(ctx: Context, tx: Tx, orphan: Orphan, until: datetime, session_id: str | None = None) -> None:
     """Book what an orphan has cost until its end, or until it becomes a session.
 
-    From then on its cost is booked under that session.
+    From then on its cost is booked under that session, whose own end is rounded as the cloud rounds it.
     """
-    await book_all(tx, orphan_entries(orphan, until, final=True, session_id=session_id))
+    rule = rule_of(ctx, orphan) if session_id is None else BillingRule()
+    await book_all(tx, orphan_entries(orphan, until, rule, final=True, session_id=session_id))
 
 
-def orphan_entries(orphan: Orphan, until: datetime, *, final: bool, session_id: str | None = None) -> list[NewEntry]:
+def orphan_entries(
+    orphan: Orphan, until: datetime, rule: BillingRule, *, final: bool, session_id: str | None = None
+) -> list[NewEntry]:
     """Return the entries for an orphan's cost: a loss, on the operators' account of that orphan."""
     start = orphan.billing_from or orphan.first_seen_at
     return [
@@ -278,7 +294,7 @@ def orphan_entries(orphan: Orphan, until: datetime, *, final: bool, session_id: 
             instance_id=orphan.instance_id,
             component="stray",
         )
-        for piece in pieces(start, until, orphan.price_usd_h, BillingRule(), final=final)
+        for piece in pieces(start, until, orphan.price_usd_h, rule, final=final)
     ]
 
 

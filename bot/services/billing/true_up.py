@@ -94,7 +94,7 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
             async with ctx.db.write() as tx:
                 done += await _correct(tx, account, able, now)
         costs = sum(account.booked_usd.values(), Decimal(0)) > 0
-        late = costs and is_late(account.ended_at, now, account.lines, whole=one.whole)
+        late = costs and is_late(account.ended_at, now, whole=one.whole)
         if one.above and (one.whole or late):
             pages.append((f"{account.id}/bill/{one.billed_usd:.2f}", _question(account, one)))
         elif late:

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.labels import LabelKind, LabelReading
-from bot.services.billing.metering import accrue_orphan
+from bot.services.billing.metering import accrue_orphan, billed_from
 from bot.services.instances import key_rotation
 from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page, page_in
@@ -191,7 +191,7 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
         price_usd_h=item.price_usd_h if item.price_usd_h and item.price_usd_h > 0 else Decimal(0),
         first_seen_at=now,
         last_seen_at=now,
-        billing_from=_unbooked_from(find),
+        billing_from=_unbooked_from(ctx, find, now),
         absent_at=[],
         reason=reason,
     )
@@ -215,14 +215,15 @@ async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedIn
         ctx.hints.outbox.set()
 
 
-def _unbooked_from(find: _Find) -> datetime | None:
+def _unbooked_from(ctx: Context, find: _Find, now: datetime) -> datetime | None:
     """Return from when its cost is in no other entry.
 
-    An instance that counted as gone is booked until then.
+    An instance that counted as gone is booked until then. Another one was made by the create of its row.
     """
     if find.row is not None and find.row.ref == find.item.ref and find.row.billing_until is not None:
         return find.row.billing_until
-    return find.item.started_at or find.item.created_at
+    sent_at = find.row.sent_at if find.row is not None else None
+    return billed_from(find.item, sent_at, ctx.providers[find.item.cloud].capabilities, now) or find.item.created_at
 
 
 async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Listing, now: datetime) -> None:
@@ -239,7 +240,7 @@ async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Li
             kept = [a.at.isoformat() for a in absences]
             await amend(tx, Orphan, orphan.id, version=orphan.version, absent_at=kept)
             return
-        await _gone(tx, orphan, proof.evidence[0], now)
+        await _gone(ctx, tx, orphan, proof.evidence[0], now)
 
 
 async def _run_over(ctx: Context, provider: Provider, orphan: Orphan, listing: Listing, now: datetime) -> None:
@@ -248,11 +249,11 @@ async def _run_over(ctx: Context, provider: Provider, orphan: Orphan, listing: L
     longest = timedelta(seconds=provider.capabilities.run_max_s)
     if final or ProofOfEnd.from_timeout(orphan.account, orphan.first_seen_at, longest, now) is not None:
         async with ctx.db.write() as tx:
-            await _gone(tx, orphan, now, now)
+            await _gone(ctx, tx, orphan, now, now)
 
 
-async def _gone(tx: Tx, orphan: Orphan, ended_at: datetime, now: datetime) -> None:
-    await accrue_orphan(tx, orphan, ended_at)
+async def _gone(ctx: Context, tx: Tx, orphan: Orphan, ended_at: datetime, now: datetime) -> None:
+    await accrue_orphan(ctx, tx, orphan, ended_at)
     values = {"ended_at": ended_at}
     await move(tx, Orphan, orphan.id, OrphanState.GONE, now, SYSTEM, version=orphan.version, values=values)
 

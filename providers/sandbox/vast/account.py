@@ -296,8 +296,8 @@ def charge_row(contract: Contract, start: datetime, end: datetime) -> dict[str, 
     Stamps are days, the last one included. The row's amount has three decimals.
     """
     first, last = midnight(start), midnight(end - timedelta(microseconds=1))
-    stamps = {"start": int(first.timestamp()), "end": int(last.timestamp())}
-    items = []
+    stamps: dict[str, Any] = {"start": int(first.timestamp()), "end": int(last.timestamp())}
+    items: list[dict[str, Any]] = []
     for component, word in (("gpu", "gpu"), ("storage", "disk")):
         amount = contract.meter.usd(component, end, start)
         hours = contract.meter.seconds(component, end, start) / 3600

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -71,7 +71,7 @@ async def ended(w: World, cloud: ByDay, booked_usd: Decimal) -> Instance:
     async with w.ctx.db.write() as tx:
         session = await rows.session(tx, SessionState.RUNNING, at=at)
         asked, cap = await tx.get_one(Request, session.request_id), Decimal("1.05")
-        over = {"ended_at": now, "billing_until": now, "price_usd_h": Decimal(1)}
+        over: dict[str, Any] = {"ended_at": now, "billing_until": now, "price_usd_h": Decimal(1)}
         row = await rows.instance(
             tx, InstanceState.GONE, of=session, at=at, ref=cloud.ref, cloud="vast", account=cloud.account, **over,
             under=await rows.grant(tx, asked, GrantState.USED, at=at, session_id=session.id, price_cap_usd_h=cap),
@@ -129,7 +129,7 @@ async def test_more_than_the_approved_rate_is_booked_only_by_a_person(w: World) 
     assert "vast bills $1,440.00 for session" in page
     assert f"gpu-shopper bills confirm {row.id} --amount 1440.00" in page
     (waiting,) = await bill_confirmation.unconfirmed(w.ctx)
-    assert (waiting.id, waiting.billed_usd, waiting.booked_usd) == (row.id, 1440, 288)
+    assert (waiting.id, waiting.billed_usd, waiting.booked_usd) == (row.id, Decimal(1440), Decimal(288))
     assert 12 * 24 < waiting.most_usd < 12 * 24 * Decimal("1.06")
 
     async def confirm(row_id: str, amount: int, reason: str = "the invoice says so") -> str:
