@@ -11,6 +11,8 @@ from bot.rules.billing.billed_time import Billed, look
 from bot.rules.billing.metering import (
     Piece,
     at_other_rates,
+    at_stop,
+    booked_at_stops,
     completed,
     hour_suffix,
     is_booked,
@@ -84,7 +86,7 @@ async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datet
 def _last_keys(row: Instance, until: datetime) -> list[str]:
     """Return the keys of the last completed hour of each component."""
     found = []
-    for component, start, paused_at, rate in _components(row, row.billing_from):
+    for component, start, paused_at, rate, _ in _components(row, row.billing_from):
         hours = completed(start, min(until, paused_at or until)) if start is not None and is_booked(rate) else 0
         if hours:
             found.append(_key(row, component, hour_suffix(hours - 1)))
@@ -162,7 +164,7 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
         return
     await book_all(tx, accruals(ctx, row, _billed_until(row, now), final=False))
     until = min(_billed_until(row, now), row.billing_until or now)
-    step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h))
+    step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h), row.gpu_booked_s or 0)
     mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
     await book(
         tx,
@@ -179,6 +181,20 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
     )
 
 
+async def accrue_stop(ctx: Context, tx: Tx, instance_id: str) -> None:
+    """Book what an instance ran until its stop, when a listing shows the stop. The hour that it cuts is a part."""
+    await lock_family(tx, Instance, instance_id)
+    row = await tx.get_one(Instance, instance_id, populate_existing=True)
+    start, until, rate = row.billing_from, row.billing_until, gpu_rate(row.price_usd_h, row.storage_usd_h)
+    if start is None or until is None or rate <= 0:
+        return
+    await book_all(tx, accruals(ctx, row, until, final=False))
+    piece, booked_s = at_stop(start, until, rate, rule_of(ctx, row), row.gpu_booked_s or 0)
+    if piece is not None:
+        await book_all(tx, [_accrual(row, "gpu", _key(row, "gpu", piece.suffix), piece)])
+        await amend(tx, Instance, row.id, gpu_booked_s=booked_s)
+
+
 async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:
     """Book what an instance that is gone has used until its end. Return how many entries are new."""
     return await book_all(tx, accruals(ctx, row, ended_at, final=True))
@@ -192,11 +208,11 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
     rule = rule_of(ctx, row)
     return [
         _accrual(row, component, _key(row, component, piece.suffix), piece)
-        for component, start, paused_at, rate in _components(
+        for component, start, paused_at, rate, stopped_s in _components(
             row, _gpu_from(ctx, row, until) if final else row.billing_from
         )
         if start is not None and rate > 0
-        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final)
+        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final, stopped_s=stopped_s)
     ]
 
 
@@ -227,12 +243,12 @@ def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
 
 def _components(
     row: Instance, gpu_from: datetime | None
-) -> tuple[tuple[str, datetime | None, datetime | None, Decimal], ...]:
-    """Return each component with the start and end of its billing, and its dollars per hour."""
+) -> tuple[tuple[str, datetime | None, datetime | None, Decimal, int], ...]:
+    """Return each component with the start and end of its billing, dollars per hour and seconds booked at stops."""
     gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
     return (
-        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
-        ("gpu", gpu_from, row.billing_until, gpu_usd_h),
+        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h, 0),
+        ("gpu", gpu_from, row.billing_until, gpu_usd_h, row.gpu_booked_s or 0),
     )
 
 
@@ -312,8 +328,8 @@ def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule,
         return Decimal(0)
     until = _billed_until(row, now)
     parts = [
-        running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0))
-        for component, start, paused_at, rate in _components(row, row.billing_from)
+        running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0), stopped_s)
+        for component, start, paused_at, rate, stopped_s in _components(row, row.billing_from)
     ]
     if disk is not None:
         parts += [entry.amount_usd for entry in disk_accruals(row, disk, until, rule, final=True)]
@@ -326,7 +342,8 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
     They come from its earlier rates, and from a retained disk.
     """
     rates = {"gpu": gpu_rate(price_usd_h, row.storage_usd_h), "storage": row.storage_usd_h}
-    return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
+    stopped_usd = booked_at_stops(rates["gpu"], row.gpu_booked_s or 0, booked.hours.get("gpu", 0))
+    return at_other_rates(booked.usd - stopped_usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
 def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
