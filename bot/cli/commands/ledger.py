@@ -66,13 +66,13 @@ def import_(file: File = SHARED, as_json: Json = False) -> None:
 
 @app.command()
 def export(file: File = SHARED, since: Annotated[str, typer.Option(help="A day, such as 2026-03-01.")] = "") -> None:
-    """Merge our own entries into the shared file: one for each creation, instance-hour and end."""
+    """Merge all costs into the shared file: each creation, instance-hour and end, and what other tools appended."""
     own = spoken(lambda api: api.get("/ledger/entries", since=since))
     try:
         new = shared_file.merge(file, own)
     except (shared_file.SharedFileError, OSError) as error:
         fail(f"{error}.", 2)
-    show(TextReport(sentences=(f"{len(own)} entries of ours are in {file}; {new} are new.",)))
+    show(TextReport(sentences=(f"{len(own)} costs are in {file}; {new} are new.",)))
 
 
 @app.command()
