@@ -19,6 +19,18 @@ class BillingStart(StrEnum):
     RUNNING = "running"
 
 
+class BillGranularity(StrEnum):
+    """How finely a bill's lines are cut: their times are exact, or whole hours, UTC days or UTC months.
+
+    The line of a day or month does not show how far it has come.
+    """
+
+    INSTANT = "instant"
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
 @dataclass(frozen=True, slots=True)
 class BillingRule:
     """How the cloud counts time: rounded up to `quantum_s`, at least `minimum_s`, from `starts`."""
@@ -66,6 +78,8 @@ class Capabilities:
     run_max_s: int = 0
     #: What `charges` says is worked out, from times in the cloud's own log: they are believed, and no amount is.
     charges_derived: bool = False
+    #: What the times of the lines of `charges` are cut to.
+    bill_granularity: BillGranularity = BillGranularity.INSTANT
     #: Nothing is paid; an offer's `available_for_s` is what is left of the free hours.
     free: bool = False
     #: The call that ends billing for good; `stop` alone never does where storage is billed.

@@ -171,6 +171,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "GET /unreachable, POST /unreachable/gone",
             at="commands.instances:unreachable_app",
         ),
+        "bills": _entry(
+            "List bills above what their instance can have cost, and book one that you checked: list, confirm.",
+            "GET /bills, POST /bills/{bill}/confirm",
+            at="commands.ledger:bills_app",
+        ),
         "recover": _entry(
             "List the orphans at every cloud, after a lost or restored ledger.",
             "POST /recover, GET /orphans",

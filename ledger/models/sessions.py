@@ -95,6 +95,8 @@ class Instance(Claimable, Base):
     #: The same for the storage where it pauses at times; from the send on where this is None.
     storage_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
     storage_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Seconds of the GPU's billed time that were booked at its last stop, counted from `billing_from`; None: no stop.
+    gpu_booked_s: Mapped[int | None] = mapped_column(Integer)
     #: The last check that showed it without its GPU being billed: it cannot have been billed before that.
     unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The first check that showed an instance which had been ready as not working; None while it works.

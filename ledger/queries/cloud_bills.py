@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core import lock_family
 from ledger.engine.db import insert_for, may_lock
 from ledger.kernel.entry_kind import USED, EntryKind
-from ledger.kernel.states import InstanceState, OrphanState
-from ledger.models import BillLine, Instance, LedgerEntry, Orphan, Session
+from ledger.kernel.states import GrantState, InstanceState, OrphanState
+from ledger.models import BillLine, GrantRow, Instance, LedgerEntry, Orphan, Session
 from ledger.queries.rollup import ORPHAN_ID, TOTAL
 
 _CHUNK = 500
@@ -30,7 +30,8 @@ class BillSubject:
     """Hold one instance that is gone, of a session or an orphan, with its bill.
 
     `booked_usd` is what the ledger says it cost, by component; `holder` is the account that pays for it, `subject` the
-    row whose journal reports it, `gpu_usd_h` its rate without storage.
+    row whose journal reports it, `gpu_usd_h` its rate without storage. `most_usd_h` is the most that was approved for
+    an hour of it, its disk included; it existed from `existed_from` until `existed_until`.
     """
 
     id: str
@@ -42,13 +43,17 @@ class BillSubject:
     session_id: str | None
     instance_id: str | None
     gpu_usd_h: Decimal
+    most_usd_h: Decimal
     billing_from: datetime | None
     ended_at: datetime
+    existed_from: datetime
+    existed_until: datetime
     booked_usd: dict[str, Decimal] = field(default_factory=dict)
     lines: list[BillLine] = field(default_factory=list)
 
 
 def _of_row(row: Instance) -> BillSubject:
+    ended_at = row.ended_at or row.created_at
     return BillSubject(
         id=row.id,
         cloud=row.cloud,
@@ -59,12 +64,16 @@ def _of_row(row: Instance) -> BillSubject:
         session_id=row.session_id,
         instance_id=row.id,
         gpu_usd_h=max(row.price_usd_h - row.storage_usd_h, Decimal(0)),
+        most_usd_h=row.price_usd_h,
         billing_from=row.billing_from,
-        ended_at=row.ended_at or row.created_at,
+        ended_at=ended_at,
+        existed_from=row.sent_at or row.created_at,
+        existed_until=ended_at,
     )
 
 
 def _of_orphan(orphan: Orphan) -> BillSubject:
+    ended_at = orphan.ended_at or orphan.last_seen_at
     return BillSubject(
         id=orphan.id,
         cloud=orphan.cloud,
@@ -75,32 +84,63 @@ def _of_orphan(orphan: Orphan) -> BillSubject:
         session_id=None,
         instance_id=orphan.instance_id,
         gpu_usd_h=orphan.price_usd_h,
+        most_usd_h=orphan.price_usd_h,
         billing_from=orphan.billing_from,
-        ended_at=orphan.ended_at or orphan.last_seen_at,
+        ended_at=ended_at,
+        existed_from=min(orphan.billing_from or orphan.first_seen_at, orphan.first_seen_at),
+        existed_until=ended_at,
     )
 
 
 async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None:
-    """Store lines of a bill; update a line that is there already."""
+    """Store lines of a bill; update a line that is there already, unless it covers more than the new one.
+
+    A cloud may cut a line to the time that was asked about, so one that begins later is only a part.
+    """
     adding = insert_for(tx, BillLine.__table__)
     changed = {name: getattr(adding.excluded, name) for name in ("amount_usd", "begins", "ends", "read_at")}
     there = ["cloud", "account", "line_id"]
+    whole = adding.excluded.begins <= BillLine.begins
     if rows:
-        await tx.execute(adding.on_conflict_do_update(index_elements=there, set_=changed), list(rows))
+        storing = adding.on_conflict_do_update(index_elements=there, set_=changed, where=whole)
+        await tx.execute(storing, list(rows))
 
 
 async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[BillSubject]:
     """List every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
-    gone = (Instance.cloud == cloud, Instance.account == account, Instance.state == InstanceState.GONE)
-    query = select(Instance).where(*gone, Instance.ended_at >= since, Instance.ref.is_not(None)).order_by(Instance.id)
+    query = select(Instance).where(*_gone(cloud, account, since)).order_by(Instance.id)
     found = await _filled(tx, list(await tx.scalars(query)))
-    over = (
-        Orphan.cloud == cloud,
-        Orphan.account == account,
-        Orphan.state == OrphanState.GONE,
-        Orphan.ended_at >= since,
-    )
-    return found + await _filled_orphans(tx, list(await tx.scalars(select(Orphan).where(*over).order_by(Orphan.id))))
+    over = select(Orphan).where(*_gone_orphans(cloud, account, since)).order_by(Orphan.id)
+    return found + await _filled_orphans(tx, list(await tx.scalars(over)))
+
+
+def _gone(cloud: str, account: str, since: datetime) -> tuple[ColumnElement[bool], ...]:
+    ended = (Instance.state == InstanceState.GONE, Instance.ended_at >= since, Instance.ref.is_not(None))
+    return (Instance.cloud == cloud, Instance.account == account, *ended)
+
+
+def _gone_orphans(cloud: str, account: str, since: datetime) -> tuple[ColumnElement[bool], ...]:
+    ended = (Orphan.state == OrphanState.GONE, Orphan.ended_at >= since)
+    return (Orphan.cloud == cloud, Orphan.account == account, *ended)
+
+
+async def earliest(tx: AsyncSession, cloud: str, account: str, since: datetime) -> datetime | None:
+    """Return when the first of those that ended since then began; None where none ended."""
+    rows = select(func.min(func.coalesce(Instance.sent_at, Instance.created_at))).where(*_gone(cloud, account, since))
+    began = func.min(func.coalesce(Orphan.billing_from, Orphan.first_seen_at))
+    orphans = select(began).where(*_gone_orphans(cloud, account, since))
+    return min((at for at in (await tx.scalar(rows), await tx.scalar(orphans)) if at is not None), default=None)
+
+
+async def subject_of(tx: AsyncSession, row_id: str) -> BillSubject | None:
+    """Return an ended instance or orphan by its id, with its bill; None where there is none."""
+    row = await tx.get(Instance, row_id)
+    if row is not None:
+        over = row.state is InstanceState.GONE and row.ref is not None
+        return (await _filled(tx, [row]))[0] if over else None
+    orphan = await tx.get(Orphan, row_id)
+    over = orphan is not None and orphan.state is OrphanState.GONE
+    return next(iter(await _filled_orphans(tx, [orphan])), None) if orphan is not None and over else None
 
 
 async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | None:
@@ -155,8 +195,17 @@ async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[BillSubject]:
             sums.group_by(LedgerEntry.instance_id, LedgerEntry.component)
         ):
             found[str(instance_id)].booked_usd[component] = usd
+        caps: Any = await tx.execute(
+            select(Instance.id, func.max(GrantRow.price_cap_usd_h))
+            .join(GrantRow, GrantRow.session_id == Instance.session_id)
+            .where(Instance.id.in_([row.id for row in part]), GrantRow.state != GrantState.VOID)
+            .group_by(Instance.id)
+        )
+        for instance_id, cap_usd_h in caps:
+            found[instance_id].most_usd_h = max(found[instance_id].most_usd_h, cap_usd_h)
         refs = [str(row.ref) for row in part]
         await _add_lines(tx, refs, by_ref)
+        await _add_orphaned_time(tx, refs, by_ref)
         await _add_losses(tx, refs, by_ref)
     return list(found.values())
 
@@ -185,6 +234,16 @@ async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillS
     for line in await tx.scalars(select(BillLine).where(BillLine.ref.in_(refs))):
         if (line.cloud, line.account, line.ref) in by_ref:
             by_ref[line.cloud, line.account, line.ref].lines.append(line)
+
+
+async def _add_orphaned_time(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:
+    """Add the time in which the same instance was an orphan: before it was adopted, or after it counted as gone."""
+    for orphan in await tx.scalars(select(Orphan).where(Orphan.ref.in_(refs))):
+        one = by_ref.get((orphan.cloud, orphan.account, orphan.ref))
+        if one is not None:
+            then = _of_orphan(orphan)
+            one.existed_from = min(one.existed_from, then.existed_from)
+            one.existed_until = max(one.existed_until, then.existed_until)
 
 
 async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,8 @@ from ledger.kernel.states import OPEN_INSTANCE, RollupTier
 from ledger.models import EntryHash, ExternalCost, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 from ledger.queries.access import Whose
 from ledger.queries.rollup import AMOUNT, HASHED_COLUMNS, ORPHAN_ID, TOTAL
+
+HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,12 @@ async def entries_of(tx: AsyncSession, keys: Collection[str]) -> dict[str, str]:
     return dict(map(tuple, rows))
 
 
+async def others_entries(tx: AsyncSession, since: datetime | None) -> list[ExternalCost]:
+    """List other tools' costs since then, however they arrived, in the order of their time."""
+    query = select(ExternalCost).order_by(ExternalCost.at, ExternalCost.key)
+    return list(await tx.scalars(query if since is None else query.where(ExternalCost.at >= since)))
+
+
 async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
     """List our entries for the shared file.
 
@@ -118,25 +127,37 @@ async def _of_orphans(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
 
 
 def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[OwnEntry]:
-    made = OwnEntry(f"{row.id}/created", row.cloud, "instance_created", Decimal(0), row.sent_at or row.created_at, what)
-    hours: dict[str, OwnEntry] = {}
+    began = row.sent_at or row.created_at
+    made = OwnEntry(f"{row.id}/created", row.cloud, "instance_created", Decimal(0), began, what)
+    hours: defaultdict[int, Decimal] = defaultdict(Decimal)
     rest = Decimal(0)
     others: list[OwnEntry] = []
     for entry in entries:
-        suffix = entry.key.rpartition("/")[2]
         signed = -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
-        if entry.kind is EntryKind.ACCRUE and suffix == "final":
-            rest += signed
-        elif entry.kind is EntryKind.ACCRUE and suffix.startswith("h"):
-            before = hours[suffix].amount_usd if suffix in hours else Decimal(0)
-            hours[suffix] = OwnEntry(f"{row.id}/{suffix}", row.cloud, "instance_hour", before + signed, entry.at, what)
-        else:
+        if entry.kind is not EntryKind.ACCRUE:
             action = "correction" if entry.kind is EntryKind.TRUE_UP else str(entry.kind)
             others.append(OwnEntry(entry.id, row.cloud, action, signed, entry.at, entry.note or what))
-    found = [made, *hours.values()]
+        elif entry.key.endswith("/final") and "/disk/" not in entry.key:
+            rest += signed
+        else:
+            hours[_hour_of(entry, began)] += signed
+    found = [made]
+    for hour in range(max(hours, default=-1) + 1):  # Also those without a cost, which an earlier export may have.
+        ends, name = began + (hour + 1) * HOUR, f"{row.id}/h{hour}"
+        found.append(OwnEntry(name, row.cloud, "instance_hour", hours[hour], ends, what))
     if row.ended_at is not None:
         found.append(OwnEntry(f"{row.id}/terminated", row.cloud, "instance_terminated", rest, row.ended_at, what))
     return [*found, *others]
+
+
+def _hour_of(entry: LedgerEntry, began: datetime) -> int:
+    """Return in which hour since its creation an instance used what an accrual books.
+
+    GPU, storage and a retained disk count their hours from different times, and a stop moves those of the GPU.
+    """
+    is_hour = re.fullmatch("h[0-9]+", entry.key.rpartition("/")[2]) is not None
+    used_at = entry.at - (HOUR if is_hour else timedelta(microseconds=1))
+    return max((used_at - began) // HOUR, 0)
 
 
 async def live_instances(tx: AsyncSession, whose: Whose | None) -> list[tuple[Instance, Session]]:

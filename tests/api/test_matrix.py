@@ -41,6 +41,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/budgets": {"scope": "nobody", "period": "daily"},
     "/orphans/{orphan}/adopt": {"hours": 1},
     "/requests/{request}/break-glass": {"reason": "x"},
+    "/bills/{bill}/confirm": {"amount": 1},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
 }
@@ -134,6 +135,7 @@ async def staged(door: Door) -> Stage:
     assert made.status_code == 201, made.text
     names = {"request": waiting, "session": held, "cloud": "vast", "key_id": "0" * 12}
     names |= {"webhook": made.json()["webhook_id"], "orphan": f"str_{'0' * 16}"}
+    names["bill"] = f"ins_{'0' * 16}"
     (session,) = [one.id for one in books.sessions if one.request_id == held]
     return Stage(door, tokens, names, (held, waiting, session, names["webhook"]), node.seq + 10_000, session)
 

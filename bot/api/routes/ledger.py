@@ -37,7 +37,7 @@ async def append(deps: Deps, who: LedgerWriter, entry: ExternalIn) -> ExternalOu
 
 @router.get("/ledger/entries", responses=refusals())
 async def entries(deps: Deps, _who: Admin, since: Since = None) -> list[SharedEntry]:
-    """List our own entries since `since`: one for each creation, instance-hour and end."""
+    """List all costs since `since`: one for each creation, instance-hour and end, and what other tools appended."""
     return [SharedEntry(**one) for one in await shared_ledger.exported(deps.ctx, since)]
 
 

@@ -1,4 +1,4 @@
-"""Serve operators: the audit log, preflight checks, instances, orphans, unreachable accounts and measured runs."""
+"""Serve operators: audit log, preflight checks, instances, orphans, unreachable accounts, bills and measured runs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bot.api.schemas.base import Done, ReasonIn
 from bot.api.schemas.operators import (
     AdoptIn,
     AuditOut,
+    ConfirmBillIn,
     GoneIn,
     InstanceOut,
     LookedOut,
@@ -23,6 +24,7 @@ from bot.api.schemas.operators import (
     PreflightOut,
     RecoveredOut,
     RunIn,
+    UnconfirmedBillOut,
     UnreachableOut,
 )
 from bot.api.schemas.sessions import RunOut
@@ -34,6 +36,7 @@ from bot.rules.instances import recovery_mode
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.audit import journal
+from bot.services.billing import bill_confirmation
 from bot.services.instances import reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt, adopt_orphan
 from bot.services.plans import run_history
@@ -47,6 +50,14 @@ from ledger.queries.views import instances_page
 router = APIRouter(prefix="/api/v1", tags=["operators"])
 OrphanId = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"], description="The id of the orphan.")
+]
+BilledId = Annotated[
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9_]{4,64}$",
+        examples=["ins_01k9x7m2q4d8s3f5"],
+        description="The id of the ended instance or orphan.",
+    ),
 ]
 
 
@@ -132,6 +143,18 @@ async def unreachable_gone(deps: Deps, who: Admin, body: GoneIn) -> Done:
     Refused while a cloud lists one of them or its agent checks in.
     """
     return done(await unreachable_accounts.write_off(deps.ctx, body.ids, who.actor, body.reason))
+
+
+@router.get("/bills", responses=refusals())
+async def unconfirmed_bills(deps: Deps, _who: Admin) -> list[UnconfirmedBillOut]:
+    """List the bills that are above what their instances can have cost, and that wait for an operator."""
+    return [UnconfirmedBillOut.model_validate(one) for one in await bill_confirmation.unconfirmed(deps.ctx)]
+
+
+@router.post("/bills/{bill}/confirm", responses=refusals(404, 409))
+async def confirm_bill(deps: Deps, who: Admin, bill: BilledId, body: ConfirmBillIn) -> Done:
+    """Correct the ledger by a bill that you checked. Refused when the bill says another amount by now."""
+    return done(await bill_confirmation.confirm(deps.ctx, bill, body.amount, who.actor, body.reason))
 
 
 @router.post("/recover", responses=refusals())

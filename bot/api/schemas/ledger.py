@@ -32,7 +32,7 @@ class ExternalOut(CommandOut):
 
 
 class SharedEntry(BaseModel):
-    """One of our entries in the shape that tools share."""
+    """One cost in the shape that tools share. Do not import one whose id begins with `gpu-shopper/`."""
 
     id: Id
     skill: str = Field(description="The tool that spent it.")

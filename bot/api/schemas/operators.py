@@ -117,6 +117,25 @@ class GoneIn(In):
     reason: fields.ShortReasonText = ""
 
 
+class UnconfirmedBillOut(Out):
+    """A bill above the hours that its instance existed at the approved rate. It is booked only when you confirm it."""
+
+    id: Id = Field(description="The id of the ended instance or orphan.")
+    cloud: Cloud
+    ref: str = Field(description="The id at the cloud.")
+    session_id: str | None = Field(description="The session that it belongs to; null for an orphan.")
+    billed_usd: Decimal = Field(description="What the cloud's bill says.")
+    booked_usd: Decimal = Field(description="What the ledger says.")
+    most_usd: Decimal = Field(description="Its hours at the approved rate.")
+
+
+class ConfirmBillIn(In):
+    """The amount of the bill that you checked at the cloud, and how you know."""
+
+    amount: Decimal = Field(gt=0, max_digits=20, allow_inf_nan=False, description="Dollars, as the list shows them.")
+    reason: fields.ShortReasonText = ""
+
+
 class RunIn(In):
     """The rate of a finished run in tokens per second over all GPUs: of a session, or of a machine and its words."""
 

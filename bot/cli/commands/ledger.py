@@ -1,18 +1,21 @@
-"""`gpu-shopper ledger`: import and export costs that tools share, verify the ledger, and sum it up."""
+"""`gpu-shopper ledger` and `bills`: costs that tools share, sums and checks, and bills that an operator confirms."""
 
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail, group
-from bot.cli.terminal.terminal_tables import show, show_result
+from bot.cli.terminal.terminal_tables import show, show_result, table_or
 from bot.clock import SystemClock
+from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
 from bot.services.billing import shared_file
@@ -63,13 +66,13 @@ def import_(file: File = SHARED, as_json: Json = False) -> None:
 
 @app.command()
 def export(file: File = SHARED, since: Annotated[str, typer.Option(help="A day, such as 2026-03-01.")] = "") -> None:
-    """Merge our own entries into the shared file: one for each creation, instance-hour and end."""
+    """Merge all costs into the shared file: each creation, instance-hour and end, and what other tools appended."""
     own = spoken(lambda api: api.get("/ledger/entries", since=since))
     try:
         new = shared_file.merge(file, own)
     except (shared_file.SharedFileError, OSError) as error:
         fail(f"{error}.", 2)
-    show(TextReport(sentences=(f"{len(own)} entries of ours are in {file}; {new} are new.",)))
+    show(TextReport(sentences=(f"{len(own)} costs are in {file}; {new} are new.",)))
 
 
 @app.command()
@@ -108,3 +111,35 @@ def manifest(
         show(found)
     else:
         out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+bills_app = group("Bills above what their instance can have cost: list, confirm.")
+
+
+@bills_app.command("list")
+def list_bills(as_json: Json = False) -> None:
+    """List the bills that wait for an operator."""
+    found = spoken(lambda api: api.get("/bills"))
+    head = ("instance", "cloud", "id there", "bill", "ledger", "at most")
+    lines = [
+        (
+            one["id"],
+            one["cloud"],
+            one["ref"],
+            *(usd(Decimal(one[name])) for name in ("billed_usd", "booked_usd", "most_usd")),
+        )
+        for one in found
+    ]
+    show(found if as_json else table_or("No bill waits for you.", head, lines))
+
+
+@bills_app.command()
+def confirm(
+    row: Annotated[str, typer.Argument(metavar="ID", help="The id from the list.")],
+    amount: Annotated[str, typer.Option("--amount", help="The amount of the bill, as the list shows it.")],
+    reason: Annotated[str, typer.Option(help="How you know, for the audit log.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Correct the ledger by a bill that you checked at the cloud."""
+    body = {"amount": amount.removeprefix("$").replace(",", ""), "reason": reason}
+    show_result(spoken(lambda api: api.post(f"/bills/{quote(row, safe='')}/confirm", body)), as_json=as_json)

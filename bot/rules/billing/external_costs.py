@@ -66,8 +66,7 @@ def read(entry: object, now: datetime, most_usd: Decimal) -> External | str:
         return "timestamp is a time with its zone, such as 2026-03-02T09:00:00Z."
     if at > now + _AHEAD:
         return "timestamp lies in the future."
-    own_id = str(entry.get("id") or "").strip()[:200]
-    return External(_key(names["skill"], own_id, entry), **names, amount_usd=amount, at=at)
+    return External(key_of(entry), **names, amount_usd=amount, at=at)
 
 
 def unmatched(refund: External, booked_usd: Decimal) -> str:
@@ -107,7 +106,13 @@ def _time(value: Any) -> datetime | None:
         return None
 
 
-def _key(skill: str, own_id: str, entry: Mapping[str, Any]) -> str:
+def key_of(entry: Mapping[str, Any]) -> str:
     """Make a key of the tool's own id where it gives one, and else of everything that it says."""
+    skill, own_id = _text(entry.get("skill"), _NAME_MAX), str(entry.get("id") or "").strip()[:200]
     said = [skill, own_id] if own_id else [str(entry.get(name, "")) for name in (*_TEXTS, "amount_usd", "timestamp")]
     return hashlib.sha256(json.dumps(said, ensure_ascii=True).encode()).hexdigest()
+
+
+def exported_id(key: str) -> str:
+    """Return the id under which we export a cost of another tool. It counts as our entry, so nobody imports it."""
+    return f"{OWN}external/{key}"

@@ -26,32 +26,74 @@ class Piece:
     until: datetime
 
 
-def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool) -> list[Piece]:
-    """List the accruals due for [start, until): the completed hours and, with `final`, also the rest."""
+def pieces(
+    start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool, stopped_s: int = 0
+) -> list[Piece]:
+    """List the accruals due for [start, until): the completed hours and, with `final`, also the rest.
+
+    The first `stopped_s` seconds were booked at a stop; the hour in which they end is due without them.
+    """
     used_s = max(Decimal(0), seconds(start, until))
     whole = completed(start, until)
     hourly = money.amount(rate_usd_h)
     found = [
-        Piece(hour_suffix(hour), hourly, start + timedelta(seconds=HOUR_S * (hour + 1)))
+        Piece(
+            hour_suffix(hour),
+            _between(max(hour * HOUR_S, min(stopped_s, (hour + 1) * HOUR_S)), (hour + 1) * HOUR_S, rate_usd_h),
+            start + timedelta(seconds=HOUR_S * (hour + 1)),
+        )
         for hour in range(whole)
         if hourly > 0
     ]
     if final:
         # An instance that was ended at once existed all the same, and a cloud with a minimum bills it.
         least = Decimal(1) if rule.minimum_s and start <= until else Decimal(0)
-        rest = amount(max(used_s, least), rate_usd_h, rule) - hourly * whole
+        rest = amount(max(used_s, least), rate_usd_h, rule) - _between(0, max(whole * HOUR_S, stopped_s), rate_usd_h)
         if rest > 0:
             found.append(Piece("final", rest, until))
     return found
 
 
-def rate_step(start: datetime, at: datetime, old_usd_h: Decimal, new_usd_h: Decimal) -> Decimal:
+def at_stop(
+    start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, stopped_s: int
+) -> tuple[Piece | None, int]:
+    """Return the accrual for the hour that a stop cuts short, and how many seconds are booked with it in all.
+
+    None where nothing of that hour is left to book. `stopped_s` are the seconds booked at earlier stops.
+    """
+    hours = completed(start, until)
+    # The last second is left to the hour's own accrual, by which whole hours are counted.
+    used_s = min(billed_s(seconds(start, until), rule), (hours + 1) * HOUR_S - 1)
+    before_s = max(hours * HOUR_S, stopped_s)
+    if used_s <= before_s:
+        return None, stopped_s
+    return Piece(f"stop-{used_s}", _between(before_s, used_s, rate_usd_h), until), used_s
+
+
+def booked_at_stops(rate_usd_h: Decimal, stopped_s: int, hours: int) -> Decimal:
+    """Return the dollars that stops booked of the hour that runs, after `hours` booked whole hours."""
+    return _between(hours * HOUR_S, max(stopped_s, hours * HOUR_S), rate_usd_h)
+
+
+def _between(first_s: int, last_s: int, rate_usd_h: Decimal) -> Decimal:
+    """Return the dollars from one second of use to another: whole hours are whole, and parts add up to their hour."""
+    return _up_to(last_s, rate_usd_h) - _up_to(first_s, rate_usd_h)
+
+
+def _up_to(used_s: int, rate_usd_h: Decimal) -> Decimal:
+    whole, rest_s = divmod(used_s, HOUR_S)
+    return money.amount(rate_usd_h) * whole + money.amount(rate_usd_h * rest_s / HOUR_S)
+
+
+def rate_step(start: datetime, at: datetime, old_usd_h: Decimal, new_usd_h: Decimal, stopped_s: int = 0) -> Decimal:
     """Return the correction for the running hour when the rate changes.
 
     That hour is booked at the new rate, and its part before the change cost the old one. Negative when the rate rose.
+    What was booked at a stop has its own rate.
     """
     used_s = max(Decimal(0), seconds(start, at))
-    return money.amount((old_usd_h - new_usd_h) * (used_s - HOUR_S * completed(start, at)) / HOUR_S)
+    before_s = max(HOUR_S * completed(start, at), stopped_s)
+    return money.amount((old_usd_h - new_usd_h) * max(used_s - before_s, Decimal(0)) / HOUR_S)
 
 
 def seconds(since: datetime, until: datetime) -> Decimal:
@@ -76,18 +118,29 @@ def hour_suffix(hour: int) -> str:
 
 def amount(used_s: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
     """Return the dollars for a duration at a rate, by the cloud's quantum and minimum. Nothing used costs nothing."""
+    return money.amount(rate_usd_h * billed_s(used_s, rule) / HOUR_S)
+
+
+def billed_s(used_s: Decimal, rule: BillingRule) -> int:
+    """Return the seconds that a cloud bills for a duration, by its quantum and minimum."""
     if used_s <= 0:
-        return Decimal(0)
-    quanta = (used_s / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING)
-    billed = max(quanta * rule.quantum_s, Decimal(rule.minimum_s))
-    return money.amount(rate_usd_h * billed / HOUR_S)
+        return 0
+    quanta = int((used_s / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING))
+    return max(quanta * rule.quantum_s, rule.minimum_s)
 
 
-def running(start: datetime | None, until: datetime, rate_usd_h: Decimal, rule: BillingRule, booked_h: int) -> Decimal:
+def running(
+    start: datetime | None,
+    until: datetime,
+    rate_usd_h: Decimal,
+    rule: BillingRule,
+    booked_h: int,
+    stopped_s: int = 0,
+) -> Decimal:
     """Return the dollars of [start, until) beyond the `booked_h` booked whole hours: what ending now would add."""
     if start is None:
         return Decimal(0)
-    unbooked = pieces(start, until, rate_usd_h, rule, final=True)[booked_h:]
+    unbooked = pieces(start, until, rate_usd_h, rule, final=True, stopped_s=stopped_s)[booked_h:]
     return sum((piece.amount_usd for piece in unbooked), Decimal(0))
 
 

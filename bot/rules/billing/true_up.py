@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from bot.rules.billing.metering import so_far
 from ledger.kernel import money
-from providers.capabilities import BillingRule
+from providers.capabilities import BillGranularity, BillingRule
 
 #: A bill is cut into hours by some clouds, so its last line may end a little before the instance did.
 SLACK = timedelta(hours=1)
@@ -17,6 +17,14 @@ SLACK = timedelta(hours=1)
 SETTLED = timedelta(days=2)
 #: An instance without a complete bill for so long raises an alarm.
 UNCLEARED = timedelta(days=4)
+
+
+#: An instance may exist this much longer than until its termination was accepted.
+LINGERS = timedelta(minutes=5)
+#: What has no rate per hour.
+TRAFFIC = "bandwidth"
+#: Lines of these are totals that grow while they are read.
+TOTALS = frozenset({BillGranularity.DAY, BillGranularity.MONTH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +37,56 @@ class BillLineItem:
     ends: datetime
 
 
-def is_whole(lines: Collection[BillLineItem], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
+def counted(lines: Collection[BillLineItem]) -> tuple[list[BillLineItem], bool]:
+    """Return the lines that count, and whether none overlaps another one in part.
+
+    Lines of one component that overlap are never summed: one that lies within another is part of it, and of two that
+    overlap in part only the greater counts. The bill is then at least that much, and is not known.
+    """
+    found: list[BillLineItem] = []
+    clear = True
+    for line in sorted(lines, key=lambda one: (one.component, one.begins, -one.ends.timestamp(), -one.amount_usd)):
+        last = found[-1] if found else None
+        if last is None or last.component != line.component or line.begins >= last.ends:
+            found.append(line)
+        elif line.ends > last.ends:
+            clear = False
+            if line.amount_usd > last.amount_usd:
+                found[-1] = line
+    return found, clear
+
+
+def is_whole(
+    lines: Collection[BillLineItem],
+    billed_from: datetime | None,
+    ended_at: datetime,
+    now: datetime,
+    granularity: BillGranularity = BillGranularity.INSTANT,
+) -> bool:
     """Whether the bill's lines cover an instance's whole time and are known to be complete."""
     if not lines:
         return False
     first, last = min(line.begins for line in lines), max(line.ends for line in lines)
-    if last > ended_at + SLACK and now - ended_at < SETTLED:
+    if (granularity in TOTALS or last > ended_at + SLACK) and now - ended_at < SETTLED:
         return False
     return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
+
+
+def is_above(booked_usd: Mapping[str, Decimal], differences: Mapping[str, Decimal], most_usd: Decimal) -> bool:
+    """Whether corrections book more than an instance can have cost, so that a person is asked first.
+
+    `most_usd` is its time at its approved rate. Traffic has no rate and is not counted.
+    """
+    added = {name: usd for name, usd in differences.items() if name != TRAFFIC}
+    if sum(added.values(), Decimal(0)) <= 0:
+        return False
+    used = sum((usd for name, usd in booked_usd.items() if name != TRAFFIC), Decimal(0))
+    return used + sum(added.values(), Decimal(0)) > most_usd
+
+
+def most(existed_from: datetime, existed_until: datetime, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
+    """Return the most that an instance can have cost: the hours that it existed, at its approved rate."""
+    return so_far(existed_from, existed_until + LINGERS, rate_usd_h, rule)
 
 
 def corrections(
@@ -60,9 +110,9 @@ def corrections(
     return {name: difference for name, difference in found.items() if abs(difference) >= money.MICRO_USD}
 
 
-def is_late(ended_at: datetime, now: datetime, lines: Collection[BillLineItem], *, whole: bool) -> bool:
-    """Whether a bill is overdue."""
-    return now - ended_at >= UNCLEARED and not (lines and whole)
+def is_late(ended_at: datetime, now: datetime, *, whole: bool) -> bool:
+    """Whether a bill that should be complete by now is overdue."""
+    return now - ended_at >= UNCLEARED and not whole
 
 
 def between(

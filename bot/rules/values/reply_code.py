@@ -157,6 +157,7 @@ class ReplyCode(Vocabulary):
     # Machines, for operators
     ADOPTED = "adopted", "The orphan is a session now."
     CONDEMNED = "condemned", "The orphan is terminated at the next look at its cloud."
+    BILL_CONFIRMED = "bill_confirmed", "An operator confirmed a bill, and the ledger follows it."
     WRITTEN_OFF = "written_off", "An operator closed instances in an account that no key opens."
     CLOUD_FAILED = "cloud_failed", "The cloud did not answer."
     NOT_SET_UP = "not_set_up", "The account of the instance is not set up here."

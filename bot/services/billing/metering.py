@@ -11,6 +11,8 @@ from bot.rules.billing.billed_time import Billed, look
 from bot.rules.billing.metering import (
     Piece,
     at_other_rates,
+    at_stop,
+    booked_at_stops,
     completed,
     hour_suffix,
     is_booked,
@@ -28,8 +30,8 @@ from ledger.models import Disk, Instance, Orphan
 from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_orphans
 from ledger.queries.session_costs import Booked
 from ledger.queries.views import SessionView
-from providers.capabilities import BillingRule
-from providers.contract import ObservedInstance
+from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.contract import InstanceStatus, ObservedInstance
 
 #: An instance that was not listed for longer than this many reconcile passes may have done anything meanwhile.
 BLIND_SWEEPS = 10
@@ -87,7 +89,7 @@ async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datet
 def _last_keys(row: Instance, until: datetime) -> list[str]:
     """Return the keys of the last completed hour of each component."""
     found = []
-    for component, start, paused_at, rate in _components(row, row.billing_from):
+    for component, start, paused_at, rate, _ in _components(row, row.billing_from):
         hours = completed(start, min(until, paused_at or until)) if start is not None and is_booked(rate) else 0
         if hours:
             found.append(_key(row, component, hour_suffix(hours - 1)))
@@ -129,6 +131,19 @@ def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: da
     }
 
 
+def billed_from(seen: ObservedInstance, sent_at: datetime | None, able: Capabilities, now: datetime) -> datetime | None:
+    """Return since when the GPU of an instance that is listed for the first time is billed; None while it is not.
+
+    `sent_at`: when its create was sent, as far as that is known. Where the cloud does not say since when it runs, it is
+    assumed to have booted as long as boots there take.
+    """
+    if able.billing.starts is BillingStart.CREATE:
+        return seen.created_at or sent_at
+    if seen.started_at is not None or seen.status is not InstanceStatus.RUNNING or sent_at is None:
+        return seen.started_at
+    return min(now, sent_at + timedelta(seconds=able.boot_expected_s))
+
+
 async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decimal, now: datetime) -> None:
     """Set the rate of an instance to `price_usd_h`, in dollars per hour, from now on; earlier use keeps its rate.
 
@@ -152,7 +167,7 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
         return
     await book_all(tx, accruals(ctx, row, _billed_until(row, now), final=False))
     until = min(_billed_until(row, now), row.billing_until or now)
-    step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h))
+    step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h), row.gpu_booked_s or 0)
     mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
     await book(
         tx,
@@ -169,6 +184,20 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
     )
 
 
+async def accrue_stop(ctx: Context, tx: Tx, instance_id: str) -> None:
+    """Book what an instance ran until its stop, when a listing shows the stop. The hour that it cuts is a part."""
+    await lock_family(tx, Instance, instance_id)
+    row = await tx.get_one(Instance, instance_id, populate_existing=True)
+    start, until, rate = row.billing_from, row.billing_until, gpu_rate(row.price_usd_h, row.storage_usd_h)
+    if start is None or until is None or rate <= 0:
+        return
+    await book_all(tx, accruals(ctx, row, until, final=False))
+    piece, booked_s = at_stop(start, until, rate, rule_of(ctx, row), row.gpu_booked_s or 0)
+    if piece is not None:
+        await book_all(tx, [_accrual(row, "gpu", _key(row, "gpu", piece.suffix), piece)])
+        await amend(tx, Instance, row.id, gpu_booked_s=booked_s)
+
+
 async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:
     """Book what an instance that is gone has used until its end. Return how many entries are new."""
     return await book_all(tx, accruals(ctx, row, ended_at, final=True))
@@ -182,11 +211,11 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
     rule = rule_of(ctx, row)
     return [
         _accrual(row, component, _key(row, component, piece.suffix), piece)
-        for component, start, paused_at, rate in _components(
+        for component, start, paused_at, rate, stopped_s in _components(
             row, _gpu_from(ctx, row, until) if final else row.billing_from
         )
         if start is not None and rate > 0
-        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final)
+        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final, stopped_s=stopped_s)
     ]
 
 
@@ -204,7 +233,7 @@ def _accrual(row: Instance, component: str, key: str, piece: Piece) -> NewEntry:
     )
 
 
-def rule_of(ctx: Context, row: Instance) -> BillingRule:
+def rule_of(ctx: Context, row: Instance | Orphan) -> BillingRule:
     """Return its cloud's billing rule; the default rule for a cloud that is not set up here now."""
     provider = ctx.providers.get(row.cloud)
     return provider.capabilities.billing if provider else BillingRule()
@@ -217,12 +246,12 @@ def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
 
 def _components(
     row: Instance, gpu_from: datetime | None
-) -> tuple[tuple[str, datetime | None, datetime | None, Decimal], ...]:
-    """Return each component with the start and end of its billing, and its dollars per hour."""
+) -> tuple[tuple[str, datetime | None, datetime | None, Decimal, int], ...]:
+    """Return each component with the start and end of its billing, dollars per hour and seconds booked at stops."""
     gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
     return (
-        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
-        ("gpu", gpu_from, row.billing_until, gpu_usd_h),
+        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h, 0),
+        ("gpu", gpu_from, row.billing_until, gpu_usd_h, row.gpu_booked_s or 0),
     )
 
 
@@ -248,7 +277,7 @@ async def accrue_orphans(ctx: Context) -> int:
         found = [
             entry
             for orphan in await unended_orphans(tx)
-            for entry in orphan_entries(orphan, _listed_until(orphan, now), final=False)
+            for entry in orphan_entries(orphan, _listed_until(orphan, now), rule_of(ctx, orphan), final=False)
         ]
         there = await booked_keys(tx, [entry.key for entry in found])
     new = [entry for entry in found if entry.key not in there]
@@ -258,15 +287,18 @@ async def accrue_orphans(ctx: Context) -> int:
         return await book_all(tx, new)
 
 
-async def accrue_orphan(tx: Tx, orphan: Orphan, until: datetime, session_id: str | None = None) -> None:
+async def accrue_orphan(ctx: Context, tx: Tx, orphan: Orphan, until: datetime, session_id: str | None = None) -> None:
     """Book what an orphan has cost until its end, or until it becomes a session.
 
-    From then on its cost is booked under that session.
+    From then on its cost is booked under that session, whose own end is rounded as the cloud rounds it.
     """
-    await book_all(tx, orphan_entries(orphan, until, final=True, session_id=session_id))
+    rule = rule_of(ctx, orphan) if session_id is None else BillingRule()
+    await book_all(tx, orphan_entries(orphan, until, rule, final=True, session_id=session_id))
 
 
-def orphan_entries(orphan: Orphan, until: datetime, *, final: bool, session_id: str | None = None) -> list[NewEntry]:
+def orphan_entries(
+    orphan: Orphan, until: datetime, rule: BillingRule, *, final: bool, session_id: str | None = None
+) -> list[NewEntry]:
     """Return the entries for an orphan's cost: a loss, on the operators' account of that orphan."""
     start = orphan.billing_from or orphan.first_seen_at
     return [
@@ -281,7 +313,7 @@ def orphan_entries(orphan: Orphan, until: datetime, *, final: bool, session_id: 
             instance_id=orphan.instance_id,
             component="stray",
         )
-        for piece in pieces(start, until, orphan.price_usd_h, BillingRule(), final=final)
+        for piece in pieces(start, until, orphan.price_usd_h, rule, final=final)
     ]
 
 
@@ -299,8 +331,8 @@ def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule,
         return Decimal(0)
     until = _billed_until(row, now)
     parts = [
-        running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0))
-        for component, start, paused_at, rate in _components(row, row.billing_from)
+        running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0), stopped_s)
+        for component, start, paused_at, rate, stopped_s in _components(row, row.billing_from)
     ]
     if disk is not None:
         parts += [entry.amount_usd for entry in disk_accruals(row, disk, until, rule, final=True)]
@@ -313,7 +345,8 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
     They come from its earlier rates, and from a retained disk.
     """
     rates = {"gpu": gpu_rate(price_usd_h, row.storage_usd_h), "storage": row.storage_usd_h}
-    return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
+    stopped_usd = booked_at_stops(rates["gpu"], row.gpu_booked_s or 0, booked.hours.get("gpu", 0))
+    return at_other_rates(booked.usd - stopped_usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
 def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bot.rules.billing.external_costs import is_own
+from bot.rules.billing.external_costs import exported_id, is_own, key_of
 
 #: More than this is no cost ledger.
 LARGEST_BYTES = 64 * 1024 * 1024
@@ -51,14 +51,21 @@ def others(entries: Sequence[Any]) -> list[Any]:
 
 
 def merge(path: Path, own: Sequence[dict[str, Any]]) -> int:
-    """Merge our entries by id into the file that a link leads to; all else stays. Return how many are new."""
+    """Merge our entries by id into the file that a link leads to; all else stays. Return how many are new.
+
+    A cost that another tool wrote into the file itself is not added a second time.
+    """
     with _locked(path):
         path = path.resolve()
         document = _read(path)
         entries = _entries(path, document)
+        theirs = {exported_id(key_of(one)) for one in others(entries) if isinstance(one, dict)}
+        entries[:] = [one for one in entries if not (is_own(one) and one.get("id") in theirs)]
         places = {str(entry["id"]): n for n, entry in enumerate(entries) if isinstance(entry, dict) and "id" in entry}
         new = 0
         for entry in own:
+            if entry["id"] in theirs:
+                continue
             if entry["id"] in places:
                 entries[places[entry["id"]]] = entry
             else:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from bot.rules.billing.external_costs import OWN, SKILL, External, read, unmatched
+from bot.rules.billing.external_costs import OWN, SKILL, External, exported_id, read, unmatched
 from bot.rules.budgets.budget import said
 from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
@@ -27,15 +27,17 @@ from bot.services.runtime.context import Context
 from ledger.core import NewEntry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
-from ledger.models import Node
+from ledger.models import ExternalCost, Node
 from ledger.queries.nodes import nodes_of
 from ledger.queries.shared_ledger import (
+    OwnEntry,
     add_externals,
     booked_of_tools,
     chain,
     entries_of,
     externals_known,
     live_instances,
+    others_entries,
     own_entries,
     totals,
 )
@@ -195,21 +197,23 @@ def _row(one: External, entry_id: str, actor: Actor, now: datetime) -> dict[str,
 
 
 async def exported(ctx: Context, since: datetime | None = None) -> list[dict[str, Any]]:
-    """Return our own entries in the format that tools share."""
+    """Return our own entries, and then other tools' costs, in the format that tools share."""
     async with ctx.db.read() as tx:
-        found = await own_entries(tx, since)
-    return [
-        {
-            "id": f"{OWN}{one.id}",
-            "skill": SKILL,
-            "provider": one.provider,
-            "action": one.action,
-            "amount_usd": float(one.amount_usd),
-            "timestamp": one.at.isoformat(),
-            "notes": one.notes,
-        }
-        for one in found
-    ]
+        found, theirs = await own_entries(tx, since), await others_entries(tx, since)
+    ours = [_shared(f"{OWN}{one.id}", SKILL, one) for one in found]
+    return ours + [_shared(exported_id(one.key), one.skill, one) for one in theirs]
+
+
+def _shared(entry_id: str, skill: str, one: OwnEntry | ExternalCost) -> dict[str, Any]:
+    return {
+        "id": entry_id,
+        "skill": skill,
+        "provider": one.provider,
+        "action": one.action,
+        "amount_usd": float(one.amount_usd),
+        "timestamp": one.at.isoformat(),
+        "notes": one.notes,
+    }
 
 
 async def verify(ctx: Context) -> Checked:

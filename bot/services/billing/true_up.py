@@ -1,26 +1,37 @@
-"""True up sessions with what clouds really charged, late lines too, and page the operators about a missing bill."""
+"""True up sessions with what clouds charged, late lines too, and page about a bill that is late or too high."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billing.metering import amount, seconds, so_far
-from bot.rules.billing.true_up import BillLineItem, between, corrections, is_late, is_whole
+from bot.rules.billing.true_up import (
+    TOTALS,
+    BillLineItem,
+    between,
+    corrections,
+    counted,
+    is_above,
+    is_late,
+    is_whole,
+    most,
+)
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce_once, book, record
-from ledger.kernel.actor import SYSTEM
+from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance
-from ledger.queries.cloud_bills import BillSubject, account_of, accounts, corrected, keep_lines, used_by
+from ledger.queries.cloud_bills import BillSubject, account_of, accounts, corrected, earliest, keep_lines, used_by
 from providers.capabilities import BillingStart, Capabilities
 from providers.contract import Provider
 from providers.errors import ProviderError
@@ -49,8 +60,14 @@ async def reconcile_due(ctx: Context) -> int:
 
 
 async def _reconcile(ctx: Context, provider: Provider) -> int:
-    now = ctx.clock.now()
-    lines = await provider.charges(now - READ_BACK, now)
+    now, able = ctx.clock.now(), provider.capabilities
+    since = now - READ_BACK
+    if able.bill_granularity in TOTALS:
+        # A total may be cut to the time that is asked about, so it is asked for from the beginning on.
+        async with ctx.db.read() as tx:
+            began = await earliest(tx, provider.name, provider.account, now - COMPARED)
+        since = min(began or since, since)
+    lines = await provider.charges(since, now)
     # Some lines belong to instances that are not ours; only the lines of ours are used.
     rows = [
         {
@@ -70,18 +87,60 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
         await keep_lines(tx, rows)
     async with ctx.db.read() as tx:
         found = await accounts(tx, provider.name, provider.account, now - COMPARED)
-    done = 0
-    able = provider.capabilities
+    done, pages = 0, []
     for account in found:
-        if _wanted(account, able, now):
+        one = compare(account, able, now)
+        if one.differences and not one.above:
             async with ctx.db.write() as tx:
                 done += await _correct(tx, account, able, now)
-    late = [account for account in found if _is_late(account, able, now)]
-    if late:
+        costs = sum(account.booked_usd.values(), Decimal(0)) > 0
+        late = costs and is_late(account.ended_at, now, whole=one.whole)
+        if one.above and (one.whole or late):
+            pages.append((f"{account.id}/bill/{one.billed_usd:.2f}", _question(account, one)))
+        elif late:
+            pages.append((f"{account.id}/uncleared", _overdue(account)))
+    if pages:
         async with ctx.db.write() as tx:
-            for account in late:
-                await _alarm(tx, account, now)
+            for subject, text in pages:
+                kind = NotificationKind.OPERATOR_PAGE
+                await announce_once(tx, now, kind, subject, destination=OPERATORS, body={"text": text})
+        ctx.hints.outbox.set()
     return done
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Hold what the bill of one instance says, in dollars, and what it would change.
+
+    `above`: it says more than the instance can have cost, `most_usd`, so that only a person corrects the ledger by it.
+    """
+
+    billed_usd: Decimal
+    booked_usd: Decimal
+    most_usd: Decimal
+    differences: dict[str, Decimal]
+    whole: bool
+    above: bool
+
+
+def compare(account: BillSubject, able: Capabilities, now: datetime) -> Comparison:
+    """Compare one instance that is gone with its bill."""
+    lines, clear = counted(_lines(account, able))
+    whole = clear and is_whole(lines, account.billing_from, account.ended_at, now, able.bill_granularity)
+    differences = corrections(account.booked_usd, lines, whole=whole) if lines else {}
+    existed_from = account.existed_from
+    if able.charges_derived and account.session_id is None:
+        # An orphan was seen at some time after it began, and the cloud's log says when that was.
+        existed_from = min([existed_from, *(line.begins for line in lines)])
+    most_usd = most(existed_from, account.existed_until, account.most_usd_h, able.billing)
+    return Comparison(
+        sum((line.amount_usd for line in lines), Decimal(0)),
+        sum(account.booked_usd.values(), Decimal(0)),
+        most_usd,
+        differences,
+        whole,
+        is_above(account.booked_usd, differences, most_usd),
+    )
 
 
 def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:
@@ -102,28 +161,21 @@ def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:
     ]
 
 
-def _whole(account: BillSubject, lines: list[BillLineItem], now: datetime) -> bool:
-    return is_whole(lines, account.billing_from, account.ended_at, now)
-
-
-def _wanted(account: BillSubject, able: Capabilities, now: datetime) -> dict[str, Decimal]:
-    lines = _lines(account, able)
-    return corrections(account.booked_usd, lines, whole=_whole(account, lines, now)) if lines else {}
-
-
-def _is_late(account: BillSubject, able: Capabilities, now: datetime) -> bool:
-    lines = _lines(account, able)
-    costs = sum(account.booked_usd.values(), Decimal(0)) > 0
-    return costs and is_late(account.ended_at, now, lines, whole=_whole(account, lines, now))
-
-
 async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime) -> int:
     """Correct one instance after reading its row again under the lock, so that two replicas correct it once."""
     one = await account_of(tx, found)
     if one is None:
         return 0
+    fresh = compare(one, able, now)
+    return 0 if fresh.above else await book_differences(tx, one, fresh.differences, now)
+
+
+async def book_differences(
+    tx: Tx, one: BillSubject, differences: Mapping[str, Decimal], now: datetime, actor: Actor = SYSTEM, reason: str = ""
+) -> int:
+    """Book these differences between the bill and the ledger. The caller holds the lock of `account_of`."""
     number, done = await corrected(tx, one), 0
-    for component, difference in _wanted(one, able, now).items():
+    for component, difference in differences.items():
         number += 1
         mine, theirs = one.holder, f"payable:{one.cloud}:{one.account}"
         done += await book(
@@ -141,7 +193,7 @@ async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime
         )
         kind = EventKind.ORPHAN_TRUED_UP if one.session_id is None else EventKind.SESSION_TRUED_UP
         sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
-        record(tx, now, SYSTEM, one.subject, kind, reason=sentence)
+        record(tx, now, actor, one.subject, kind, reason=f"{sentence} {reason}".strip())
     return done
 
 
@@ -168,9 +220,9 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
         # A failed instance may not be billed from its failure on, which was some time between two listings.
         failed_at = row.trouble_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
         asked_at = min(asked_at or failed_at, failed_at)
-    least, most = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
+    least, greatest = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
     disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)
-    return least + disk, most + disk
+    return least + disk, greatest + disk
 
 
 async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:
@@ -195,14 +247,24 @@ async def range_of(ctx: Context, session_id: str) -> Range | None:
         return (await ranges(ctx, tx, (session_id,))).get(session_id)
 
 
-async def _alarm(tx: Tx, account: BillSubject, now: datetime) -> None:
-    """Page the operators once about a bill that did not come."""
-    of = f"session {short_id(account.session_id)}" if account.session_id else f"stray {account.id}"
+def name_of(account: BillSubject) -> str:
+    """Return what people call the subject of a bill."""
+    return f"session {short_id(account.session_id)}" if account.session_id else f"orphan {account.id}"
+
+
+def _overdue(account: BillSubject) -> str:
     what = "is not whole" if account.lines else "has not come"
     booked = usd(sum(account.booked_usd.values(), Decimal(0)))
-    sentence = (
-        f"The bill of {account.cloud} for {of} (instance {account.ref}) {what} four days after its end; the ledger "
-        f"says {booked}. Compare it by hand."
+    return (
+        f"The bill of {account.cloud} for {name_of(account)} (instance {account.ref}) {what} four days after its end; "
+        f"the ledger says {booked}. Compare it by hand."
     )
-    kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
-    await announce_once(tx, now, kind, f"{account.id}/uncleared", destination=OPERATORS, body=body)
+
+
+def _question(account: BillSubject, one: Comparison) -> str:
+    return (
+        f"{account.cloud} bills {usd(one.billed_usd)} for {name_of(account)} (instance {account.ref}), and its hours "
+        f"at the approved rate cost at most {usd(one.most_usd)}. The ledger stays at {usd(one.booked_usd)}. Check the "
+        f"bill at the cloud. If it is right: gpu-shopper bills confirm {account.id} --amount {one.billed_usd:.2f} "
+        f"--reason 'why'"
+    )

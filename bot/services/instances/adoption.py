@@ -155,7 +155,7 @@ async def _write(
     sent = {"sent_at": now, "due_at": None}
     await move(tx, Instance, row.id, InstanceState.SENDING, now, actor, command.reason, values=sent)
     await move(tx, Session, session.id, SessionState.PROVISIONING, now, actor)
-    await accrue_orphan(tx, orphan, now, session.id)
+    await accrue_orphan(ctx, tx, orphan, now, session.id)
     await amend(tx, Orphan, orphan.id, instance_id=row.id, reason=command.reason)
     reply = _adopted(command, orphan, session.id, offer.price_usd_h or Decimal(0))
     await _close_orphan(tx, command, orphan, reply, now)

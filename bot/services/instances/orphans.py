@@ -12,7 +12,7 @@ from typing import Any
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.labels import LabelKind, LabelReading
-from bot.services.billing.metering import accrue_orphan
+from bot.services.billing.metering import accrue_orphan, billed_from
 from bot.services.instances import key_rotation
 from bot.services.instances.health import second_look
 from bot.services.notifications import interruption
@@ -219,7 +219,7 @@ async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) 
         price_usd_h=item.price_usd_h if item.price_usd_h and item.price_usd_h > 0 else Decimal(0),
         first_seen_at=now,
         last_seen_at=now,
-        billing_from=find.booked_until or item.started_at or item.created_at,
+        billing_from=find.booked_until or _made_at(ctx, find, now),
         absent_at=[],
         reason=reason,
         **_address(item),
@@ -240,6 +240,12 @@ def _address(item: ObservedInstance) -> dict[str, Any]:
     return {"ssh_host": ssh.host if ssh else None, "ssh_port": ssh.port if ssh else None}
 
 
+def _made_at(ctx: Context, find: _Find, now: datetime) -> datetime | None:
+    """Return from when its cloud bills an instance that the create of its row made, by that cloud's own rule."""
+    sent_at = find.row.sent_at if find.row is not None else None
+    return billed_from(find.item, sent_at, ctx.providers[find.item.cloud].capabilities, now) or find.item.created_at
+
+
 async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Listing, now: datetime) -> None:
     if not listing.proves_absence:
         await _run_over(ctx, provider, orphan, listing, now)
@@ -256,7 +262,7 @@ async def _missing(ctx: Context, provider: Provider, orphan: Orphan, listing: Li
             kept = [a.at.isoformat() for a in absences]
             await amend(tx, Orphan, orphan.id, version=orphan.version, absent_at=kept)
             return
-        await _gone(tx, orphan, proof.evidence[0], now)
+        await _gone(ctx, tx, orphan, proof.evidence[0], now)
 
 
 async def _is_still_there(ctx: Context, provider: Provider, orphan: Orphan) -> bool:
@@ -285,11 +291,11 @@ async def _run_over(ctx: Context, provider: Provider, orphan: Orphan, listing: L
     longest = timedelta(seconds=provider.capabilities.run_max_s)
     if final or ProofOfEnd.from_timeout(orphan.account, orphan.first_seen_at, longest, now) is not None:
         async with ctx.db.write() as tx:
-            await _gone(tx, orphan, now, now)
+            await _gone(ctx, tx, orphan, now, now)
 
 
-async def _gone(tx: Tx, orphan: Orphan, ended_at: datetime, now: datetime) -> None:
-    await accrue_orphan(tx, orphan, ended_at)
+async def _gone(ctx: Context, tx: Tx, orphan: Orphan, ended_at: datetime, now: datetime) -> None:
+    await accrue_orphan(ctx, tx, orphan, ended_at)
     values = {"ended_at": ended_at}
     await move(tx, Orphan, orphan.id, OrphanState.GONE, now, SYSTEM, version=orphan.version, values=values)
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
-from bot.services.billing.metering import billed_time, change_rate
+from bot.services.billing.metering import accrue_stop, billed_time, change_rate
 from bot.services.instances import key_rotation
 from bot.services.instances.batch_runs import close_run
 from bot.services.instances.health import instead, last_heartbeat_at, still_there, watch
@@ -28,7 +29,7 @@ from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import StaleMove, amend
+from ledger.core import StaleMove, Tx, amend
 from ledger.kernel import money
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.proof import Absence, ProofOfEnd
@@ -195,8 +196,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
             others = {name: value for name, value in changes.items() if name != "price_usd_h"}
             if not await amend(tx, Instance, row.id, version=row.version, **(others or {"absent_at": []})):
                 return True
-            if "price_usd_h" in changes:
-                await change_rate(ctx, tx, row.id, changes["price_usd_h"], now)
+            await _rebill(ctx, tx, row.id, changes, now)
             if "status" in changes or "ssh_host" in changes:
                 await show_again(tx, await tx.get_one(Request, row.request_id), now)
             if row.state in RUNNING_STATES:
@@ -211,6 +211,14 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
     if row.reachable_at is None:
         return await boot(ctx, row.id, item) or bool(changes)
     return await watch(ctx, row, item, now) or bool(changes)
+
+
+async def _rebill(ctx: Context, tx: Tx, instance_id: str, changes: Mapping[str, Any], now: datetime) -> None:
+    """Book what ran before a stop or a change of the rate that the listing shows."""
+    if changes.get("billing_until") is not None:
+        await accrue_stop(ctx, tx, instance_id)
+    if "price_usd_h" in changes:
+        await change_rate(ctx, tx, instance_id, changes["price_usd_h"], now)
 
 
 def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from bot.rules.billing.billed_time import bills_gpu
 from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
-from bot.services.billing.metering import accrue_rest, before_now, change_rate
+from bot.services.billing.metering import accrue_rest, before_now, billed_from, change_rate
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.notifications import end_of_session, interruption
@@ -24,7 +24,6 @@ from ledger.kernel.states import GrantState, InstanceState, RequestState, Sessio
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
-from providers.capabilities import BillingStart, Capabilities
 from providers.contract import InstanceStatus, ObservedInstance
 
 HOUR_S = 3600
@@ -43,7 +42,6 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
     row = await tx.get_one(Instance, instance_id, populate_existing=True)
     sent_at = row.sent_at or row.created_at
     capabilities = ctx.providers[row.cloud].capabilities
-    from_create = capabilities.billing.starts is BillingStart.CREATE
     row = await move(
         tx,
         Instance,
@@ -58,7 +56,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "machine_id": seen.machine_id or row.machine_id,
             "status": str(seen.status),
             "status_text": seen.status_text,
-            "billing_from": (seen.created_at or sent_at) if from_create else _started(seen, sent_at, capabilities, now),
+            "billing_from": billed_from(seen, sent_at, capabilities, now),
             "unbilled_at": None if bills_gpu(seen.status, capabilities.billing) else now,
             "outcome": "",
             "due_at": None,
@@ -75,16 +73,6 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
         await ends_at(tx, session, await paid_until(tx, row, grant, row.price_usd_h, end), now)
         await check_rate(ctx, tx, row, grant, seen, now)
     return row
-
-
-def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabilities, now: datetime) -> datetime | None:
-    """Return since when an instance runs that is listed for the first time; None while it does not.
-
-    Where the cloud does not say, a running instance is assumed to have booted as long as boots there take.
-    """
-    if seen.started_at is not None or seen.status is not InstanceStatus.RUNNING:
-        return seen.started_at
-    return min(now, sent_at + timedelta(seconds=capabilities.boot_expected_s))
 
 
 async def check_rate(

@@ -164,7 +164,7 @@ async def _still_shown(ctx: Context, rows: Sequence[Instance | Orphan]) -> Reply
 async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, reason: str, now: datetime) -> None:
     """Close one row: book its cost until now, and end its session where nothing else of it is open."""
     if isinstance(row, Orphan):
-        await accrue_orphan(tx, row, now)
+        await accrue_orphan(ctx, tx, row, now)
         values = {"ended_at": now}
         await move(tx, Orphan, row.id, OrphanState.GONE, now, actor, reason, version=row.version, values=values)
         return

@@ -14,7 +14,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import part, pending, ruled
-from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities
 from providers.clouds.tensordock import billing, instances, offers
 from providers.clouds.tensordock.errors import CLOUD, call_error, create_error, made_id, meaning, not_there
 from providers.contract import (
@@ -46,6 +46,7 @@ CAPABILITIES = Capabilities(
     labels=True,
     balance=False,
     charges=False,
+    bill_granularity=BillGranularity.MONTH,
     logs=False,
     restart=False,
     meter_stop_verb="destroy",

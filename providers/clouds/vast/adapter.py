@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from ledger.kernel.clock import Clock
@@ -12,8 +12,8 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, listed, number, only, pending, ruled, same
-from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.vast import instances, offers
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities
+from providers.clouds.vast import billing, instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
 from providers.contract import Balance, Charge, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
@@ -41,6 +41,7 @@ CAPABILITIES = Capabilities(
     labels=True,
     balance=True,
     charges=True,
+    bill_granularity=BillGranularity.DAY,
     logs=True,
     meter_stop_verb="destroy",
     # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is
@@ -215,19 +216,18 @@ class VastProvider(CloudAdapter):
         return Balance(credit_usd=credit)
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """Every bill line that overlaps [since, until). Lines lag behind the use: read them again a day later."""
+        """Return the bill of the whole UTC days that [since, until) touches. Read it again a day later: it lags."""
+        begin, end = billing.midnight(since.astimezone(UTC)), billing.midnight(until.astimezone(UTC)) + billing.DAY
         filters = {
-            "day": {"gte": int(since.timestamp()), "lte": int(until.timestamp())},
+            "day": {"gte": int(begin.timestamp()), "lte": int(end.timestamp()) - 1},
             "type": {"in": ["instance"]},
         }
         params = {"select_filters": json.dumps(filters), "format": "table", "limit": str(CHARGES_LIMIT)}
-        lines: dict[str, Charge] = {}
+        rows: list[Any] = []
         async for body in self._bodies("/api/v0/charges/", params, "list of charges"):
-            rows = listed(CLOUD, body, "results", "Vast.ai's answer has no list of charges")
-            for line in (line for row in rows for line in instances.charge_lines(row)):
-                if line.end > since and line.start < until:
-                    lines[line.line_id] = line
-        return ruled(lines.values(), CAPABILITIES.billing)
+            rows += listed(CLOUD, body, "results", "Vast.ai's answer has no list of charges")
+        lines = billing.charge_lines(rows)
+        return ruled((line for line in lines if line.end > since and line.start < until), CAPABILITIES.billing)
 
     async def _usable(self) -> Preflight:
         """Read the balance."""

@@ -11,7 +11,7 @@ from providers.adapter_helpers import number, text
 from providers.cloud_init import authorized_keys
 from providers.clouds.vast.errors import CLOUD
 from providers.clouds.vast.offers import country, is_id
-from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 from providers.gpus.table import canonical
 
@@ -41,7 +41,6 @@ _WORDS: Mapping[str | None, InstanceStatus] = {
 }
 #: Texts of a boot that will never finish, in lower case.
 _BROKEN = ("oci runtime create failed", "manifest unknown", "pull access denied", "unauthorized")
-_COMPONENTS: Mapping[str, str] = {"gpu": "gpu", "disk": "storage", "bwd": "bandwidth", "bwu": "bandwidth"}
 
 
 def create_body(spec: InstanceSpec) -> dict[str, Any]:
@@ -104,14 +103,14 @@ def observed(row: Any, at: datetime) -> ObservedInstance:
         region=place if country(place) or place else None,
         machine_id=None if row.get("machine_id") is None else str(row["machine_id"]),
         spot=row.get("is_bid") is True,
-        created_at=_time(row.get("start_date")),
+        created_at=instant_s(row.get("start_date")),
         started_at=_started(row, status, at),
     )
 
 
 def _started(row: Mapping[str, Any], status: InstanceStatus, at: datetime) -> datetime | None:
     """Since when it runs, which is what Vast.ai bills: by its uptime, where that can be its own and not the host's."""
-    minutes, created = number(row.get("uptime_mins")), _time(row.get("start_date"))
+    minutes, created = number(row.get("uptime_mins")), instant_s(row.get("start_date"))
     if status is not InstanceStatus.RUNNING or minutes is None or not 0 <= minutes < UPTIME_MAX or created is None:
         return None
     started = at - timedelta(minutes=float(minutes))
@@ -159,37 +158,7 @@ def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:
     return SshEndpoint(host, port) if host and 0 < port < 65536 else None
 
 
-def _time(value: Any) -> datetime | None:
+def instant_s(value: Any) -> datetime | None:
+    """Read seconds since 1970 as a time; None where they are none."""
     seconds = number(value)
     return datetime.fromtimestamp(float(seconds), UTC) if seconds is not None and 0 <= seconds < LATEST_S else None
-
-
-# ── the bill ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def charge_lines(row: Any) -> list[Charge]:
-    """The parts of one bill row, or the row itself when it has no parts. Ids are stable from one reading to the next.
-
-    Raises `UnexpectedResponse` when a row has no amount or no period.
-    """
-    if not isinstance(row, dict):
-        raise UnexpectedResponse(CLOUD, "Vast.ai sent a charge that is not an object")
-    source = str(row.get("source") or "")
-    parts = row.get("items") or [row]
-    return [_charge(part, source or str(part.get("source") or "")) for part in parts]
-
-
-def _charge(part: Mapping[str, Any], source: str) -> Charge:
-    amount, start, end = number(part.get("amount")), _time(part.get("start")), _time(part.get("end"))
-    if amount is None or start is None or end is None:
-        raise UnexpectedResponse(CLOUD, "Vast.ai sent a charge without an amount or a period")
-    word = str(part.get("type") or "")
-    return Charge(
-        cloud=CLOUD,
-        line_id=f"{source}/{word}/{int(start.timestamp())}",
-        ref=source.removeprefix("instance-"),
-        component=_COMPONENTS.get(word, "other"),
-        amount_usd=amount,
-        start=start,
-        end=end,
-    )

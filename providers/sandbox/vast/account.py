@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -267,24 +267,37 @@ class VastAccount(SandboxAccount[Contract]):
                 if contract.exists(self.now) and contract.phases.at(self.now).intended == "running":
                     self.stop(contract)
 
-    def charges(self, since: datetime, until: datetime) -> list[dict[str, Any]]:
-        """Bill rows per contract and UTC day, oldest first; nothing younger than the charges' lag."""
-        until = min(until, self.now - timedelta(seconds=self.engine.timing.charges_lag_s))
+    def charges(self, since: datetime, until: datetime, *, cut: bool = False) -> list[dict[str, Any]]:
+        """Return one bill row for each contract with a day in [since, until], the oldest first.
+
+        A row covers the whole contract, or, where it is `cut`, only the asked days. Nothing is younger than the
+        charges' lag.
+        """
+        known = self.now - timedelta(seconds=self.engine.timing.charges_lag_s)
         rows = []
         for contract in self.instances.values():
-            day = datetime.fromtimestamp(contract.created_at.timestamp() // DAY_S * DAY_S, contract.created_at.tzinfo)
-            while day < until:
-                start, end = max(day, contract.created_at), min(day + timedelta(days=1), until)
-                day += timedelta(days=1)
-                if end > since and end > start and (row := charge_row(contract, start, end)):
-                    rows.append(row)
+            start, end = contract.created_at, min(contract.ended_at or known, known)
+            if cut:
+                start, end = max(start, midnight(since)), min(end, midnight(until) + timedelta(days=1))
+            overlaps = midnight(start) <= until and end > midnight(since)
+            if overlaps and end > start and (row := charge_row(contract, start, end)):
+                rows.append(row)
         return sorted(rows, key=lambda row: (row["start"], row["source"]))
 
 
+def midnight(at: datetime) -> datetime:
+    """Return the first moment of its UTC day."""
+    return datetime.fromtimestamp(at.timestamp() // DAY_S * DAY_S, UTC)
+
+
 def charge_row(contract: Contract, start: datetime, end: datetime) -> dict[str, Any] | None:
-    """One bill row with its items; None when nothing was billed. The row's amount has three decimals."""
-    source = f"instance-{contract.ref}"
-    items = []
+    """Return one bill row with its items; None when nothing was billed.
+
+    Stamps are days, the last one included. The row's amount has three decimals.
+    """
+    first, last = midnight(start), midnight(end - timedelta(microseconds=1))
+    stamps: dict[str, Any] = {"start": int(first.timestamp()), "end": int(last.timestamp())}
+    items: list[dict[str, Any]] = []
     for component, word in (("gpu", "gpu"), ("storage", "disk")):
         amount = contract.meter.usd(component, end, start)
         hours = contract.meter.seconds(component, end, start) / 3600
@@ -292,24 +305,23 @@ def charge_row(contract: Contract, start: datetime, end: datetime) -> dict[str, 
             rate = amount / hours
             items.append(
                 {
+                    **stamps,
                     "type": word,
-                    "start": start.timestamp(),
-                    "end": end.timestamp(),
-                    "description": f"{hours:.3f} hours at ${rate:.4f}/hour",
+                    "description": f"{hours:.3f} hours at ${rate:.3f}/hour",
                     "amount": round(float(amount), 6),
-                    "source": source,
+                    "source": None,
                     "metadata": {},
                     "items": [],
                 }
             )
     if not items:
         return None
+    days = (last - first).days + 1
     return {
-        "start": start.timestamp(),
-        "end": end.timestamp(),
+        **stamps,
         "type": "instance",
-        "source": source,
-        "description": f"Instance {contract.ref} on machine {contract.machine.machine_id}",
+        "source": f"instance-{contract.ref}",
+        "description": f"Instance {contract.ref} Charges - {days} day{'s' * (days > 1)}",
         "amount": round(sum(float(str(item["amount"])) for item in items), 3),
         "metadata": {"label": contract.name} if contract.name else {},
         "items": items,

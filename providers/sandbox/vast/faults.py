@@ -152,6 +152,7 @@ FAULTS = FaultTable(
     Fault("list_truncated", "the first page says that it is the last"),
     Fault("list_bad_token", "the token of the next page is refused"),
     Fault("list_garbage", "200 with something that is not JSON", refuses=GARBAGE),
+    Fault("charges_cut", "the rows of the bill are cut to the asked days, with the amounts of these days alone"),
     Fault("destroy_lost_reply", "the instance is destroyed and the reply never arrives", spoils=LostReply()),
     Fault("start_queued", "the GPU is taken: 200 with success false, and the start fires later [flips_s]"),
     Fault("destroy_503_after", "the instance is destroyed and the answer is 503", spoils=UNAVAILABLE),

@@ -87,7 +87,7 @@ class VastPages(ApiSandbox[VastAccount]):
         return JSONResponse({"gpu_names": sorted({hardware(m, 1)["gpu_name"] for m in market.machines})})
 
     async def charges(self, request: Request, _body: dict[str, Any]) -> Response:
-        """The bill by contract and day; both day bounds are required."""
+        """Return the bill by contract; both day bounds are required."""
         try:
             day = json.loads(request.query_params.get("select_filters", "{}")).get("day", {})
             since, until = (datetime.fromtimestamp(float(day[key]), UTC) for key in ("gte", "lte"))
@@ -96,7 +96,7 @@ class VastPages(ApiSandbox[VastAccount]):
         except (KeyError, TypeError, ValueError, AttributeError):
             text = "Must provide both 'day' gte and lte filters for instance charges"
             return JSONResponse({"success": False, "msg": text}, 400)
-        rows = self.account.charges(since, until)
+        rows = self.account.charges(since, until, cut=self.fault("charges_cut") is not None)
         page = rows[skip : skip + limit]
         more = skip + limit < len(rows)
         return JSONResponse(

@@ -93,13 +93,14 @@ async def test_our_entries_hour_by_hour(db: Database) -> None:
         over = START + 2 * HOUR
         row = await rows.instance(tx, InstanceState.GONE, of=session, ended_at=over, sent_at=START - HOUR)
         booked_hours: tuple[tuple[str, str, dict[str, Any]], ...] = (
-            ("1.5", "gpu/h1", {}),
+            ("1.5", "gpu/h0", {}),
             ("0.25", "storage/h1", {"component": "storage"}),
-            ("1.5", "gpu/h2", {}),
+            ("1.5", "gpu/h1", {}),
             ("0.75", "gpu/final", {}),
             ("0.125", "storage/final", {"component": "storage"}),
             ("-0.5", "true-up/1", {"kind": EntryKind.TRUE_UP, "note": "billed less"}),
-            ("0.0625", "disk/surcharge", {}),
+            ("0.0625", "disk/1/h0", {"component": "storage"}),
+            ("0.03125", "gpu/stop-9000", {}),
             ("80", "reserve", {"kind": EntryKind.RESERVE}),
         )
         for hour, (usd, key, values) in enumerate(booked_hours):
@@ -111,18 +112,19 @@ async def test_our_entries_hour_by_hour(db: Database) -> None:
         for usd, at_h, note in (("2", 1, "running"), ("-0.5", 2, ""), ("1", 3, "")):
             await loss(tx, orphan, usd, at_h, note)
     async with db.read() as tx:
-        booked = await entries_of(tx, [f"{row.id}/true-up/1", f"{row.id}/disk/surcharge", "l1", "l2", "l3"])
+        booked = await entries_of(tx, [f"{row.id}/true-up/1", "l1", "l2", "l3"])
         found = await own_entries(tx, over)
         by_name = {one.id: one for one in await own_entries(tx, None)}
-    what, cloud = "2x H100", "vast"
+    what, cloud, hours = "2x H100", "vast", ("1.5", "0.25", "1.5", "0", "0", "0", "0.0625", "0.03125")
     mine = [
         (f"{row.id}/created", cloud, "instance_created", Decimal(0), START - HOUR, what),
-        # What one hour cost by component is one entry.
-        (f"{row.id}/h1", cloud, "instance_hour", Decimal("1.75"), START + HOUR, what),
-        (f"{row.id}/h2", cloud, "instance_hour", Decimal("1.5"), START + 2 * HOUR, what),
+        # What one hour cost is one entry, whichever hour of its own each component counts.
+        *(
+            (f"{row.id}/h{n}", cloud, "instance_hour", Decimal(usd), START + n * HOUR, what)
+            for n, usd in enumerate(hours)
+        ),
         (f"{row.id}/terminated", cloud, "instance_terminated", Decimal("0.875"), over, what),
         (booked[f"{row.id}/true-up/1"], cloud, "correction", Decimal("-0.5"), START + 5 * HOUR, "billed less"),
-        (booked[f"{row.id}/disk/surcharge"], cloud, "accrue", Decimal("0.0625"), START + 6 * HOUR, what),
     ]
     started = (f"{live.id}/created", cloud, "instance_created", Decimal(0), START, "1x RTX 4090")
     lost = [

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.billing.metering import amount, at_other_rates, is_booked, pieces, rate_step, running, so_far
+from bot.rules.billing.metering import (
+    amount,
+    at_other_rates,
+    at_stop,
+    booked_at_stops,
+    is_booked,
+    pieces,
+    rate_step,
+    running,
+    so_far,
+)
 from providers.capabilities import BillingRule
 from tests.rules.builders import NOW, usd
 
@@ -117,3 +127,36 @@ def test_what_was_ended_at_once_costs_the_minimum_of_its_cloud() -> None:
 def test_what_rounds_to_nothing_is_not_booked() -> None:
     assert is_booked(Decimal("0.000001"))
     assert not is_booked(Decimal("0.0000004"))
+
+
+@given(st.lists(st.integers(1, 9000), min_size=1, max_size=6), usd())
+def test_stops_hours_and_the_rest_add_up_to_the_whole_time(ran_s: list[int], rate: Decimal) -> None:
+    used_s = stopped_s = 0
+    booked: dict[str, Decimal] = {}
+    for one in ran_s:
+        used_s += one
+        until = NOW + timedelta(seconds=used_s)
+        due = pieces(NOW, until, rate, SECOND, final=False, stopped_s=stopped_s)
+        part, stopped_s = at_stop(NOW, until, rate, SECOND, stopped_s)
+        for piece in [*due, *([part] if part else [])]:
+            booked.setdefault(piece.suffix, piece.amount_usd)
+        assert sum(booked.values()) == sum(one.amount_usd for one in pieces(NOW, until, rate, SECOND, final=True))
+        assert (stopped_s == used_s) is (used_s % 3600 > 0)
+        assert booked_at_stops(rate, stopped_s, used_s // 3600) <= rate
+    assert running(NOW, until, rate, SECOND, used_s // 3600, stopped_s) == 0
+
+
+def test_a_stop_within_the_last_second_of_an_hour_leaves_the_hour_to_be_counted() -> None:
+    part, stopped_s = at_stop(NOW, NOW + timedelta(seconds=3599.5), Decimal(6), SECOND, 0)
+    assert (part and part.suffix, stopped_s) == ("stop-3599", 3599)
+    hour, second, rest = pieces(NOW, NOW + timedelta(hours=2.5), Decimal(6), SECOND, final=True, stopped_s=stopped_s)
+    assert hour.amount_usd > 0
+    assert part is not None
+    assert part.amount_usd + hour.amount_usd == second.amount_usd == 2 * rest.amount_usd == 6
+
+
+def test_a_rate_that_changes_after_a_stop_leaves_what_the_stop_booked() -> None:
+    at = NOW + timedelta(minutes=50)
+    assert rate_step(NOW, at, Decimal(6), Decimal(12)) == -5
+    assert rate_step(NOW, at, Decimal(6), Decimal(12), 1800) == -2
+    assert rate_step(NOW, at, Decimal(6), Decimal(12), 3000) == 0

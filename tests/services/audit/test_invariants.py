@@ -326,6 +326,21 @@ def test_a_ledger_that_disagrees_with_the_bill_is_found(books: Made) -> None:
     assert _rules(found) == {"the ledger agrees with the bill"}
 
 
+@pytest.mark.parametrize(("bill", "agrees"), [("0.0367", False), ("0.0295", False), ("0.0264", True), ("0.0180", True)])
+def test_a_small_bill_that_the_ledger_is_below_is_found(books: Made, bill: str, agrees: bool) -> None:
+    """An orphan that lived 84 s where whole minutes are billed, booked by the second at $1.10 an hour."""
+    rows, real = books
+    orphan = Orphan(
+        id="str_1", cloud="lambda", account="a", ref="r1", label="x", state=OrphanState.GONE,
+        price_usd_h=Decimal("1.1"),
+        first_seen_at=START, last_seen_at=START, ended_at=START + timedelta(seconds=84),
+    )  # fmt: skip
+    loss = _entry(rows, key="str_1/final", kind="loss", amount_usd=Decimal("0.025667"), debit="loss:str_1", credit="p")
+    real["instances"] = [{"cloud": "lambda", "ref": "r1", "total_usd": bill}]
+    small = dataclasses.replace(rows, instances=(), orphans=(orphan,), entries=(loss,))
+    assert (_rules(money.against_the_bill(small, real)) == set()) is agrees
+
+
 def test_what_is_stuck_expired_or_untold_is_found(books: Made) -> None:
     rows, _ = books
     now = max(event.at for event in rows.events)

@@ -6,18 +6,21 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from bot.rules.billing.metering import so_far
 from bot.services.billing import metering
 from bot.services.checkpoints import hold
 from bot.services.instances import reconcile
 from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import GrantRow
 from ledger.queries.audit import Books
 from providers.contract import Listing, Provider
 from providers.sandbox.clock import SandboxTiming
+from tests.support import rows
 from tests.support.clock import SteppedClock
 from tests.support.matrix import on_clouds
 from tests.support.proxy_provider import InFront
@@ -178,3 +181,26 @@ async def test_costs_that_are_shown_end_with_the_instance(w: World) -> None:
     await w.run(120, 30)
     shown = await w.session(session.id)
     assert metering.cost_now(w.ctx, shown, w.clock.now()) == shown.accrued_usd > 0
+
+
+@on_clouds(free=False)
+@pytest.mark.parametrize("lived_s", [9, 84, 3700])
+async def test_an_orphan_is_billed_as_a_session_is(db: Database, clock: SteppedClock, cloud: str, lived_s: int) -> None:
+    async with world(db, clock) as w:
+        began, rate = w.clock.now(), Decimal(2)
+        ended = began + timedelta(seconds=lived_s)
+        async with w.ctx.db.write() as tx:
+            over: dict[str, Any] = {"cloud": cloud, "price_usd_h": rate, "billing_from": began}
+            row = await rows.instance(tx, InstanceState.GONE, at=began, ended_at=ended, **over)
+            orphan = await rows.stray(
+                tx, OrphanState.GONE, first_seen_at=began, last_seen_at=ended, ended_at=ended, **over
+            )
+        of_session = metering.accruals(w.ctx, row, ended, final=True)
+        rule = metering.rule_of(w.ctx, orphan)
+        of_orphan = metering.orphan_entries(orphan, ended, rule, final=True)
+        assert [one.amount_usd for one in of_orphan] == [one.amount_usd for one in of_session]
+        async with w.ctx.db.write() as tx:
+            await metering.accrue_orphan(w.ctx, tx, orphan, ended)
+        booked = sum((e.amount_usd for e in (await w.books()).entries if e.kind == "loss"), Decimal(0))
+        assert booked == so_far(began, ended, rate, w.ctx.providers[cloud].capabilities.billing)
+        assert booked >= rate * lived_s / 3600 - Decimal("0.000001")

@@ -51,7 +51,9 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
     refund = ENTRY | {"skill": "storage", "amount_usd": "-0.5", "id": "r1"}
     stored = ENTRY | {"skill": "storage", "amount_usd": "1.5", "id": "r0"}
     path.write_text(json.dumps([ENTRY, refund, stored, {"skill": "broken"}]))
-    own = await shared_ledger.exported(w.ctx)
+    *own, theirs = await shared_ledger.exported(w.ctx)
+    assert theirs.pop("id").startswith("gpu-shopper/external/")
+    assert theirs == ENTRY | {"timestamp": "2026-03-01T10:00:00+00:00"}
     (row,) = (await w.books()).instances
     assert [one["action"] for one in own] == ["instance_created", "instance_hour", "instance_terminated"]
     assert {one["skill"] for one in own} == {"gpu-shopper"}
@@ -94,6 +96,25 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
     assert "| training-runner | $2.50 |" in told
     assert "No budget is set." in told
     assert (await shared_ledger.summary(w.ctx, DAVE)).total_usd == 0
+
+
+async def test_an_export_brings_what_other_tools_appended_once(w: World, tmp_path: Path) -> None:
+    path = tmp_path / "cost_ledger.json"
+    named = ENTRY | {"id": "run-7", "amount_usd": "4"}
+    for one in (ENTRY, named):
+        assert (await shared_ledger.append(w.ctx, ALICE, one)).code == "booked"
+    path.write_text(json.dumps([ENTRY]))  # Its tool wrote this one into the file as well.
+    exported = await shared_ledger.exported(w.ctx)
+    assert sorted(one["amount_usd"] for one in exported) == [2.5, 4.0]
+    assert shared_file.merge(path, exported) == 1
+    assert shared_file.merge(path, exported) == 0
+    mine, other = json.loads(path.read_text())
+    assert (mine, other["skill"], other["amount_usd"]) == (ENTRY, "training-runner", 4.0)
+    assert shared_file.others([mine, other]) == [ENTRY]  # Nobody imports what was exported.
+    path.write_text(json.dumps([mine, other, named]))  # Its tool writes it now, too.
+    assert shared_file.merge(path, exported) == 0
+    assert json.loads(path.read_text()) == [ENTRY, named]
+    assert await shared_ledger.exported(w.ctx, w.clock.now()) == []
 
 
 async def test_no_refund_makes_room_in_a_budget_for_what_we_buy_ourselves(w: World) -> None:

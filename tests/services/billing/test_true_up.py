@@ -138,7 +138,9 @@ async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_
     assert [one.state for one in (await w.books()).orphans] == [OrphanState.GONE]
     assert await strays_cost(w) > before
     w.clock.advance(3 * 86_400)
-    for factor in (Decimal("1.5"), Decimal("0.5")):  # More than was booked, and then less.
+    through(w, times(Decimal("1.5")))  # More than its time can have cost, so nothing is booked without a person.
+    assert await true_up.reconcile_due(w.ctx) == 0
+    for factor in (Decimal("0.5"), Decimal(1)):  # Less than was booked, and then more.
         through(w, times(factor))
         other = w.replica()
         both = await asyncio.gather(true_up.reconcile_due(w.ctx), true_up.reconcile_due(other.ctx))
@@ -157,7 +159,7 @@ async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_
     w.clock.advance(4 * 86_400)
     await true_up.reconcile_due(w.ctx)
     pages = [str(n.body["text"]) for n in (await w.books()).notifications if n.subject == f"{stray.id}/uncleared"]
-    assert [f"for stray {stray.id} (instance {stray.ref}) has not come" in text for text in pages] == [True]
+    assert [f"for orphan {stray.id} (instance {stray.ref}) has not come" in text for text in pages] == [True]
 
 
 def times(factor: Decimal) -> Callable[[tuple[Charge, ...]], tuple[Charge, ...]]:

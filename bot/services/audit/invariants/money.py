@@ -13,9 +13,11 @@ from ledger.kernel.states import GrantState, InstanceState, is_terminal
 from ledger.models import LedgerEntry, Session
 from ledger.queries.audit import Books
 
-#: The ledger and the bill may differ by this share, and always by the rounding of a few started seconds.
+#: The ledger and the bill may differ by this share. The ledger may be above by a cent: an end that was only noticed is
+#: booked when it was noticed. It may be below by no more than a few started seconds, which a small bill shows, too.
 BILL_SHARE = Decimal("0.01")
-BILL_FLOOR_USD = CENT
+ABOVE_USD = CENT
+BELOW_S = 10
 SPENT = (EntryKind.ACCRUE, EntryKind.TRUE_UP, EntryKind.LOSS)
 
 
@@ -101,14 +103,21 @@ def against_the_bill(books: Books, truth: Truth) -> Iterator[Violation]:
             losses = [side for side in (entry.debit, entry.credit) if side.startswith("loss:")]
             booked[losses[0] if losses else str(entry.instance_id)] += _signed(entry)
     ours: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    rates: dict[tuple[str, str], Decimal] = {}
     for row in books.instances:
         if row.state is InstanceState.GONE:
             ours[row.cloud, str(row.ref)] += booked[row.id]
+            rates[row.cloud, str(row.ref)] = row.price_usd_h
     for orphan in books.orphans:
         if orphan.ended_at is not None:
             ours[orphan.cloud, orphan.ref] += booked[f"loss:{orphan.id}"]
+            rates[orphan.cloud, orphan.ref] = orphan.price_usd_h
     for item in truth["instances"]:
-        mine, bill = ours.get((item["cloud"], item["ref"])), Decimal(item["total_usd"])
-        if mine is not None and abs(mine - bill) > max(BILL_SHARE * bill, BILL_FLOOR_USD):
+        at = (item["cloud"], item["ref"])
+        mine, bill = ours.get(at), Decimal(item["total_usd"])
+        if mine is None:
+            continue
+        below_usd = min(rates[at] * BELOW_S / 3600, CENT)
+        if not -max(BILL_SHARE * bill, below_usd) <= mine - bill <= max(BILL_SHARE * bill, ABOVE_USD):
             text = f"${mine} is booked, {item['cloud']} billed ${bill}"
             yield Violation("the ledger agrees with the bill", item["ref"], text)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from pydantic import SecretStr
@@ -90,19 +92,23 @@ async def test_charges_that_never_end_raise() -> None:
             await provider.charges(clock.now() - timedelta(days=1), clock.now())
 
 
-async def test_charges_are_cut_to_the_period() -> None:
+async def test_the_bill_is_asked_for_by_whole_days_and_cut_to_them() -> None:
     clock = SteppedClock()
-    now = clock.now().timestamp()
+    now = clock.now()
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = [{"start": int((today - timedelta(days=n)).timestamp())} for n in (2, 1, 0, -1)]
     rows = [
-        {"source": f"instance-{n}", "type": "gpu", "amount": 1, "start": now - back, "end": now - back + 60}
-        for n, back in enumerate((7200, 1800, -600))
+        {"source": f"instance-{n}", "type": "gpu", "amount": 1, **day, "end": day["start"]}
+        for n, day in enumerate(days)
     ]
     async with facing({"results": rows[:2], "next_token": "a"}, {"results": rows[2:], "next_token": None}) as (
         provider,
-        _,
+        played,
     ):
-        lines = await provider.charges(clock.now() - timedelta(hours=1), clock.now())
-    assert [line.ref for line in lines] == ["1"]
+        lines = await provider.charges(now - timedelta(days=1), now)
+    assert [line.ref for line in lines] == ["1", "2"]
+    asked = json.loads(parse_qs(urlsplit(played.requests[0].split()[1].decode()).query)["select_filters"][0])["day"]
+    assert asked == {"gte": days[1]["start"], "lte": days[3]["start"] - 1}
 
 
 async def test_a_page_without_new_rows_ends_the_search() -> None:

@@ -292,30 +292,6 @@ def test_keys_reach_the_file_whatever_they_contain(tmp_path: Any) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
-# ── the bill ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_bill_row_becomes_its_parts() -> None:
-    part = {"start": 1760000000, "end": 1760003600, "amount": 0.36, "source": "instance-7"}
-    row = {
-        **part,
-        "type": "instance",
-        "items": [{**part, "type": word} for word in ("gpu", "disk", "bwd", "bwu", "tax")],
-    }
-    lines = instances.charge_lines(row)
-
-    assert [line.component for line in lines] == ["gpu", "storage", "bandwidth", "bandwidth", "other"]
-    assert {line.ref for line in lines} == {"7"}
-    assert len({line.line_id for line in lines}) == 5
-    assert instances.charge_lines({**part, "type": "instance"})[0].component == "other"
-
-
-@pytest.mark.parametrize("row", [None, {"amount": 1}, {"amount": None, "start": 1, "end": 2}, {"amount": "x"}])
-def test_a_bill_row_without_amount_or_period_is_unexpected(row: Any) -> None:
-    with pytest.raises(UnexpectedResponse):
-        instances.charge_lines(row)
-
-
 SCALARS: st.SearchStrategy[Any] = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=4)
 ANYTHING: st.SearchStrategy[Any] = SCALARS | st.just([]) | st.just({})
 

@@ -222,13 +222,31 @@ async def test_charges_need_both_bounds_and_come_in_pages(vast: Vast) -> None:
     status, body = await vast.ask("GET", "/api/v0/charges/")
     assert (status, body["success"]) == (400, False)
     day = json.dumps({"day": {"gte": start, "lte": start + 2 * 86_400}})
-    _, page = await vast.ask("GET", "/api/v0/charges/", params={"select_filters": day, "limit": "4"})
-    assert (page["count"], page["total"]) == (4, 6)
+    _, page = await vast.ask("GET", "/api/v0/charges/", params={"select_filters": day, "limit": "2"})
+    assert (page["count"], page["total"]) == (2, 3)
     _, rest = await vast.ask(
-        "GET", "/api/v0/charges/", params={"select_filters": day, "limit": "4", "after_token": page["next_token"]}
+        "GET", "/api/v0/charges/", params={"select_filters": day, "limit": "2", "after_token": page["next_token"]}
     )
-    assert (rest["count"], rest["next_token"]) == (2, None)
+    assert (rest["count"], rest["next_token"]) == (1, None)
     assert rest["results"][0]["items"][0]["type"] == "gpu"
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_bill_row_is_a_contract_by_whole_days_or_cut_to_the_asked_ones(vast: Vast, cut: bool) -> None:
+    began = vast.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    await create(vast)
+    vast.step(5 * 86_400)
+    if cut:
+        vast.arm("charges_cut", times=None)
+    asked = json.dumps({"day": {"gte": began.timestamp() + 2 * 86_400, "lte": began.timestamp() + 4 * 86_400 - 1}})
+    _, page = await vast.ask("GET", "/api/v0/charges/", params={"select_filters": asked})
+    (row,) = page["results"]
+    assert all(type(row[name]) is int and row[name] % 86_400 == 0 for name in ("start", "end"))
+    days = [(row[name] - began.timestamp()) / 86_400 for name in ("start", "end")]
+    assert days == ([2, 3] if cut else [0, 5])
+    assert row["description"].endswith("Charges - 2 days" if cut else "Charges - 6 days")
+    hours = float(row["items"][0]["description"].partition(" hours")[0])
+    assert (hours == 48) if cut else (119 < hours <= 120)
 
 
 async def test_the_bill_comes_late(vast: Vast) -> None:
