@@ -274,6 +274,20 @@ async def test_a_rejected_rate_gives_an_unverified_checkpoint_its_time(
         assert ((await row_of(w)).checkpoint_step, len(w.alive())) == (CheckpointStep.HELD, 1)
 
 
+async def test_the_earlier_end_leaves_a_checkpoint_hold_its_time_at_the_new_rate(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w, checkpointed(w, "tensordock"):
+        before = await end_of(w)
+        for _ in range(4):
+            await higher(w)
+        row, (grant,) = await row_of(w), (await w.books()).grants
+        assert await end_of(w) < before
+        left_usd = grant.total_cap_usd - await spent_of(w) - row.price_usd_h * Decimal(str(await end_of(w)))
+        assert row.hold_s == w.ctx.policy.checkpoint_hold_s
+        assert abs(left_usd - row.price_usd_h * row.hold_s / 3600) < Decimal("0.01")
+
+
 async def higher(w: World) -> None:
     """A cloud without a control for prices bills more from now on."""
     row = await row_of(w)
@@ -289,7 +303,10 @@ async def test_the_new_rate_is_booked_from_when_it_changed(w: World) -> None:
     await w.running(candidates=("vast",), hours=Decimal(4))
     await w.run(3000, 600)
     await raised(w, MUCH_DEARER)
+    changed_usd, new_usd_h = await spent_of(w), (await row_of(w)).price_usd_h
     await w.run(1800, 600)
+    assert len(w.alive()) == 1
+    assert abs(await spent_of(w) - changed_usd - new_usd_h / 2) < Decimal("0.001")
     await metering.accrue_due(w.ctx)
     async with w.ctx.db.read() as tx:
         booked = await accrued_of_session(tx, (await session_of(w)).id)
