@@ -19,7 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
-from bot.rules.policy.validation import RENAMED, validated
+from bot.rules.policy.validation import MERGED, RENAMED, validated
 
 SECTIONS: Mapping[str, type[Policy | Timing]] = MappingProxyType({"policy": Policy, "timing": Timing})
 
@@ -148,6 +148,10 @@ class _Reader:
         if renamed is not None and renamed in known:
             example = example_of(known[renamed])
             raise self._error(at, f"`{setting}` is now called `{renamed}`; rename it. Example: {example}")
+        merged = MERGED.get(setting)
+        if merged is not None and merged in known:
+            example = example_of(known[merged])
+            raise self._error(at, f"`{setting}` is part of `{merged}` now; delete it. Example: {example}")
         near = difflib.get_close_matches(setting, known, n=1)
         hint = f"; did you mean {near[0]}? Example: {example_of(known[near[0]])}" if near else ""
         raise self._error(at, f"`{setting}` is not a setting{hint or '; docs/policy.md lists them all'}")

@@ -82,7 +82,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("terminations", lambda: termination.terminate_due(ctx), tick_s, bought, width=WIDTH),
         ScheduledJob("orders", lambda: power.switch_due(ctx), tick_s, bought, width=WIDTH),
         ScheduledJob("deadlines", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
-        ScheduledJob("drift", lambda: overspend.overspend_due(ctx), overspend.LOOK_S, drain=False),
+        ScheduledJob("drift", lambda: overspend.overspend_due(ctx), overspend.LOOK_S, (hints.spend,), drain=False),
         ScheduledJob("agents", lambda: idle_termination.idle_terminations_due(ctx), liveness.LOOK_S, drain=False),
         ScheduledJob(
             "overlooked", lambda: operator_reminders.operator_reminders_due(ctx), operator_reminders.LOOK_S, drain=False

@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import ActorKind
@@ -32,7 +32,10 @@ class SpendTerms:
 
 @dataclass(frozen=True, slots=True)
 class SessionQuestion:
-    """Describe a request about a running session: more time, or a new cost to confirm."""
+    """Describe a request about a running session: more time, or a new cost to confirm.
+
+    `price_usd_h` was billed when it was asked; `rate_cap_usd_h` is the rate that its approval covers.
+    """
 
     id: str
     kind: RequestKind
@@ -40,6 +43,8 @@ class SessionQuestion:
     created_at: datetime
     terms: SpendTerms
     decided_by: str | None = None
+    price_usd_h: Decimal = Decimal(0)
+    rate_cap_usd_h: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,8 @@ class RunningInstance:
     """Describe one running session with its instance `row` and the cost that is booked for it.
 
     `elsewhere_usd` was booked on the instances before it that the same approval paid for; `cap_usd` is the most that
-    all of them may cost, extensions included. `questions` were asked since that approval.
+    all of them may cost, extensions included. `questions` were asked since that approval. `rate_cap_usd_h` is the rate
+    that the instance's grant covers.
     """
 
     session_id: str
@@ -60,27 +66,46 @@ class RunningInstance:
     booked: Booked
     elsewhere_usd: Decimal = Decimal(0)
     questions: tuple[SessionQuestion, ...] = ()
+    rate_cap_usd_h: Decimal = Decimal(0)
+
+    @property
+    def approved_usd_h(self) -> Decimal:
+        """Return the highest rate approved for the instance: by its grant, or since it exists by an overspend request.
+
+        `approved_rate` reads the same for one instance.
+        """
+        since = [q for q in self.questions if q.kind is RequestKind.OVERSPEND and q.created_at >= self.row.created_at]
+        rates = [q.rate_cap_usd_h for q in since if q.state is RequestState.APPROVED and q.rate_cap_usd_h is not None]
+        return max([self.rate_cap_usd_h, *rates])
 
 
-#: Conditions of a running session: nobody stops it, and nobody ends it.
+#: Conditions of a running session: nobody stops it, and nobody ends it. Of the stopped ones, those count whose rate is
+#: above their grant's: they cannot start before somebody approved it.
 _RUNS: Sequence[Any] = (
-    Session.state == SessionState.RUNNING,
     Session.deadline.is_not(None),
-    Instance.state == InstanceState.LIVE,
     Instance.wanted.is_(None),
+    or_(
+        and_(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE),
+        and_(
+            Session.state == SessionState.STOPPED,
+            Instance.state == InstanceState.STOPPED,
+            Instance.price_usd_h > GrantRow.price_cap_usd_h,
+        ),
+    ),
 )
 
 
 async def running_ids(tx: AsyncSession) -> list[str]:
-    """Return the session of every live instance without a pending power order, in a fixed order."""
-    query = select(Session.id).join(Instance, Instance.session_id == Session.id).where(*_RUNS).order_by(Session.id)
+    """Return the session of every running instance without a pending power order, in a fixed order."""
+    query = select(Session.id).join(Instance, Instance.session_id == Session.id)
+    query = query.join(GrantRow, GrantRow.id == Instance.grant_id).where(*_RUNS).order_by(Session.id)
     return list(await tx.scalars(query))
 
 
 async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[RunningInstance]:
     """Return which of these sessions run on a live instance, with the terms and costs of each."""
     query = (
-        select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
+        select(Session, Instance, Node, GrantRow, Approval.id, Approval.at, *_TERMS)
         .join(Instance, Instance.session_id == Session.id)
         .join(Option, Option.id == Instance.option_id)
         .join(Request, Request.id == Session.request_id)
@@ -95,7 +120,7 @@ async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Runnin
     booked, longer = await booked_of(tx, session_ids), await extension_caps(tx, session_ids)
     paid_by, asked = await _paid_by(tx, session_ids), await _asked(tx, session_ids)
     found = []
-    for session, row, node, cap_usd, approval_id, decided_at, *terms in rows:
+    for session, row, node, grant, approval_id, decided_at, *terms in rows:
         amounts = booked.get(session.id, {})
         before = [one.usd for of, one in amounts.items() if of != row.id and paid_by.get(of) == approval_id]
         elsewhere_usd = sum(before, Decimal(0))
@@ -107,10 +132,11 @@ async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Runnin
                 row=row,
                 node=node,
                 terms=_terms(*terms),
-                cap_usd=cap_usd + longer.get(session.id, Decimal(0)) + elsewhere_usd,
+                cap_usd=grant.total_cap_usd + longer.get(session.id, Decimal(0)) + elsewhere_usd,
                 booked=amounts.get(row.id, NOTHING),
                 elsewhere_usd=elsewhere_usd,
                 questions=tuple(one for one in asked.get(session.request_id, ()) if one.created_at >= decided_at),
+                rate_cap_usd_h=grant.price_cap_usd_h,
             )
         )
     return found
@@ -147,7 +173,7 @@ def _terms(
 async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[SessionQuestion]]:
     approved = (Approval.request_id == Request.id) & (Approval.decision == "approve")
     query = (
-        select(Request, *_TERMS)
+        select(Request, Option.price_usd_h, Approval.price_cap_usd_h, *_TERMS)
         .join(Session, Session.request_id == Request.parent_id)
         .join(Quote, (Quote.request_id == Request.id) & (Quote.version == Request.quote_version))
         .join(Option, Option.quote_id == Quote.id)
@@ -157,11 +183,51 @@ async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, li
     )
     found: dict[str, dict[str, SessionQuestion]] = defaultdict(dict)
     rows: Any = (await tx.execute(query)).all()
-    for request, *terms in rows:  # Of two approvals the later one covers what both left.
-        what = _terms(*terms)
-        one = SessionQuestion(request.id, request.kind, request.state, request.created_at, what, request.decided_by)
-        found[request.parent_id][request.id] = one
+    for request, price_usd_h, rate_cap_usd_h, *terms in rows:  # Of two approvals the later one covers what both left.
+        found[request.parent_id][request.id] = SessionQuestion(
+            request.id,
+            request.kind,
+            request.state,
+            request.created_at,
+            _terms(*terms),
+            request.decided_by,
+            price_usd_h,
+            rate_cap_usd_h,
+        )
     return {parent_id: list(questions.values()) for parent_id, questions in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedRate:
+    """Name the rate that was approved for an instance, and the request and the approval that cover it."""
+
+    usd_h: Decimal
+    request_id: str
+    approval_id: str
+
+
+async def approved_rate(tx: AsyncSession, row: Instance) -> ApprovedRate:
+    """Return the highest rate approved for one instance: by its grant, or since it exists by an overspend request."""
+    grant = await tx.get_one(GrantRow, row.grant_id)
+    newer: Any = (
+        await tx.execute(
+            select(Approval.price_cap_usd_h, Approval.request_id, Approval.id)
+            .join(Request, Request.id == Approval.request_id)
+            .where(
+                Request.parent_id == row.request_id,
+                Request.kind == RequestKind.OVERSPEND,
+                Request.state == RequestState.APPROVED,
+                Request.created_at >= row.created_at,
+                Approval.decision == "approve",
+                Approval.price_cap_usd_h > grant.price_cap_usd_h,
+            )
+            .order_by(Approval.price_cap_usd_h.desc(), Approval.at.desc(), Approval.id)
+            .limit(1)
+        )
+    ).first()
+    if newer is None:
+        return ApprovedRate(grant.price_cap_usd_h, grant.request_id, grant.approval_id)
+    return ApprovedRate(*newer)
 
 
 async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request | None:

@@ -61,6 +61,10 @@ timing:
             "policy:\n  drift_answer_s: 60",
             r":2: `drift_answer_s` is now called `overspend_answer_s`; rename it\. Example: overspend_answer_s: 900$",
         ),
+        (
+            "policy:\n  overspend_tolerance: 0.2",
+            r":2: `overspend_tolerance` is part of `price_tolerance` now; delete it\. Example: price_tolerance: 1.1$",
+        ),
         ("policy: {zzz: 3}", r":1: `zzz` is not a setting; docs/policy.md"),
         ("policy:\n  max_hours: twelve", r":2: max_hours: .*'twelve'.*Example: max_hours: 12"),
         ("policy:\n  approvers: U1", r":2: approvers: .*Example: approvers: \[U012AB3CD\]"),

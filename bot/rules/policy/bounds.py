@@ -54,7 +54,6 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "delegation_days": Range(1, 3_660, "92"),
         "escalate_after_s": Range(60, LONGEST_S, "3600"),
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
-        "overspend_tolerance": Range(0, 10, "0.10"),
         "overspend_answer_s": _SECONDS,
         "checkpoint_save_s": Range(60, 3600, "600"),
         "checkpoint_max_age_s": Range(60, LONGEST_S, "3600"),

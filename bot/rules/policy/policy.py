@@ -78,7 +78,11 @@ class Policy:
     )
     max_hours: Decimal = setting(Decimal(12), "Longest time in all without an override with its own approval.")
     max_hours_ever: Decimal = setting(Decimal(720), "Longest time in all that can be requested, even with an override.")
-    price_tolerance: Decimal = setting(Decimal("1.10"), "An approval covers the quoted price per hour times this.")
+    price_tolerance: Decimal = setting(
+        Decimal("1.10"),
+        "An approval covers the quoted price per hour times this, and the expected total times this. A session that "
+        "will cost more needs a new approval.",
+    )
     request_ttl_s: int = setting(7200, "A request that nobody approves or rejects expires after this.")
     remind_after_s: int = setting(900, "First reminder of a pending request; the pause doubles after each.")
     failover: bool = setting(True, "When a cloud refuses, the next option of the same message is tried inside the cap.")
@@ -93,10 +97,6 @@ class Policy:
         (),
         "Slack users (U…) or channels (C…) that are notified when the owner cannot be reached; they may act like the "
         "owner. None: the channel of the request is notified.",
-    )
-    overspend_tolerance: Decimal = setting(
-        Decimal("0.10"),
-        "A session that will cost more than was approved, by more than this share, needs a new approval.",
     )
     overspend_answer_s: int = setting(900, "Without an answer by then the session is stopped, where that saves money.")
     checkpoint_unverified: str = setting(

@@ -19,13 +19,16 @@ _PLACE: Final = re.compile(r"(?:hf|s3)://[^/\s]+(?:/\S*)?", re.IGNORECASE)
 #: Settings of earlier builds, and what they are called now. The reader of the policy file refuses the old name.
 RENAMED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "drift_tolerance": "overspend_tolerance",
         "drift_answer_s": "overspend_answer_s",
         "end_when_silent": "end_when_unresponsive",
         "silent_s": "unresponsive_s",
         "silent_grace_s": "unresponsive_grace_s",
         "stray_apart_s": "orphan_apart_s",
     }
+)
+#: Settings of earlier builds that another one covers now, and which. That one may have another form, such as a factor.
+MERGED: Final[Mapping[str, str]] = MappingProxyType(
+    {"drift_tolerance": "price_tolerance", "overspend_tolerance": "price_tolerance"}
 )
 
 

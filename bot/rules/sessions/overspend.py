@@ -87,8 +87,8 @@ def projected(course: SpendForecast, now: datetime) -> Decimal:
 
 
 def is_over(course: SpendForecast, tolerance: Decimal, now: datetime) -> bool:
-    """Whether that is above what was approved by more than the tolerance and a cent."""
-    return projected(course, now) > course.approved_usd * (1 + tolerance) + money.CENT
+    """Whether that is above what was approved times the tolerance (a factor) by more than a cent."""
+    return projected(course, now) > course.approved_usd * tolerance + money.CENT
 
 
 def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: datetime) -> str:

@@ -314,6 +314,9 @@ async def _apply(
         await effects.close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
         approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
+        if ask.request.kind is RequestKind.OVERSPEND and ask.option is not None:
+            # It buys nothing, and covers the rate that was shown: the instance may be started again at it.
+            approval.price_cap_usd_h = price_cap(ask.option.price_usd_h, ctx.policy)
         await tx.flush()
         if judged.code == ReplyCode.FIRST_OF_TWO:
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)

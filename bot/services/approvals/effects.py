@@ -26,10 +26,15 @@ async def close(
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """Close a request that somebody rejected or withdrew. `noted` goes into the journal."""
+    """Close a request that somebody rejected or withdrew. `noted` goes into the journal.
+
+    An instance whose new rate is rejected is ended.
+    """
     sentence = reason.strip()
     open_now = {RequestState.PENDING} | ({RequestState.QUOTING} if to is not RequestState.REJECTED else set())
     await decide(tx, ask.request.id, to, now, actor, sentence, noted=noted, only_from=frozenset(open_now))
+    if ask.request.kind is RequestKind.OVERSPEND and to is RequestState.REJECTED and ask.session is not None:
+        await overspend.rejected(tx, ask.request, ask.session, actor, now)
     await reopen.close_family(tx, ask.request, to, sentence, now, actor)
 
 

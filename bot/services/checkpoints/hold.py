@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import assert_never
 
 from bot.rules.checkpoints import verification as rules
-from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
@@ -18,7 +17,6 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, announce, move, notifications_of, record, wake
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
-from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import short_id
@@ -94,13 +92,6 @@ async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, ab
     most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
     return min(ordered_at + most, rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
-
-
-async def costs_more_than_approved(tx: Tx, row: Instance) -> bool:
-    """Whether the instance is billed above its approved price: a hold would continue that."""
-    grant = await tx.get_one(GrantRow, row.grant_id)
-    ended_for_it = row.outcome_code == EndReason.BILLED_ABOVE_CAP
-    return ended_for_it or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
 
 
 def disk_rate(row: Instance) -> Decimal:

@@ -93,6 +93,16 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
     return min(now + pause, over) if over is not None and over > now else now + LOOK
 
 
+async def is_saved(ctx: Context, row: Instance, now: datetime) -> bool:
+    """Whether the newest checkpoint of a running instance is verified; False where none can be checked."""
+    async with ctx.db.read() as tx:
+        where = rules.place((await tx.get_one(Request, row.request_id)).job.checkpoint)
+        node = await node_of(tx, row.id)
+    if where is None or ctx.checkpoints is None:
+        return False
+    return (await _verify(ctx, where, row, node, now)).allowed
+
+
 async def _by_its_owner(ctx: Context, tx: Tx, session: Session) -> bool:
     by = await ordered_by(tx, session.id)
     return by is not None and session.owner in await authorization.mine(tx, ctx.policy, by)
@@ -142,14 +152,9 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     if verdict.allowed:
         await hold.note(tx, row, CheckpointStep.PASSED, verdict.sentence, now, now)
         return False
-    above_approved_rate = await hold.costs_more_than_approved(tx, row)
     if row.checkpoint_step is None:
         # A stopped instance saves nothing more.
-        most = (
-            now
-            if above_approved_rate or row.status == "stopped"
-            else await hold.latest_hold_end(ctx, tx, row, now, able)
-        )
+        most = now if row.status == "stopped" else await hold.latest_hold_end(ctx, tx, row, now, able)
         await hold.authorize(tx, row, most, now)
         until = min(now + timedelta(seconds=ctx.policy.checkpoint_save_s), most)
         if until > now:
@@ -158,13 +163,10 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
             await hold.notify_owner(ctx, tx, row, CheckpointStep.SAVING, now)
             return True
     await hold.reach_somebody(ctx, tx, row, now)
-    if row.checkpoint_step == CheckpointStep.SAVING and now < (row.checkpoint_until or now) and not above_approved_rate:
+    if row.checkpoint_step == CheckpointStep.SAVING and now < (row.checkpoint_until or now):
         return True
     if ctx.policy.checkpoint_unverified == Unverified.DESTROY and verdict is not PRESERVED:
         said = f"{verdict.sentence} It is ended without a verified checkpoint, as the policy allows."
-        return await _give_up(ctx, tx, row, said, now)
-    if above_approved_rate and not able.keeps_disk:
-        said = f"{verdict.sentence} It is billed above what was approved, so it is ended without a verified checkpoint."
         return await _give_up(ctx, tx, row, said, now)
     if able.keeps_disk and row.status != "stopped":
         return await _stopping(ctx, tx, row, verdict, now)

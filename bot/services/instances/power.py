@@ -9,6 +9,8 @@ from typing import assert_never
 
 from bot.rules.instances.power import PowerAction, judge
 from bot.rules.instances.recovery_mode import HOLD
+from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.values.phrases import rates
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
@@ -31,7 +33,7 @@ from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, open_starts
-from ledger.queries.overspend import open_overspend_request
+from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
 from providers.errors import NoCapacity, ProviderError, Unsupported
@@ -109,7 +111,13 @@ async def give(
             ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
         )
     if which is PowerAction.START:
-        await _authority(tx, row, session, now)
+        approved = await approved_rate(tx, row)
+        if not billed_rate(row.price_usd_h, approved.usd_h).allowed:
+            ctx.hints.spend.set()
+            billed, covered = rates(row.price_usd_h, approved.usd_h)
+            sentence = f"{row.cloud} now bills {billed}, above the approved {covered}. It starts when that is approved."
+            return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
+        await _authority(tx, row, session, approved, now)
     elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
@@ -131,16 +139,16 @@ def _event(which: PowerAction) -> EventKind:
             assert_never(which)
 
 
-async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
+async def _authority(tx: Tx, row: Instance, session: Session, approved: ApprovedRate, now: datetime) -> None:
     """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
     used = await tx.get_one(GrantRow, row.grant_id)
     await reservations.new_grant(
         tx,
         GrantKind.START,
-        request_id=row.request_id,
-        approval_id=used.approval_id,
+        request_id=approved.request_id,
+        approval_id=approved.approval_id,
         session_id=session.id,
-        price_cap_usd_h=used.price_cap_usd_h,
+        price_cap_usd_h=approved.usd_h,
         total_cap_usd=used.total_cap_usd * 0,
         hours=used.hours,
         until=session.deadline or now,

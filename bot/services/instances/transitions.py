@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.billing.billed_time import bills_gpu
 from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_aside_usd
 from bot.services.billing.metering import accrue_rest, before_now, billed_from, change_rate
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
@@ -23,6 +24,7 @@ from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
+from ledger.queries.overspend import approved_rate
 from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
 from providers.contract import InstanceStatus, ObservedInstance
 
@@ -78,20 +80,29 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
 async def check_rate(
     ctx: Context, tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime
 ) -> bool:
-    """Check what the cloud bills. Above the grant's cap the instance is ended, and the request is reopened."""
-    verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
-    if not verdict.allowed:
+    """Check what the cloud bills against the approved rate. False when the instance is ended for it.
+
+    Before it was ready once, it is ended and the request is reopened. Later it runs on inside the approved total, which
+    ends it earlier at a higher rate, and `overspend` asks approvers for the new rate.
+    """
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    approved = await approved_rate(tx, row)
+    was_ready = row.reachable_at is not None or session.ready_at is not None
+    step = next_step(HostPrice(seen.price_usd_h, approved.usd_h, was_ready))
+    if step is PriceStep.END:
+        verdict = billed_rate(seen.price_usd_h, approved.usd_h)
         await end_announced(tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
+    elif step is PriceStep.ASK:
+        ctx.hints.spend.set()
     # A stopped instance may be listed at the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
         if money.rate(seen.price_usd_h) != row.price_usd_h:
             await change_rate(ctx, tx, row.id, seen.price_usd_h, now)
-        session = await tx.get_one(Session, row.session_id, populate_existing=True)
-        if verdict.allowed and session.deadline is not None:
+        if step is not PriceStep.END and session.deadline is not None:
             end = await paid_until(tx, row, grant, money.rate(seen.price_usd_h), session.deadline)
             await ends_at(tx, session, end, now)
-    return verdict.allowed
+    return step is not PriceStep.END
 
 
 async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
@@ -101,7 +112,8 @@ async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decima
     """
     if price_usd_h <= 0:
         return end
-    cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - Reserved.of(row.hold_usd, row.hold_s).usd
+    kept_usd = set_aside_usd(Reserved.of(row.hold_usd, row.hold_s).usd, price_usd_h, grant.price_cap_usd_h)
+    cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - kept_usd
     cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
     paid_s = min(float(max(cap_usd, Decimal(0)) / price_usd_h) * HOUR_S, LONGEST_S)
     return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))

@@ -32,6 +32,7 @@ class Hints:
     instances: asyncio.Event = field(default_factory=asyncio.Event)
     sweep: asyncio.Event = field(default_factory=asyncio.Event)
     sessions: asyncio.Event = field(default_factory=asyncio.Event)
+    spend: asyncio.Event = field(default_factory=asyncio.Event)
     leftovers: asyncio.Event = field(default_factory=asyncio.Event)
     outbox: asyncio.Event = field(default_factory=asyncio.Event)
     inbox: asyncio.Event = field(default_factory=asyncio.Event)

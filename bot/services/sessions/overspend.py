@@ -1,7 +1,8 @@
 """Ask approvers to confirm a session that will cost more than was approved, and pause it when nobody answers.
 
 It ends at its cap. An overspend request buys nothing: the total that was approved stays the most that the session may
-cost.
+cost. A host price change above the approved rate is asked about in the same way; until somebody answers, the instance
+is stopped where nothing is lost by that, and else runs on inside the approved total.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ from bot.rules.approvals.decision import plan
 from bot.rules.instances.power import PowerAction
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.nodes.checkins import progress
-from bot.rules.sessions import overspend
+from bot.rules.pricing.spend_limits import billed_rate, price_cap
+from bot.rules.sessions import host_price, overspend
+from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step
 from bot.rules.sessions.overspend import Agreed, Approved, Seen, SpendForecast
+from bot.rules.values.phrases import rates
 from bot.services.billing.metering import running_usd
+from bot.services.checkpoints import verification
 from bot.services.grants import amendments, approvers, escalation
 from bot.services.grants.requote import offer_again
 from bot.services.instances import power
+from bot.services.instances.transitions import end_instance
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications import request_message
+from bot.services.notifications.interruption import notify_interruption
 from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
@@ -30,14 +37,16 @@ from bot.services.sessions.expiration import SCHEDULER
 from ledger.core import Tx, decide, lock_family, notify_person, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import RequestState, SessionState
+from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
+from ledger.queries.decisions import shown_options
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import instances_of_session
-from ledger.queries.overspend import RunningInstance, SessionQuestion, is_open, running, running_ids
+from ledger.queries.overspend import RunningInstance, SessionQuestion, approved_rate, is_open, running, running_ids
 from providers.capabilities import BillingRule
 from providers.profiles import model
 
@@ -85,13 +94,13 @@ async def overspend_due(ctx: Context) -> int:
         if clock_problem(ctx.clock) or await recovery_mode.is_on(tx):
             return 0
         ids = await running_ids(tx)
-    due: list[str] = []
+    due: list[RunningInstance] = []
     for first in range(0, len(ids), TOGETHER):
         async with ctx.db.read() as tx:
             found = await running(tx, ids[first : first + TOGETHER])
-        due += [one.session_id for one in found if _is_due(ctx, one, now)]
-    for session_id in due:
-        await alone(ctx, session_id, "the look at its cost", _check(ctx, session_id, now), None)
+        due += [one for one in found if _is_due(ctx, one, now)]
+    for one in due:
+        await alone(ctx, one.session_id, "the look at its cost", _look(ctx, one, now), None)
     if due:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
@@ -99,8 +108,12 @@ async def overspend_due(ctx: Context) -> int:
 
 
 def _is_due(ctx: Context, one: RunningInstance, now: datetime) -> bool:
-    is_over = overspend.is_over(spend_forecast_of(one, now), ctx.policy.overspend_tolerance, now)
-    return is_over or _open(one) is not None
+    """Whether there is something to ask or to follow. A stopped session is here only for its rate."""
+    if one.row.state is InstanceState.STOPPED:
+        return next_step(_host_price(ctx, one)) is PriceStep.ASK
+    is_over = overspend.is_over(spend_forecast_of(one, now), ctx.policy.price_tolerance, now)
+    is_above = next_step(_host_price(ctx, one)) is not PriceStep.WITHIN
+    return is_over or is_above or _open(one) is not None
 
 
 def _open(one: RunningInstance) -> SessionQuestion | None:
@@ -109,18 +122,67 @@ def _open(one: RunningInstance) -> SessionQuestion | None:
     return asked[-1] if asked and is_open(asked[-1].state, asked[-1].decided_by) else None
 
 
-async def _check(ctx: Context, session_id: str, now: datetime) -> None:
+def _about_rate(one: RunningInstance) -> SessionQuestion | None:
+    """Return the open overspend request, when it asks for a rate above the approved one."""
+    asked = _open(one)
+    is_above = asked is not None and not billed_rate(asked.price_usd_h, one.approved_usd_h).allowed
+    return asked if is_above else None
+
+
+def _host_price(ctx: Context, one: RunningInstance, *, is_saved: bool = False) -> HostPrice:
+    asked = _about_rate(one)
+    pending = asked is not None and asked.state is RequestState.PENDING
+    return HostPrice(
+        one.row.price_usd_h,
+        one.approved_usd_h,
+        was_ready=True,
+        asked_usd_h=price_cap(asked.price_usd_h, ctx.policy) if asked is not None and pending else None,
+        may_stop=one.row.state is InstanceState.LIVE and not _cannot_pause(ctx, one.row),
+        is_saved=is_saved,
+    )
+
+
+async def _look(ctx: Context, one: RunningInstance, now: datetime) -> None:
+    """Verify the checkpoint of an instance that may be stopped for its rate, then act in one transaction."""
+    price = _host_price(ctx, one, is_saved=True)
+    is_saved = next_step(price) is PriceStep.STOP and await verification.is_saved(ctx, one.row, now)
+    await _check(ctx, one.session_id, now, is_saved=is_saved)
+
+
+async def _check(ctx: Context, session_id: str, now: datetime, *, is_saved: bool) -> None:
     async with ctx.db.write() as tx:
         await lock_family(tx, Session, session_id)
         for one in await running(tx, (session_id,)):
-            forecast = spend_forecast_of(one, now)
-            asked, is_over = _open(one), overspend.is_over(forecast, ctx.policy.overspend_tolerance, now)
-            if asked is None and is_over:
-                await _ask(ctx, tx, one, forecast, now)
-            elif asked is not None and not is_over and asked.state is RequestState.PENDING:
-                await _withdraw(tx, asked, now)
-            elif asked is not None and _is_unanswered(ctx, asked, now):
-                await _pause(ctx, tx, one, asked.created_at, now)
+            asked, about_rate = _open(one), _about_rate(one)
+            match next_step(_host_price(ctx, one, is_saved=is_saved)):
+                case PriceStep.ASK:
+                    if asked is not None and asked.state is RequestState.PENDING:
+                        await _withdraw(tx, asked, "A newer request asks about the rate of now.", now)
+                    await _ask(ctx, tx, one, spend_forecast_of(one, now), now, about_rate=True)
+                case PriceStep.STOP if about_rate is not None:
+                    await _stop_meanwhile(ctx, tx, one, about_rate.created_at, now)
+                case PriceStep.RUN_ON if one.row.state is InstanceState.LIVE:
+                    await _ask_to_save(tx, one, "Nobody approved its new rate yet, so its agent is asked to save.", now)
+                case PriceStep.WITHIN if about_rate is not None and about_rate.state is RequestState.PENDING:
+                    await _withdraw(tx, about_rate, "It costs the approved rate again.", now)
+                case PriceStep.WITHIN if one.row.state is InstanceState.LIVE:
+                    await _check_total(ctx, tx, one, None if about_rate is not None else asked, now)
+                case _:
+                    pass
+
+
+async def _check_total(
+    ctx: Context, tx: Tx, one: RunningInstance, asked: SessionQuestion | None, now: datetime
+) -> None:
+    """Ask about the expected total, withdraw the question when it fell again, or pause what nobody confirmed."""
+    forecast = spend_forecast_of(one, now)
+    is_over = overspend.is_over(forecast, ctx.policy.price_tolerance, now)
+    if asked is None and is_over:
+        await _ask(ctx, tx, one, forecast, now)
+    elif asked is not None and not is_over and asked.state is RequestState.PENDING:
+        await _withdraw(tx, asked, "It will cost what was approved after all.", now)
+    elif asked is not None and _is_unanswered(ctx, asked, now):
+        await _pause(ctx, tx, one, asked.created_at, now)
 
 
 def _is_unanswered(ctx: Context, asked: SessionQuestion, now: datetime) -> bool:
@@ -128,7 +190,9 @@ def _is_unanswered(ctx: Context, asked: SessionQuestion, now: datetime) -> bool:
     return asked.state is not RequestState.PENDING or now >= over_at
 
 
-async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForecast, now: datetime) -> None:
+async def _ask(
+    ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForecast, now: datetime, *, about_rate: bool = False
+) -> None:
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
     row = (await instances_of_session(tx, session.id))[-1]
@@ -138,6 +202,17 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
     can_pause = not _cannot_pause(ctx, row)
     said = overspend.question(forecast, ctx.policy.overspend_answer_s // 60, can_pause=can_pause, now=now)
+    if about_rate:
+        said = host_price.question(
+            row.cloud,
+            row.price_usd_h,
+            one.approved_usd_h,
+            one.cap_usd,
+            one.deadline,
+            short=short_id(session.id),
+            may_stop=can_pause,
+            is_stopped=row.state is InstanceState.STOPPED,
+        )
     asked = Request(
         id=new_id("req", now),
         kind=RequestKind.OVERSPEND,
@@ -173,8 +248,7 @@ def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: da
     return Estimate(figure_usd, figure_usd, figure_usd, round(hours, 2), (part,), (asked.reason,))
 
 
-async def _withdraw(tx: Tx, asked: SessionQuestion, now: datetime) -> None:
-    said = "It will cost what was approved after all."
+async def _withdraw(tx: Tx, asked: SessionQuestion, said: str, now: datetime) -> None:
     await decide(tx, asked.id, RequestState.CANCELLED, now, SCHEDULER, said)
 
 
@@ -192,38 +266,84 @@ def _cannot_pause(ctx: Context, row: Instance) -> str:
 async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, now: datetime) -> None:
     """Stop a session whose new cost nobody confirmed, where that saves money; otherwise ask its agent to save.
 
-    Its end stays. A cloud that refused the stop is not asked again in every pass: its agent is asked to save instead.
+    Its end stays.
     """
-    session = await tx.get_one(Session, one.session_id, populate_existing=True)
-    row = (await instances_of_session(tx, session.id))[-1]
-    (refused,) = await latest_events(tx, row.id, EventKind.INSTANCE_NOT_SWITCHED, 1) or (None,)
-    was_refused = refused is not None and refused.at >= asked_at
-    if not was_refused and not _cannot_pause(ctx, row):
-        reply = await power.give(ctx, tx, session, PowerAction.STOP, SCHEDULER, now, keep=True)
-        if reply.ok:
-            said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
-            record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
-            await notify_person(tx, now, session.owner, subject=f"drift/{row.id}/paused", text=said)
+    why = "Nobody confirmed what it will cost, so it is paused."
+    if not _cannot_pause(ctx, one.row) and await _stop(ctx, tx, one, asked_at, why, now):
         return
-    node = await tx.get(Node, row.id)
-    if node is not None and not node.wanted:
-        node.wanted = ["save", "upload"]
-        said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
-        record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
-        await notify_person(
-            tx, now, session.owner, subject=f"drift/{row.id}/saving", text=f"Session {short_id(session.id)}: {said}"
-        )
+    said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
+    await _ask_to_save(tx, one, said, now)
+
+
+async def _stop_meanwhile(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, now: datetime) -> None:
+    """Stop an instance whose checkpoint is verified until somebody answers about its rate."""
+    said = "Nobody approved its new rate yet and its newest checkpoint is verified, so it is stopped."
+    await _stop(ctx, tx, one, asked_at, said, now)
+
+
+async def _stop(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, why: str, now: datetime) -> bool:
+    """Order a stop that keeps the disk. False when its cloud refused one since `asked_at`: none is ordered again."""
+    (refused,) = await latest_events(tx, one.row.id, EventKind.INSTANCE_NOT_SWITCHED, 1) or (None,)
+    if refused is not None and refused.at >= asked_at:
+        return False
+    session = await tx.get_one(Session, one.session_id, populate_existing=True)
+    reply = await power.give(ctx, tx, session, PowerAction.STOP, SCHEDULER, now, keep=True)
+    if reply.ok:
+        said = f"{why} {reply.sentence}"
+        record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
+        subject = f"drift/{one.row.id}/paused/{int(asked_at.timestamp())}"
+        await notify_person(tx, now, session.owner, subject=subject, text=said)
+    return True
+
+
+async def _ask_to_save(tx: Tx, one: RunningInstance, said: str, now: datetime) -> None:
+    """Ask the agent of an instance once to save and upload, and notify the owner of it."""
+    node = await tx.get(Node, one.row.id)
+    if node is None or node.wanted:
+        return
+    node.wanted = ["save", "upload"]
+    session = await tx.get_one(Session, one.session_id, populate_existing=True)
+    record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
+    subject, text = f"drift/{one.row.id}/saving", f"Session {short_id(session.id)}: {said}"
+    await notify_person(tx, now, session.owner, subject=subject, text=text)
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
-    """Carry out the confirmation of a new cost: start a paused session again. Nothing is reserved: the cap stays."""
+    """Carry out the confirmation of a new cost: start a session again that was stopped since it was asked about.
+
+    Nothing is reserved: the cap stays.
+    """
     actor = Actor.from_ref(request.decided_by or session.owner)
     record(tx, now, actor, session.id, EventKind.SPEND_CONFIRMED, reason=request.reason)
     rows = await instances_of_session(tx, session.id)
     node = await tx.get(Node, rows[-1].id) if rows else None
     if node is not None:
         node.wanted = []
-    if session.state is SessionState.STOPPED:
+    if session.state is SessionState.STOPPED and await _stopped_since(tx, rows[-1], request.created_at):
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
     said = f"What session {short_id(session.id)} will cost is confirmed."
     await notify_person(tx, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)
+
+
+async def _stopped_since(tx: Tx, row: Instance, asked_at: datetime) -> bool:
+    """Whether its last stop was ordered after the question: an owner who stopped it before wants it stopped."""
+    (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
+    return ordered is not None and ordered.at >= asked_at
+
+
+async def rejected(tx: Tx, request: Request, session: Session, actor: Actor, now: datetime) -> None:
+    """Carry out the rejection of a new rate: the instance is ended, and approvers are asked with the offers of now.
+
+    Its agent gets its time to save. A rejected total inside the approved rate pauses the session in the next pass.
+    """
+    row = next(iter(reversed(await instances_of_session(tx, session.id))), None)
+    if row is None or row.state not in power.SWITCHABLE:
+        return
+    (asked,) = (await shown_options(tx, [request.id]))[request.id]
+    approved = await approved_rate(tx, row)
+    if billed_rate(asked.price_usd_h, approved.usd_h).allowed:
+        return
+    billed, covered = rates(asked.price_usd_h, approved.usd_h)
+    said = f"Its new rate, {billed} instead of the approved {covered}, was rejected, so the machine is ended."
+    await end_instance(tx, row, EndReason.BILLED_ABOVE_CAP, said, now, actor)
+    await notify_interruption(tx, row, now)

@@ -14,7 +14,7 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Instance, Option, Request, Session
-from ledger.queries.overspend import open_overspend_request, running, running_ids, undecided
+from ledger.queries.overspend import approved_rate, open_overspend_request, running, running_ids, undecided
 from ledger.queries.session_costs import NOTHING
 from tests.support import rows
 from tests.support.clock import START
@@ -34,10 +34,16 @@ async def asked(
 
 
 async def runs(
-    tx: Tx, request: Request, option: Option, by: Approval, state: InstanceState = InstanceState.LIVE, **values: Any
+    tx: Tx,
+    request: Request,
+    option: Option,
+    by: Approval,
+    state: InstanceState = InstanceState.LIVE,
+    session_state: SessionState = SessionState.RUNNING,
+    **values: Any,
 ) -> Instance:
-    """An instance of a running session."""
-    session = await rows.session(tx, SessionState.RUNNING, of=request)
+    """An instance of a session, which runs unless another state is named."""
+    session = await rows.session(tx, session_state, of=request)
     under = await rows.grant(tx, request, by=by, session_id=session.id)
     return await rows.instance(tx, state, of=session, under=under, option_id=option.id, **values)
 
@@ -97,6 +103,47 @@ async def test_running_sessions_with_their_terms_and_what_is_booked(db: Database
         assert (simple.node, simple.cap_usd, simple.elsewhere_usd) == (None, Decimal(2), Decimal(0))
         assert (simple.questions, simple.booked) == ((), NOTHING)
         assert await running(tx, [row.session_id for row in still]) == []
+
+
+async def test_the_approved_rate_is_the_grants_or_what_was_approved_since_the_instance_exists(db: Database) -> None:
+    over, dear = RequestKind.OVERSPEND, Decimal("0.60")
+    async with db.write() as tx:
+        request, option, by = await asked(tx, RequestKind.PROVISION, None, 0)
+        row = await runs(tx, request, option, by, at=START + MINUTE, price_usd_h=dear)
+        # One about the instance before, one that was rejected, one for more time, and one that waits.
+        await asked(tx, over, request, 0, price_cap_usd_h=Decimal(9))
+        await asked(tx, over, request, 2, RequestState.REJECTED, price_cap_usd_h=Decimal(8), decision="reject")
+        await asked(tx, RequestKind.EXTEND, request, 3, price_cap_usd_h=Decimal(7))
+        await asked(tx, over, request, 4, PENDING, price_cap_usd_h=Decimal(6))
+    async with db.read() as tx:
+        (one,) = await running(tx, [row.session_id])
+        found = await approved_rate(tx, row)
+        assert one.approved_usd_h == found.usd_h == by.price_cap_usd_h
+        assert (found.request_id, found.approval_id) == (request.id, by.id)
+    async with db.write() as tx:
+        higher, _, vote = await asked(tx, over, request, 5, price_cap_usd_h=Decimal("0.66"))
+    async with db.read() as tx:
+        (one,) = await running(tx, [row.session_id])
+        found = await approved_rate(tx, row)
+        assert one.approved_usd_h == found.usd_h == Decimal("0.66")
+        assert (found.request_id, found.approval_id) == (higher.id, vote.id)
+
+
+async def test_a_stopped_session_counts_when_its_rate_is_above_its_grants(db: Database) -> None:
+    async with db.write() as tx:
+        found = []
+        for price in (Decimal("0.44"), Decimal("0.45")):
+            row = await runs(
+                tx,
+                *await asked(tx, RequestKind.PROVISION, None, 0),
+                InstanceState.STOPPED,
+                SessionState.STOPPED,
+                price_usd_h=price,
+            )
+            found.append(row.session_id)
+    async with db.read() as tx:
+        assert await running_ids(tx) == found[1:]
+        assert [one.session_id for one in await running(tx, found)] == found[1:]
 
 
 async def test_a_new_figure_is_open_until_somebody_approves_it_or_it_is_withdrawn(db: Database) -> None:

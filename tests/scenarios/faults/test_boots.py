@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from bot.services.sessions import overspend
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.queries.session_costs import accrued_of_session
 from providers.sandbox.vast.sandbox import VastSandbox
@@ -163,17 +164,19 @@ async def test_a_rate_inside_the_tolerance_is_kept_and_booked(w: World) -> None:
     assert row.price_usd_h > option.price_usd_h
 
 
-async def test_a_rate_that_rises_above_the_cap_later_ends_the_instance_and_is_asked_again(w: World) -> None:
-    request_id = await w.running(candidates=("vast",))
+async def test_a_rate_that_rises_above_the_cap_later_is_asked_about_and_ends_nothing(w: World) -> None:
+    await w.running(candidates=("vast",))
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
     (contract,) = vast.account.instances.values()
     contract.gpu_usd_h *= 2
     contract.meter.start("gpu", w.clock.now(), contract.gpu_usd_h)
     await w.run(150, 15)
-    view = await w.view(request_id)
+    await overspend.overspend_due(w.ctx)
+    (question,) = [one for one in (await w.books()).requests if one.kind == "overspend"]
+    assert (question.state, "above the approved" in question.reason) == (RequestState.PENDING, True)
+    view = await w.view(str(question.parent_id))
     assert view.session is not None
-    assert (view.session.state, view.request.state) == (SessionState.QUEUED, RequestState.PENDING)
-    assert "above the approved" in view.request.outcome
-    assert [i.outcome_code for i in view.instances] == ["billed_above_cap"]
-    assert "session.interrupted" in w.board.kinds(view.session.id)
+    assert view.session.state is SessionState.RUNNING
+    assert [i.state for i in view.instances] == [InstanceState.LIVE]
+    assert "session.interrupted" not in w.board.kinds(view.session.id)

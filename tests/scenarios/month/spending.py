@@ -23,6 +23,8 @@ CENTS = Decimal("0.05")
 HOUR = timedelta(hours=1)
 #: What is recorded of a session whose new figure nobody confirmed.
 ACTED = frozenset({"spend.paused", "spend.saving"})
+#: What the question about a new rate says.
+ABOVE_RATE = "above the approved"
 
 
 def broken(month: Month, books: Books, true: True_, injector: Injector) -> list[str]:
@@ -80,7 +82,7 @@ def _unasked(month: Month, books: Books, true: True_) -> Iterator[str]:
         figure_usd = options[pairs[-1][0].option_id].expected_usd + more[session.request_id]
         bill_usd = sum((item.total_usd for _, item in pairs), Decimal(0))
         extra_usd = sum((_extra(month, row, item) for row, item in pairs), Decimal(0))
-        if bill_usd > figure_usd * (1 + month.policy.overspend_tolerance) + extra_usd:
+        if bill_usd > figure_usd * month.policy.price_tolerance + extra_usd:
             yield f"unasked: {session.id} cost {bill_usd:.4f}, was approved at {figure_usd:.4f}, and nobody was asked"
 
 
@@ -99,7 +101,10 @@ def _extensions(books: Books) -> defaultdict[str | None, Decimal]:
 
 
 def _unanswered(month: Month, books: Books, true: True_) -> Iterator[str]:
-    """A new figure that nobody confirms in time pauses the session, or lets its agent save where no stop helps."""
+    """A new figure that nobody confirms in time pauses the session, or lets its agent save where no stop helps.
+
+    A new rate that nobody answers changes nothing but the end.
+    """
     sessions = {session.request_id: session for session in books.sessions}
     acted: defaultdict[str, list[datetime]] = defaultdict(list)
     ended: dict[str, datetime] = {}
@@ -110,6 +115,8 @@ def _unanswered(month: Month, books: Books, true: True_) -> Iterator[str]:
             ended.setdefault(event.subject, event.at)
     for one in books.requests:
         if one.kind != RequestKind.OVERSPEND or one.state is RequestState.APPROVED or one.parent_id is None:
+            continue
+        if ABOVE_RATE in one.reason:
             continue
         session = sessions[one.parent_id]
         by = (
@@ -135,16 +142,32 @@ def _unseen(month: Month, session: Session, one: Request, true: True_, books: Bo
 
 
 def _still_dear(month: Month, books: Books, true: True_, injector: Injector) -> Iterator[str]:
-    """A rate above what was approved ends the machine."""
+    """A rate above what was approved is asked about, unless an earlier question covers it or the session stops."""
     grants = {grant.id: grant for grant in books.grants}
+    sessions = {session.id: session for session in books.sessions}
+    asked = _asked_rates(month, books)
     rows = {(row.cloud, str(row.ref)): row for row in books.instances}
     for cloud, ref, at, usd_h in injector.raised:
         row, item = rows.get((cloud, ref)), true[cloud, ref]
         if row is None or usd_h <= grants[row.grant_id].price_cap_usd_h:
             continue
         by = at + LATE + month.unseen(item, at)
-        if min(row.terminate_asked_at or month.now, item.ended_at or month.now) > by:
-            yield f"too dear: {cloud} {ref} of {row.id} costs {usd_h:.4f}/h since {at:%d %H:%M:%S} and was not ended"
+        moved_at = _end(books, sessions[row.session_id], at)
+        if any(since <= by and (since >= at or covers >= usd_h) for since, covers in asked[row.request_id]):
+            continue
+        if min(row.terminate_asked_at or month.now, item.ended_at or month.now, moved_at or month.now) > by:
+            yield f"too dear: {cloud} {ref} of {row.id} costs {usd_h:.4f}/h since {at:%d %H:%M:%S} and nobody was asked"
+
+
+def _asked_rates(month: Month, books: Books) -> defaultdict[str | None, list[tuple[datetime, Decimal]]]:
+    """When each session was asked about, by its request, and the rate that the answer covers."""
+    quotes = {quote.id: quote.request_id for quote in books.quotes}
+    prices = {quotes[option.quote_id]: option.price_usd_h for option in books.options}
+    found: defaultdict[str | None, list[tuple[datetime, Decimal]]] = defaultdict(list)
+    for one in books.requests:
+        if one.kind == RequestKind.OVERSPEND:
+            found[one.parent_id].append((one.created_at, prices[one.id] * month.policy.price_tolerance))
+    return found
 
 
 def _wrong(month: Month, books: Books, true: True_) -> Iterator[str]:

@@ -19,6 +19,7 @@ from bot.services.runtime.commands import Terminate
 from bot.services.sessions import service
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     GrantState,
     InboxState,
@@ -190,6 +191,37 @@ def test_a_create_that_stays_unclear_and_is_told_to_nobody_is_found(books: Made)
     rows.instances[0].state = InstanceState.UNKNOWN
     later = START + timedelta(hours=1)
     assert _rules(announced.check(rows, later)) == {"what stays unclear is told"}
+
+
+def test_a_machine_that_was_ready_and_ended_for_its_rate_without_an_answer_is_found(books: Made) -> None:
+    rows, _ = books
+    row = rows.instances[0]
+    row.outcome_code, row.terminate_asked_at = "billed_above_cap", row.created_at + timedelta(minutes=30)
+    rule = "no running instance is ended by price alone below its approved total"
+    assert rule in _rules(spending.check(rows))
+    said = {"id": "req_rate", "kind": RequestKind.OVERSPEND, "parent_id": row.request_id, "inbox_key": "rate"}
+    asked = type(rows.requests[0])(**{**values_of(rows.requests[0]), **said, "state": RequestState.REJECTED})
+    asked.created_at, asked.decided_at = row.created_at, row.terminate_asked_at
+    answered = dataclasses.replace(rows, requests=(*rows.requests, asked))
+    assert rule not in _rules(spending.check(answered))
+    asked.decided_at = row.terminate_asked_at + timedelta(seconds=1)
+    assert rule in _rules(spending.check(answered))
+    row.reachable_at = None
+    never_ready = dataclasses.replace(answered, events=())
+    assert rule not in _rules(spending.check(never_ready))
+
+
+def test_a_rate_above_the_approved_one_is_paid_by_an_earlier_end(books: Made) -> None:
+    rows, _ = books
+    row, session, grant = rows.instances[0], rows.sessions[0], rows.grants[0]
+    row.state, row.price_usd_h = InstanceState.LIVE, grant.price_cap_usd_h * 2
+    row.sent_at = row.sent_at or row.created_at
+    paid = timedelta(hours=float(grant.total_cap_usd / row.price_usd_h))
+    rows = dataclasses.replace(rows, entries=tuple(e for e in rows.entries if e.kind not in ("accrue", "true_up")))
+    session.deadline = row.sent_at + paid
+    assert "never above the cap" not in _rules(spending.check(rows))
+    session.deadline += timedelta(minutes=1)
+    assert "never above the cap" in _rules(spending.check(rows))
 
 
 def test_an_end_without_a_reason_is_found(books: Made) -> None:

@@ -258,7 +258,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         assert (await checkpoint_hold.answer(w.ctx, nothing)).code == "unknown_id"
 
 
-@pytest.mark.parametrize("why", ["opted in", "too dear", "no money"])
+@pytest.mark.parametrize("why", ["opted in", "no money"])
 async def test_what_may_not_be_held_goes_at_once_and_is_told(
     sqlite_db: Database, clock: SteppedClock, why: str
 ) -> None:
@@ -271,12 +271,7 @@ async def test_what_may_not_be_held_goes_at_once_and_is_told(
                 async with w.ctx.db.write() as tx:
                     await amend(tx, Instance, row.id, hold_s=0)
             await w.settle()
-            if why == "too dear":
-                row = await row_of(w)
-                async with w.ctx.db.write() as tx:
-                    await amend(tx, Instance, row.id, outcome_code="billed_above_cap", due_at=w.clock.now())
-                await w.settle()
-            elif why == "opted in":
+            if why == "opted in":
                 w.clock.advance(601)
                 await w.settle()
             row = await row_of(w)

@@ -49,8 +49,17 @@ async def dearer(w: World) -> None:
     await reconcile.observe(w.ctx, "vast")
 
 
-async def test_a_price_that_rises_is_told_before_the_end_and_then_asked_again(w: World) -> None:
-    request_id = await w.running(candidates=("vast",))
+async def booting(w: World) -> str:
+    """A machine that nobody could reach yet; its price may end it, because nothing is on it."""
+    request_id = await w.approved(candidates=("vast",))
+    w.arm("running_before_reachable", "vast", after_s=5000)
+    await w.settle()
+    await w.run(40, 20)
+    return request_id
+
+
+async def test_a_price_that_rises_while_it_boots_is_told_before_the_end_and_then_asked_again(w: World) -> None:
+    request_id = await booting(w)
     await dearer(w)
     assert (await row_of(w)).state is InstanceState.TERMINATING
     assert {place: note.state for place, note in (await told(w)).items()} == {
@@ -73,7 +82,7 @@ async def test_a_price_that_rises_is_told_before_the_end_and_then_asked_again(w:
 
 
 async def test_an_attempt_that_fails_is_an_attempt_and_the_end_goes_on(w: World) -> None:
-    await w.running(candidates=("vast",))
+    await booting(w)
     w.board.down = True
     await dearer(w)
     await dispatch.deliver_due(w.ctx, w.board)
@@ -84,7 +93,7 @@ async def test_an_attempt_that_fails_is_an_attempt_and_the_end_goes_on(w: World)
 
 
 async def test_nobody_who_could_tell_keeps_a_gpu_alive(w: World) -> None:
-    await w.running(candidates=("vast",))
+    await booting(w)
     await dearer(w)
     for _ in range(9):
         await termination.terminate_due(w.ctx)

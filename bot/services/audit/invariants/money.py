@@ -57,7 +57,9 @@ def _budgets(books: Books) -> Iterator[Violation]:
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         # What a cloud charged beyond its own price was not approved by anybody, so it is not counted.
-        if entry.kind in SPENT and entry.kind != EntryKind.TRUE_UP and entry.session_id:
+        # A change of the rate within an hour corrects an hour that was booked at one rate.
+        is_ours = entry.kind != EntryKind.TRUE_UP or "/gpu/rate-" in entry.key
+        if entry.kind in SPENT and is_ours and entry.session_id:
             spent[entry.session_id] += _signed(entry)
     for session in books.sessions:
         # An extension is approved under a request of its own.

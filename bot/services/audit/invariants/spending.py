@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.break_glass import BREAK_GLASS
+from bot.rules.billing.metering import at_other_rates
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
-from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.entry_kind import USED, EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.states import OPEN_INSTANCE, GrantState
-from ledger.models import Approval, GrantRow, LedgerEntry
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import OPEN_INSTANCE, GrantState, RequestState, SessionState
+from ledger.models import Approval, GrantRow, Instance, LedgerEntry, Request
 from ledger.queries.audit import Books
+
+#: An end is kept in whole seconds, and a started second is billed in full.
+SECOND = timedelta(seconds=1)
 
 
 def check(books: Books) -> list[Violation]:
     """Check grants against approvals, and instances against grants."""
-    return [*_grants(books), *_limits(books), *_instances(books), *_one_per_grant(books)]
+    found = [*_grants(books), *_limits(books), *_instances(books), *_one_per_grant(books)]
+    return [*found, *_ended_by_price(books)]
 
 
 def _limits(books: Books) -> Iterator[Violation]:
@@ -111,7 +120,11 @@ def _instances(books: Books) -> Iterator[Violation]:
         if grant is None or grant.request_id != row.request_id:
             yield Violation("no spend without approval", row.id, "it has no grant of its request")
             continue
-        if row.state in KEPT and row.price_usd_h > grant.price_cap_usd_h:
+        if (
+            row.state in KEPT
+            and row.price_usd_h > _approved_usd_h(books, row, grant)
+            and not _is_paid(books, row, grant)
+        ):
             text = f"it is billed ${row.price_usd_h}/h under a cap of ${grant.price_cap_usd_h}/h"
             yield Violation("never above the cap", row.id, text)
         quoted = row.offer.get("price_usd_h")
@@ -122,6 +135,63 @@ def _instances(books: Books) -> Iterator[Violation]:
             yield Violation("a grant is used once", row.id, f"it came to life and its grant is {grant.state}")
         if row.sent_at is not None and row.sent_at >= grant.until:
             yield Violation("no spend without approval", row.id, "it was sent after its grant ran out")
+
+
+def _asked_about(books: Books, row: Instance) -> list[Request]:
+    """Return the overspend requests that were made about the session of an instance since it exists."""
+    mine = [one for one in books.requests if one.parent_id == row.request_id and one.kind is RequestKind.OVERSPEND]
+    return [one for one in mine if one.created_at >= row.created_at]
+
+
+def _approved_usd_h(books: Books, row: Instance, grant: GrantRow) -> Decimal:
+    """Return the highest rate approved for an instance: by its grant, or by an approved overspend request."""
+    approved = {one.id for one in _asked_about(books, row) if one.state is RequestState.APPROVED}
+    votes = [vote for vote in books.approvals if vote.request_id in approved and vote.decision == "approve"]
+    return max([grant.price_cap_usd_h, *(vote.price_cap_usd_h for vote in votes if vote.price_cap_usd_h is not None)])
+
+
+def _was_ready(books: Books, row: Instance) -> bool:
+    """Whether an instance was ready once before its end was ordered."""
+    return row.reachable_at is not None or any(
+        event.subject == row.session_id
+        and event.kind == EventKind.SESSION_MOVED
+        and event.after == SessionState.RUNNING
+        for event in books.events
+        if event.at >= row.created_at and (row.terminate_asked_at is None or event.at <= row.terminate_asked_at)
+    )
+
+
+def _is_paid(books: Books, row: Instance, grant: GrantRow) -> bool:
+    """Whether an instance above its approved rate may run on: it was ready, and the approved total pays until its end.
+
+    What earlier rates cost less than the rate of now pays for more time.
+    """
+    session = next(one for one in books.sessions if one.id == row.session_id)
+    if not _was_ready(books, row):
+        return False
+    used = [one for one in books.entries if one.instance_id == row.id and one.kind in USED]
+    usd = sum((-one.amount_usd if one.debit.startswith("payable:") else one.amount_usd for one in used), Decimal(0))
+    rates = {"gpu": max(row.price_usd_h - row.storage_usd_h, Decimal(0)), "storage": row.storage_usd_h}
+    booked = [one for one in used if one.kind == EntryKind.ACCRUE and "/h" in one.key and "/disk/" not in one.key]
+    hours = Counter(one.component for one in booked)
+    before_usd = at_other_rates(usd, [(hours[name], rate) for name, rate in rates.items()])
+    longer = [one for one in books.grants if one.session_id == row.session_id and one.kind == GrantKind.EXTEND]
+    cap_usd = grant.total_cap_usd + sum((g.total_cap_usd for g in longer if g.state is not GrantState.VOID), Decimal(0))
+    paid_h = float((cap_usd - before_usd) / row.price_usd_h)
+    paid_until = (row.sent_at or row.created_at) + timedelta(hours=paid_h) + SECOND
+    return session.deadline is None or session.deadline <= paid_until
+
+
+def _ended_by_price(books: Books) -> Iterator[Violation]:
+    """Check that nobody's instance ended for its rate alone after it was ready: a person rejected that rate."""
+    for row in books.instances:
+        if row.outcome_code != EndReason.BILLED_ABOVE_CAP or row.terminate_asked_at is None:
+            continue
+        answers = [one.decided_at for one in _asked_about(books, row) if one.state is RequestState.REJECTED]
+        answered = any(at is not None and at <= row.terminate_asked_at for at in answers)
+        if _was_ready(books, row) and not answered:
+            text = "it was ready, and nobody rejected its new rate"
+            yield Violation("no running instance is ended by price alone below its approved total", row.id, text)
 
 
 def _one_per_grant(books: Books) -> list[Violation]:
