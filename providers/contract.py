@@ -92,6 +92,8 @@ class InstanceSpec:
     onstart: str = ""
     #: Dollars per hour for the whole offer; set only for a spot offer.
     bid_usd_h: Decimal | None = None
+    #: The least CUDA that the host's driver must support; sent where the cloud places the instance by it.
+    min_cuda: Decimal | None = None
     #: What `prepare` found out for the create call, and the sign that its turn was taken; nobody else sets it.
     ready: Mapping[str, str] | None = None
 

@@ -138,6 +138,7 @@ class Bench:
             public_keys=(PUBLIC_KEY,),
             env={"TOKEN": ENV_SECRET},
             onstart="echo started",
+            min_cuda=Decimal("12.8"),
         )
 
     def grant(self, name: str = NAME) -> Grant:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.market.estimate import unpriced
 from bot.rules.grammar.run_words import workload_of
+from bot.rules.market.estimate import unpriced
 from bot.rules.policy.images import ImageNeeds
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput_data import LEAST_CAPABILITY
@@ -132,9 +132,9 @@ def _unable(offer: Offer, image: ImageNeeds) -> str | None:
     known, able = GPUS.get(offer.gpu), capability(offer)
     if known is not None and image.vendor is not None and known.vendor is not image.vendor:
         return "image_vendor"
-    if image.capabilities is not None and able is not None:
-        if not image.capabilities[0] <= able <= image.capabilities[1]:
-            return "image"
+    least, most = image.capabilities or (able, able)
+    if able is not None and not (least or able) <= able <= (most or able):
+        return "image"
     return "precision" if image.precision is not None and able is not None and able < image.precision else None
 
 
@@ -142,6 +142,12 @@ def _old_driver(offer: Offer, image: ImageNeeds) -> str | None:
     """Return the reason when the host's driver is known to be too old for the image: its container never starts."""
     known = image.cuda is not None and offer.cuda_max is not None
     return "image_cuda" if known and not _at_least(offer.cuda_max, image.cuda or Decimal(0)) else None
+
+
+def least_cuda(job: JobRequest, policy: Policy, cloud: str) -> Decimal | None:
+    """Return the least CUDA that a host at this cloud needs: the image's or the one asked for, whichever is newer."""
+    said = [job.min_cuda, policy.needs_of(job.image or policy.image(cloud)).cuda]
+    return max((one for one in said if one is not None), default=None)
 
 
 def image_needs(job: JobRequest, policy: Policy, clouds: Iterable[str]) -> dict[str, ImageNeeds]:

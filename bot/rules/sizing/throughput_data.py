@@ -9,8 +9,8 @@ hardware does exactly what its data sheet says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from dataclasses import dataclass
+from decimal import Decimal
 
 from bot.rules.sizing.workload import Precision
 

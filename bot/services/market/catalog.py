@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from bot.rules.market.filters import least_cuda
 from bot.rules.market.ranking import Ranked, rank
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
@@ -127,14 +128,25 @@ class Catalog:
         """Return what each cloud of this market can do."""
         return {name: provider.capabilities for name, provider in self._providers.items()}
 
-    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> MarketAnswer:
+    async def market(
+        self,
+        job: JobRequest,
+        disk_gb: int,
+        *,
+        policy: Policy | None = None,
+        fresh: bool = False,
+        to_buy: bool = False,
+    ) -> MarketAnswer:
         """Query every wanted cloud's offers for `job` concurrently; a slow or failing cloud affects only itself.
 
-        With `to_buy` each account is checked meanwhile, and a cloud that fails the check has no offers.
+        With a `policy` each cloud is asked for hosts whose driver can run the image that it would get. With `to_buy`
+        each account is checked meanwhile, and a cloud that fails the check has no offers.
         """
         wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
-        asked = asyncio.gather(*(self._ask((name, job.gpu, disk_gb, spot), fresh=fresh) for name in wanted))
+        least = {name: least_cuda(job, policy, name) if policy is not None else None for name in wanted}
+        keys = [(name, replace(job.gpu, cuda_min=least[name]), disk_gb, spot) for name in wanted]
+        asked = asyncio.gather(*(self._ask(key, fresh=fresh) for key in keys))
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
         results = await asked
         balances: dict[str, Balance | None] = {}
@@ -165,7 +177,7 @@ class Catalog:
 
     async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
         """Return the ranked market for somebody who browses."""
-        found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb))
+        found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb), policy=policy)
         now = self._clock.now()
         ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
         return Inventory(self._ranked(found, job, policy), found.answers, ages)

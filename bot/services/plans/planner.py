@@ -68,7 +68,7 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
     When nothing fits, the clouds are queried once more for the offers that one limit hides.
     """
     job = replace(job, disk_gb=policy.disk_gb(job.workload, job.disk_gb))
-    market = await catalog.market(job, job.disk_gb)
+    market = await catalog.market(job, job.disk_gb, policy=policy)
     able = catalog.capabilities
     runs = await catalog.finished_runs()
     ranked = rank(market.offers, job, policy, able, runs=runs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -128,6 +129,9 @@ class VastProvider(CloudAdapter):
             for offer in offers.translate(new, constraint, disk_gb=disk_gb, kind=kind, at=at):
                 found.setdefault(offer.key, offer)
             last = rows[-1].get("dph_total") if rows else None
+            if not rows and not page and constraint.cuda_min is not None:
+                # Asked once more without the driver, so that people hear why nothing is left, and not only nothing.
+                return await self._search(replace(constraint, cuda_min=None), disk_gb, kind, 1)
             if len(rows) < offers.ROWS_MAX or not new or not isinstance(last, int | float):
                 break
             above = float(last)

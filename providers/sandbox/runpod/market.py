@@ -201,6 +201,12 @@ class RunPodMarket:
         newest = 3 if gpu.id.startswith("Tesla") else len(CUDA_VERSIONS)
         return [{"version": v, "available": i < newest} for i, v in enumerate(CUDA_VERSIONS)]
 
+    def host_cuda(self, gpu: GpuType, least: str = "", allowed: tuple[str, ...] = ()) -> str | None:
+        """The CUDA of the host that a pod gets: the oldest free one that fits, because nothing makes it a newer one."""
+        free = [str(row["version"]) for row in self.cuda(gpu) if row["available"]]
+        fitting = [one for one in free if not allowed or one in allowed]
+        return next((one for one in fitting if not least or cuda_key(one) >= cuda_key(least)), None)
+
     def _is_taken(self, gpu: GpuType, tier: str, center: str, count: int) -> bool:
         limits = [self._taken.get((gpu.id, tier, place)) for place in {center, ""}]
         return any(limit is not None and count >= limit for limit in limits)
@@ -214,6 +220,11 @@ class RunPodMarket:
 
 
 TIERS = ("SECURE", "COMMUNITY")
+
+
+def cuda_key(version: str) -> tuple[int, ...]:
+    """A version as numbers, because 12.11 is above 12.2."""
+    return tuple(map(int, version.split(".")))
 
 
 def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dict[str, Any]:
@@ -232,10 +243,11 @@ def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dic
     if "include" not in query:
         return row
     tier, count = _asked(query)
-    row["availability"] = market.stock(gpu, tier, count)
+    fits = market.host_cuda(gpu, query.get("minCudaVersion", "")) is not None
+    row["availability"] = market.stock(gpu, tier, count) if fits else "NONE"
     row["cudaVersions"] = market.cuda(gpu)
     # Community hosts belong to no datacenter, and an empty list is left out.
-    if tier == "SECURE":
+    if tier == "SECURE" and fits:
         centers = market.centers(gpu, count)
         if centers:
             row["dataCenters"] = [{"id": name, "name": name, "availability": level} for name, level in centers.items()]
