@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from bot.rules.market.filters import least_cuda
 from bot.rules.market.ranking import Ranked, rank
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing.bids import with_margin
 from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import plural
 from bot.services.market.preflight import Checks, refusal
@@ -88,6 +89,7 @@ _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
 def _in_micros(offer: Offer) -> Offer:
     """Return the offer at a price that the ledger can store: what is shown, approved and bought are the same."""
+    offer = with_margin(offer)
     price = money.rate(offer.price_usd_h) if offer.price_usd_h is not None else None
     return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
 

@@ -94,6 +94,17 @@ class Slice:
     size: int
     machine: VastMachine
 
+    @property
+    def min_bid_usd_h(self) -> Decimal | None:
+        """The lowest bid, in dollars per hour for all of it, that runs now; nobody's bid moves it."""
+        base = self.machine.gpu_usd_h
+        return None if base is None else round(base * self.size * self.machine.bid_share, 4)
+
+    def outbids(self, bid_usd_h: Any) -> bool:
+        """Whether a bid is below the lowest one that runs; None is no bid."""
+        least = self.min_bid_usd_h
+        return bid_usd_h is not None and least is not None and Decimal(str(bid_usd_h)) < least
+
 
 class VastMarket:
     """All machines and the offers now on them."""
@@ -180,7 +191,7 @@ class VastMarket:
         """One offer as the API prints it. `dph_total` includes storage of `disk_gb`."""
         machine = part.machine
         base = None if machine.gpu_usd_h is None else machine.gpu_usd_h * part.size
-        min_bid = None if base is None else round(base * machine.bid_share, 4)
+        min_bid = part.min_bid_usd_h
         storage = storage_usd_h(machine, disk_gb)
         price = min_bid if bid else base
         total = None if price is None else price + (storage if price > 0 else 0)
