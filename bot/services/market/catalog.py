@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import least_cuda
 from bot.rules.market.ranking import Ranked, rank
 from bot.rules.policy.policy import Policy
@@ -179,7 +180,7 @@ class Catalog:
 
     async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
         """Return the ranked market for somebody who browses."""
-        found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb), policy=policy)
+        found = await self.market(job, disk_gb(job, policy), policy=policy)
         now = self._clock.now()
         ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
         return Inventory(self._ranked(found, job, policy), found.answers, ages)
