@@ -19,6 +19,7 @@ from providers.registry import REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, TrueInstance
 from providers.sandbox.server import build_app
+from tests.contract.recorder import Recorder
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served
 
@@ -43,6 +44,7 @@ class Clouds:
     clock: SteppedClock
     engine: Engine
     sandboxes: dict[str, SandboxCloud]
+    recorder: Recorder
 
 
 @asynccontextmanager
@@ -51,8 +53,9 @@ async def serving() -> AsyncIterator[Clouds]:
     clock = SteppedClock()
     clouds = sandboxes(clock, SandboxTiming.quick())
     engine = next(iter(clouds.values())).engine
-    async with served(build_app(clouds, tick_s=None)) as url:
-        yield Clouds(url, clock, engine, clouds)
+    recorder = Recorder(build_app(clouds, tick_s=None), engine)
+    async with served(recorder) as url:
+        yield Clouds(url, clock, engine, clouds, recorder)
 
 
 def unpaced(clock: SteppedClock) -> LocalPacer:

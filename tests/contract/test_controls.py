@@ -14,6 +14,7 @@ from providers.contract import InstanceStatus
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
+from tests.contract.recorder import Recorder
 from tests.contract.served import NAME, Bench, Clouds, banner, serving
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served
@@ -159,9 +160,10 @@ async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> N
     clock = SteppedClock()
     clouds = sandboxes(clock, SandboxTiming.quick(), names=("vast",))
     engine = clouds["vast"].engine
-    async with served(build_app(clouds, tick_s=0.001)) as url:
+    recorder = Recorder(build_app(clouds, tick_s=0.001), engine)
+    async with served(recorder) as url:
         provider = REGISTRY["vast"].connect(clouds["vast"].environment(f"{url}/vast"), clock)
-        bench = Bench(REGISTRY["vast"], Clouds(url, clock, engine, clouds), provider, clouds["vast"])
+        bench = Bench(REGISTRY["vast"], Clouds(url, clock, engine, clouds, recorder), provider, clouds["vast"])
         try:
             await bench.create()
             clock.advance(60)
