@@ -10,12 +10,13 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
 from tests.contract.recorder import Recorder
-from tests.contract.served import NAME, Bench, Clouds, banner, serving
+from tests.contract.served import NAME, Bench, Clouds, banner, serving, unpaced
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served
 
@@ -181,3 +182,15 @@ async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> N
 async def test_the_bench_serves_on_loopback_only() -> None:
     async with serving() as running:
         assert running.url.startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("bad_rows", [False, True])
+async def test_offers_without_a_usable_price_are_on_the_market_only_when_they_are_asked_for(bad_rows: bool) -> None:
+    clock = SteppedClock()
+    clouds = sandboxes(clock, SandboxTiming.quick(), names=("vast", "runpod", "tensordock"), bad_rows=bad_rows)
+    async with served(build_app(clouds, tick_s=None)) as url:
+        for name, cloud in clouds.items():
+            provider = REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock, unpaced(clock))
+            found = await provider.offers(GpuConstraint(count_max=8), disk_gb=50, spot=False, pages=8)
+            await provider.close()
+            assert any(one.price_usd_h is None or one.price_usd_h <= 0 for one in found) is bad_rows, name

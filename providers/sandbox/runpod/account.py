@@ -31,7 +31,7 @@ class RunPodAccount(SandboxAccount[Pod]):
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = RunPodMarket(self.engine.seed)
+        self.market = RunPodMarket(self.engine.seed, bad_rows=self.engine.bad_rows)
         self.spend_limit_usd_h = SPEND_LIMIT_USD_H
         self.public_key = ""
         #: Network volume → its datacenter. There is no route to make one: a test adds what it needs.

@@ -1,7 +1,7 @@
 """What the RunPod sandbox sells: GPU types, prices per GPU and hour, stock per datacenter, all from one seed.
 
-Prices follow the public price page and recorded answers of 2025 and 2026. A few rows are bad on purpose (a price of
-zero, a price that is missing, two ids that differ in a space), because the real catalogue has had each of them.
+Prices follow the public price page and recorded answers of 2025 and 2026. Two ids differ in a space, as in the real
+catalogue; rows with a price of zero or none, which it has had too, are left out unless they are asked for.
 """
 
 from __future__ import annotations
@@ -109,6 +109,11 @@ class GpuType:
         return self.most[tier] > 0
 
     @property
+    def is_priced(self) -> bool:
+        """Whether every tier that sells it has a usable price."""
+        return all((self.price_usd_h[tier] or 0) > 0 for tier, most in self.most.items() if most)
+
+    @property
     def manufacturer(self) -> str:
         """NVIDIA or AMD."""
         return "AMD" if self.id.startswith("AMD") else "NVIDIA"
@@ -137,9 +142,9 @@ def _parse() -> dict[str, GpuType]:
 class RunPodMarket:
     """The catalogue of one sandbox. The same seed gives the same stock; prices may be moved by a test."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, bad_rows: bool = False) -> None:
         self.seed = seed
-        self.types = _parse()
+        self.types = {gpu.id: gpu for gpu in _parse().values() if bad_rows or gpu.is_priced}
         #: What somebody else has rented: (GPU id, tier, datacenter or "" for the whole tier, counts from this one on).
         self._taken: dict[tuple[str, str, str], int] = {}
 

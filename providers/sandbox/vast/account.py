@@ -158,7 +158,7 @@ class VastAccount(SandboxAccount[Contract]):
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = VastMarket(self.engine.random("vast"), self.now)
+        self.market = VastMarket(self.engine.random("vast"), self.now, bad_rows=self.engine.bad_rows)
         self.ssh_keys: list[dict[str, Any]] = []
         self.queued: set[int] = set()
         self._next_ref = 26_500_000

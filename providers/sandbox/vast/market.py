@@ -57,7 +57,7 @@ PLACES = (
 )
 #: Usable MB where a data sheet or a recorded row gives it; elsewhere nominal GB × 1024.
 USABLE_MB = {"RTX5090": 32607, "RTX4090": 24564, "A5000": 24564, "T4": 15360, "H100-SXM": 81559, "B200": 183359}
-#: Machines whose price is bad data, as real markets have them: the market has to leave these out.
+#: Machines whose price is bad data, as real markets have had them: whoever reads a market has to leave them out.
 BAD_PRICES: tuple[Decimal | None, ...] = (Decimal(0), None, Decimal("-0.10"))
 
 
@@ -109,7 +109,7 @@ class Slice:
 class VastMarket:
     """All machines and the offers now on them."""
 
-    def __init__(self, random: Random, now: datetime) -> None:
+    def __init__(self, random: Random, now: datetime, *, bad_rows: bool = False) -> None:
         self._random = random
         self._opened = now.timestamp()
         self._next_offer_id = 30_000_000
@@ -118,7 +118,7 @@ class VastMarket:
             for number in range(count):
                 driver = OLD_CUDA if number % OLD_DRIVER_EVERY == OLD_DRIVER_EVERY - 1 else cuda
                 self._add(name, Decimal(usd_h), sizes[number % len(sizes)], driver)
-        for price in BAD_PRICES:
+        for price in BAD_PRICES if bad_rows else ():
             self._add("RTX4090", Decimal("0.30"), 1, "12.8").gpu_usd_h = price
             self.machines[-1].verified = True
 
