@@ -92,6 +92,8 @@ class InstanceSpec:
     onstart: str = ""
     #: Dollars per hour for the whole offer; set only for a spot offer.
     bid_usd_h: Decimal | None = None
+    #: The least CUDA that the host's driver must support; sent where the cloud places the instance by it.
+    min_cuda: Decimal | None = None
     #: What `prepare` found out for the create call, and the sign that its turn was taken; nobody else sets it.
     ready: Mapping[str, str] | None = None
 
@@ -268,7 +270,7 @@ class Provider(Protocol):
         A `spec` that was not prepared is prepared first.
         Returns when the cloud confirmed an instance (its id is in the answer). Raises an error whose `definite_no` is
         true when nothing was created, and `OutcomeUnknown` for everything else. An instance that the cloud says it
-        made while reporting failure raises `OutcomeUnknown` too: the sweep finds it by its name.
+        made while reporting failure is returned where the answer has its id; without one it raises `OutcomeUnknown`.
         """
 
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:

@@ -134,8 +134,13 @@ for _entry in _ENTRIES:
 
 
 def sandboxes(
-    clock: Clock, timing: SandboxTiming | None = None, seed: int = 7, names: Iterable[str] = ()
+    clock: Clock,
+    timing: SandboxTiming | None = None,
+    seed: int = 7,
+    names: Iterable[str] = (),
+    *,
+    bad_rows: bool = False,
 ) -> dict[str, SandboxCloud]:
     """A sandbox per cloud (all of the registry, or `names`), on one engine: what `build_app` takes."""
-    engine = Engine(clock, timing, seed)
+    engine = Engine(clock, timing, seed, bad_rows=bad_rows)
     return {name: REGISTRY[name].sandbox(engine) for name in (tuple(names) or tuple(REGISTRY))}

@@ -17,13 +17,17 @@ class SpotPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuConstraint:
-    """Describe hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU."""
+    """Describe hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU.
+
+    `cuda_min` is the least CUDA that the host's driver must support, where an image or a person needs one.
+    """
 
     names: tuple[str, ...] = ()
     count_min: int = 1
     count_max: int = 1
     memory_gb_min: Decimal | None = None
     memory_gb_max: Decimal | None = None
+    cuda_min: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("names", "candidates", "regions", "work"), tuple),
     **dict.fromkeys(("hours", "already_hours", "memory_gb_min", "memory_gb_max", "memory_gb_total_min"), Decimal),
     **dict.fromkeys(("max_price_usd_h", "budget_cap_usd", "min_reliability", "min_cuda", "min_capability"), Decimal),
+    "cuda_min": Decimal,
     "spot": SpotPolicy,
 }
 

@@ -15,6 +15,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from providers.gpus.data import CLOUDS, SPECS
+from providers.images import Vendor
 
 #: A reported memory size belongs to a nominal one when it differs by at most this share (24 GB cards report 23.6).
 MEMORY_TOLERANCE = Decimal("0.15")
@@ -36,6 +37,11 @@ class GpuModel:
     peak_bf16_tflops: Decimal | None
     bandwidth_gb_s: Decimal | None
     spellings: Mapping[str, tuple[str, ...]]
+
+    @property
+    def vendor(self) -> Vendor:
+        """Its maker, by its architecture."""
+        return Vendor.AMD if self.architecture.startswith(("CDNA", "RDNA")) else Vendor.NVIDIA
 
 
 def _number(text: str) -> Decimal | None:

@@ -92,10 +92,14 @@ class Call:
 class Engine:
     """The common part of the sandboxes of one process. `timing` may be replaced while it runs."""
 
-    def __init__(self, clock: Clock, timing: SandboxTiming | None = None, seed: int = 7) -> None:
+    def __init__(
+        self, clock: Clock, timing: SandboxTiming | None = None, seed: int = 7, *, bad_rows: bool = False
+    ) -> None:
+        """`bad_rows` puts offers without a usable price on the markets, as real ones have had them."""
         self.clock = SandboxClock(clock)
         self.timing = timing or SandboxTiming()
         self.seed = seed
+        self.bad_rows = bad_rows
         self.faults = Faults()
         self.ssh_ports = SshPorts()
         self.nodes = Nodes(self.clock)

@@ -34,7 +34,7 @@ NAMES = ("vast", "runpod")
 @pytest.fixture
 async def clouds(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Two clouds that are set up and answer."""
-    found = sandboxes(SystemClock(), SandboxTiming.quick(), names=NAMES)
+    found = sandboxes(SystemClock(), SandboxTiming.quick(), names=NAMES, bad_rows=True)
     async with serving(build_app(found)) as url:
         for name, cloud in found.items():
             for variable, value in cloud.environment(f"{url}/{name}").items():

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
+from tests.contract.known_errors import undocumented
 from tests.contract.served import Bench, Clouds, serving, unpaced
 from tests.support.matrix import clouds_with
 
@@ -39,6 +40,7 @@ async def bench(clouds: Clouds, cloud_name: str) -> AsyncIterator[Bench]:
     sandbox = clouds.sandboxes[cloud_name]
     sandbox.reset()
     await engine.ssh_ports.close_all()
+    clouds.recorder.exchanges.clear()
     entry = REGISTRY[cloud_name]
     environment = sandbox.environment(f"{clouds.url}/{cloud_name}")
     provider = entry.connect(environment, clouds.clock, unpaced(clouds.clock))
@@ -46,3 +48,4 @@ async def bench(clouds: Clouds, cloud_name: str) -> AsyncIterator[Bench]:
         yield Bench(entry, clouds, provider, sandbox)
     finally:
         await provider.close()
+    assert undocumented(cloud_name, clouds.recorder.exchanges) == []

@@ -19,6 +19,7 @@ from providers.registry import REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, TrueInstance
 from providers.sandbox.server import build_app
+from tests.contract.recorder import Recorder
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served
 
@@ -43,16 +44,18 @@ class Clouds:
     clock: SteppedClock
     engine: Engine
     sandboxes: dict[str, SandboxCloud]
+    recorder: Recorder
 
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[Clouds]:
     """All sandboxes of the registry on one port of 127.0.0.1."""
     clock = SteppedClock()
-    clouds = sandboxes(clock, SandboxTiming.quick())
+    clouds = sandboxes(clock, SandboxTiming.quick(), bad_rows=True)
     engine = next(iter(clouds.values())).engine
-    async with served(build_app(clouds, tick_s=None)) as url:
-        yield Clouds(url, clock, engine, clouds)
+    recorder = Recorder(build_app(clouds, tick_s=None), engine)
+    async with served(recorder) as url:
+        yield Clouds(url, clock, engine, clouds, recorder)
 
 
 def unpaced(clock: SteppedClock) -> LocalPacer:
@@ -138,6 +141,7 @@ class Bench:
             public_keys=(PUBLIC_KEY,),
             env={"TOKEN": ENV_SECRET},
             onstart="echo started",
+            min_cuda=Decimal("12.8"),
         )
 
     def grant(self, name: str = NAME) -> Grant:

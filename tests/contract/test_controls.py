@@ -11,11 +11,13 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceStatus
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
-from tests.contract.served import NAME, Bench, Clouds, banner, serving
+from tests.contract.recorder import Recorder
+from tests.contract.served import NAME, Bench, Clouds, banner, serving, unpaced
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving as served
 
@@ -180,9 +182,10 @@ async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> N
     clock = SteppedClock()
     clouds = sandboxes(clock, SandboxTiming.quick(), names=("vast",))
     engine = clouds["vast"].engine
-    async with served(build_app(clouds, tick_s=0.001)) as url:
+    recorder = Recorder(build_app(clouds, tick_s=0.001), engine)
+    async with served(recorder) as url:
         provider = REGISTRY["vast"].connect(clouds["vast"].environment(f"{url}/vast"), clock)
-        bench = Bench(REGISTRY["vast"], Clouds(url, clock, engine, clouds), provider, clouds["vast"])
+        bench = Bench(REGISTRY["vast"], Clouds(url, clock, engine, clouds, recorder), provider, clouds["vast"])
         try:
             await bench.create()
             clock.advance(60)
@@ -210,3 +213,15 @@ async def test_every_answer_shows_the_practice_clock_and_not_what_a_cloud_alone_
         await http.post("/clock", json={"advance_s": 7200})
         answer = await http.get(f"{clouds.url}/{name}/nothing")
         assert answer.headers.get_list("date") == [format_datetime(clouds.clock.now(), usegmt=True)]
+
+
+@pytest.mark.parametrize("bad_rows", [False, True])
+async def test_offers_without_a_usable_price_are_on_the_market_only_when_they_are_asked_for(bad_rows: bool) -> None:
+    clock = SteppedClock()
+    clouds = sandboxes(clock, SandboxTiming.quick(), names=("vast", "runpod", "tensordock"), bad_rows=bad_rows)
+    async with served(build_app(clouds, tick_s=None)) as url:
+        for name, cloud in clouds.items():
+            provider = REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock, unpaced(clock))
+            found = await provider.offers(GpuConstraint(count_max=8), disk_gb=50, spot=False, pages=8)
+            await provider.close()
+            assert any(one.price_usd_h is None or one.price_usd_h <= 0 for one in found) is bad_rows, name

@@ -282,7 +282,7 @@ async def town(db_url: str, folder: Path, parent: Nursery, cloud: str, **timing:
         clock, signing_secret=SIGNING, bot_token=BOT_TOKEN, manifest=ROOT / "manifest.yml", signing_clock=clock
     )
     practice = Practice(workspace)
-    clouds = sandboxes(clock, SandboxTiming.quick(boot_s=0.3, reachable_s=0.1, destroy_s=0.1))
+    clouds = sandboxes(clock, SandboxTiming.quick(boot_s=0.3, reachable_s=0.1, destroy_s=0.1), bad_rows=True)
     slack_gate, cloud_gate = Gate(practice.app), Gate(build_app(clouds, tick_s=0.05))
     db = Database(db_url)
     async with serve_on_loopback(slack_gate) as slack_url, serving(cloud_gate) as clouds_url:

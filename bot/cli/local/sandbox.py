@@ -22,19 +22,23 @@ def sandbox(
     port: int = typer.Option(8090, help="Port on 127.0.0.1; 0 takes a free one."),
     quick: bool = typer.Option(False, "--quick", help="Boot within seconds and without rate limits."),
     seed: int = typer.Option(7, help="The same seed gives the same market."),
+    bad_rows: bool = typer.Option(False, "--bad-rows", help="Add offers without a usable price, as markets have had."),
 ) -> None:
     """Serve all sandbox clouds on one port, each under its own prefix, until Ctrl-C."""
     logs.configure(level="info", json=False)
     try:
-        asyncio.run(serve_until(None, port, seed, SandboxTiming.quick() if quick else SandboxTiming()))
+        timing = SandboxTiming.quick() if quick else SandboxTiming()
+        asyncio.run(serve_until(None, port, seed, timing, bad_rows=bad_rows))
     except CannotServe as error:
         fail(f"{error} or give --port 0")
 
 
-async def serve_until(stopping: asyncio.Event | None, port: int, seed: int, timing: SandboxTiming) -> None:
+async def serve_until(
+    stopping: asyncio.Event | None, port: int, seed: int, timing: SandboxTiming, *, bad_rows: bool = False
+) -> None:
     """Serve until the event is set, or without one until Ctrl-C; raises `CannotServe` when the port is taken."""
     stopping = stopping or stop_on_signals()
-    clouds = sandboxes(SystemClock(), timing, seed)
+    clouds = sandboxes(SystemClock(), timing, seed, bad_rows=bad_rows)
     with listen("127.0.0.1", port) as listening:
         async with http(build_app(clouds), listening, lifespan="on", date_header=False):
             _explain(f"http://127.0.0.1:{listening.getsockname()[1]}", clouds)

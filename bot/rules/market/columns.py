@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bot.rules.market.filters import filtered, unfit
-from bot.rules.policy.images import Supported
+from bot.rules.policy.images import ImageNeeds
 from bot.rules.policy.policy import Policy
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
@@ -134,13 +134,15 @@ def _hashable(one: Any) -> Any:
     return None if isinstance(one, Decimal) and one.is_nan() else one
 
 
-def kind_names(job: JobRequest, policy: Policy, images: Mapping[str, Supported]) -> tuple[str, ...]:
+def kind_names(job: JobRequest, policy: Policy, images: Mapping[str, ImageNeeds]) -> tuple[str, ...]:
     """Name the attributes that decide about a `plain` offer, besides the time that its work takes."""
-    by_image = any(image is not None for image in images.values())
+    by_image = any(image.capabilities is not None for image in images.values())
+    by_driver = any(image.cuda is not None for image in images.values())
     by_place = job.regions or policy.blocked_countries
     return (
         *("cloud", "gpu", "gpu_count", "spot"),
-        *(("compute_capability",) if by_image else ()),
+        *(("compute_capability",) if by_image or job.work else ()),
+        *(("cuda_max",) if by_driver else ()),
         *(("country", "region") if by_place else ()),
     )
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import heapq
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.estimate import unpriced
-from bot.rules.policy.images import Supported
+from bot.rules.policy.images import ImageNeeds
 from bot.rules.policy.policy import Policy
+from bot.rules.sizing.throughput_data import LEAST_CAPABILITY
 from bot.rules.values.phrases import plural
 from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
@@ -33,6 +35,9 @@ EXCLUSIONS: Mapping[str, str] = {
     "gpu": "{n} left out: not one of the GPUs asked for.",
     "gpu_blocked": "{n} left out: the policy blocks that GPU.",
     "image": "{n} left out: the image has no code for that GPU's compute capability; a newer image may have it.",
+    "image_vendor": "{n} left out: the image is built for the GPUs of another maker; image= names one for these.",
+    "image_cuda": "{n} left out: the host's driver is too old for the image; image= names one built for an older CUDA.",
+    "precision": "{n} left out: that GPU cannot compute in the precision asked for.",
     "host_blocked": "{n} left out: the policy blocks that host.",
     "country_blocked": "{n} left out: the policy blocks that country.",
     "count": "{n} left out: not the number of GPUs asked for.",
@@ -65,13 +70,14 @@ class Excluded:
     example_ids: tuple[str, ...]
 
 
-def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, image: Supported) -> str | None:
+def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, image: ImageNeeds) -> str | None:
     """Return the first reason to leave an offer out, in the order in which people can act on it; None when it fits."""
     if job.candidates and offer.cloud not in job.candidates:
         return "cloud"
     if job.offer_id is not None and offer.id != job.offer_id:
         return "offer"
-    return _hardware(offer, job, policy, image) or unfit(offer, job) or _terms(offer, job, free=free)
+    hardware = _hardware(offer, job, policy, image) or unfit(offer, job)
+    return hardware or _old_driver(offer, image) or _terms(offer, job, free=free)
 
 
 def filtered(job: JobRequest) -> bool:
@@ -99,15 +105,15 @@ def _at_least(said: Decimal | int | None, least: Decimal | int) -> bool:
     return said is not None and Decimal(said).is_finite() and said >= least
 
 
-def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -> str | None:
+def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: ImageNeeds) -> str | None:
     gpu = job.gpu
     if gpu.names and offer.gpu not in gpu.names:
         return "gpu"
     found = blocked(offer, policy)
     if found is not None:
         return found
-    if image is not None and not image[0] <= (capability(offer) or image[0]) <= image[1]:
-        return "image"
+    if (found := _unable(offer, image)) is not None:
+        return found
     if not gpu.count_min <= offer.gpu_count <= min(gpu.count_max, policy.max_gpus):
         return "count"
     if not offer.memory_gb.is_finite():
@@ -119,6 +125,36 @@ def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -
     if offer.disk_gb_max is not None and offer.disk_gb_max < job.disk_gb:
         return "disk"
     return None
+
+
+def _unable(offer: Offer, image: ImageNeeds) -> str | None:
+    """Return why an offer cannot run the image, or compute in the precision that was asked for; None when it can."""
+    known, able = GPUS.get(offer.gpu), capability(offer)
+    if known is not None and image.vendor is not None and known.vendor is not image.vendor:
+        return "image_vendor"
+    least, most = image.capabilities or (able, able)
+    if able is not None and not (least or able) <= able <= (most or able):
+        return "image"
+    return "precision" if image.precision is not None and able is not None and able < image.precision else None
+
+
+def _old_driver(offer: Offer, image: ImageNeeds) -> str | None:
+    """Return the reason when the host's driver is known to be too old for the image: its container never starts."""
+    known = image.cuda is not None and offer.cuda_max is not None
+    return "image_cuda" if known and not _at_least(offer.cuda_max, image.cuda or Decimal(0)) else None
+
+
+def least_cuda(job: JobRequest, policy: Policy, cloud: str) -> Decimal | None:
+    """Return the least CUDA that a host at this cloud needs: the image's or the one asked for, whichever is newer."""
+    said = [job.min_cuda, policy.needs_of(job.image or policy.image(cloud)).cuda]
+    return max((one for one in said if one is not None), default=None)
+
+
+def image_needs(job: JobRequest, policy: Policy, clouds: Iterable[str]) -> dict[str, ImageNeeds]:
+    """Return what the image of each cloud needs of an offer, and what the precision does that the job names."""
+    work = workload_of(job)
+    least = None if work is None or work.precision is None else LEAST_CAPABILITY.get(work.precision)
+    return {cloud: replace(policy.needs_of(job.image or policy.image(cloud)), precision=least) for cloud in clouds}
 
 
 def blocked(offer: Offer, policy: Policy) -> str | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from bot.rules.market.columns import Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate, reliability
-from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, reason
+from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, image_needs, reason
 from bot.rules.market.scoring import Cases, Scored
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
@@ -118,7 +118,7 @@ class _Answering:
 def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabilities], *, to_run: bool) -> _Answering:
     """Separate the offers that fit the job from the others, by their reason."""
     job, policy = cases.job, cases.policy
-    images = {cloud: policy.capabilities_of(job.image or policy.image(cloud)) for cloud in able}
+    images = image_needs(job, policy, able)
 
     def code(offer: Offer) -> str | None:
         known = able.get(offer.cloud)

@@ -1,20 +1,41 @@
-"""Define images: which one is rented where nobody names one, and which GPUs it has code for."""
+"""Define images: which one is rented where nobody names one, and which hosts and GPUs it runs on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 
+from providers.images import Vendor
+
 #: The least and greatest compute capability of an image; None where nobody said.
 Supported = tuple[Decimal, Decimal] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageNeeds:
+    """What an image needs: compute capabilities, the maker of the GPU, the least CUDA of the host; None: unknown.
+
+    `precision` is the least compute capability that computes in the number format of the run.
+    """
+
+    capabilities: Supported = None
+    vendor: Vendor | None = None
+    cuda: Decimal | None = None
+    precision: Decimal | None = None
 
 
 def read_range(text: str) -> Supported:
     """Read the least and greatest compute capability of `5.0-9.0`; None when it is not such a range."""
     found = re.fullmatch(r"(\d{1,2}\.\d)-(\d{1,2}\.\d)", text)
     return (Decimal(found[1]), Decimal(found[2])) if found and Decimal(found[1]) <= Decimal(found[2]) else None
+
+
+def read_cuda(text: str) -> Decimal | None:
+    """Read a CUDA version such as `12.8`; None when it is not one."""
+    return Decimal(text) if re.fullmatch(r"\d{1,2}\.\d", text) else None
 
 
 def images() -> Mapping[str, str]:

@@ -9,8 +9,9 @@ from decimal import Decimal
 
 from bot.rules.policy.consumers import ConsumerPolicy
 from bot.rules.policy.defaults import disks, frozen, idle_limits, setting
-from bot.rules.policy.images import Supported, image_capabilities, images, read_range
+from bot.rules.policy.images import ImageNeeds, Supported, image_capabilities, images, read_cuda, read_range
 from bot.rules.policy.tiers import ApprovalTier
+from providers.images import Vendor, cuda_of, vendor_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,10 @@ class Policy:
         "Least and greatest CUDA compute capability per image. A GPU outside it is not offered with that image; "
         "images that are not named here run everywhere.",
     )
+    image_cuda: Mapping[str, str] = setting(
+        frozen(),
+        "Least CUDA version of the host per image, for images whose name does not say it as cuda12.8 or cu128 does.",
+    )
     blocked_hosts: tuple[str, ...] = setting((), "Hosts or machines that are never offered, as cloud:id.")
     blocked_countries: tuple[str, ...] = setting(
         (), "Countries that are never offered: two letters, or EU for all of its members."
@@ -241,3 +246,11 @@ class Policy:
     def capabilities_of(self, image: str) -> Supported:
         """Return the compute capabilities that an image has code for; an unknown image excludes no offer."""
         return read_range(self.image_capabilities.get(image, ""))
+
+    def needs_of(self, image: str) -> ImageNeeds:
+        """Return what an image needs of a host and its GPU, as the policy or else its name says."""
+        capabilities, vendor = self.capabilities_of(image), vendor_of(image)
+        cuda = read_cuda(self.image_cuda.get(image, "")) or cuda_of(image)
+        if vendor is None and (capabilities is not None or cuda is not None):
+            vendor = Vendor.NVIDIA
+        return ImageNeeds(capabilities, vendor, cuda)

@@ -23,6 +23,8 @@ _TRAINING_BYTES = 14
 _ADAPTER_SHARE = Decimal("0.01")
 _WEIGHT_BYTES = 2
 _GB = Decimal(10) ** 9
+#: The old checkpoint is kept until the new one is written.
+KEPT_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,13 @@ def checkpoint_gb(work: Workload) -> Decimal:
         return _ZERO
     whole = shape.total_params * _TRAINING_BYTES / _GB
     return whole * _ADAPTER_SHARE if work.adapts else whole
+
+
+def stored_gb(work: Workload) -> Decimal:
+    """Return the GB that a run keeps beside its image: its weights, its data and two checkpoints."""
+    shape = architecture(work)
+    weights = _ZERO if shape is None else shape.total_params * _WEIGHT_BYTES / _GB
+    return weights + (work.dataset_gb or _ZERO) + KEPT_AT_ONCE * checkpoint_gb(work)
 
 
 def _fetched_gb(work: Workload) -> Decimal:

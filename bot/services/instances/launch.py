@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from bot.rules.instances.failover import CLOUD_WIDE
 from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
+from bot.rules.pricing.bids import inside
 from bot.rules.pricing.spend_limits import RequoteOutcome, requote
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import try_next
@@ -155,6 +156,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else NotSent.code, refusal(checked), held)
         return
     free = provider.capabilities.free
+    fresh = inside(fresh, work.grant.price_cap_usd_h) if fresh is not None else None
     verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
     if fresh is None or verdict.outcome is RequoteOutcome.GONE:
         await _refused(ctx, work, "no_capacity", verdict.sentence, held)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from bot.rules.instances.startup_script import bootstrap
+from bot.rules.market.filters import least_cuda
 from bot.rules.policy.policy import Policy
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
@@ -41,6 +42,7 @@ def order(
         env={**places.environment, **env},
         onstart=onstart,
         bid_usd_h=bid,
+        min_cuda=least_cuda(job, policy, offer.cloud),
     )
 
 

@@ -194,7 +194,7 @@ async def _sighted(
 ) -> None:
     async with ctx.db.write() as tx:
         if orphan is None:
-            await _first_sighting(tx, find, listing, now)
+            await _first_sighting(ctx, tx, find, listing, now)
             return
         seen = {"last_seen_at": now, "absent_at": [], **_address(find.item)}
         await amend(tx, Orphan, orphan.id, version=orphan.version, **seen)
@@ -203,7 +203,7 @@ async def _sighted(
             await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, SYSTEM, find.reason)
 
 
-async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
+async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
     item, reason = find.item, find.reason
     state = OrphanState.QUARANTINED if find.waits else OrphanState.SEEN
     orphan_id = new_id("str", now)

@@ -21,6 +21,8 @@ from providers.contract import InstanceStatus, ObservedInstance
 BROKEN = {
     InstanceStatus.ERROR: "The cloud reports that the instance failed to start.",
     InstanceStatus.OFFLINE: "The cloud lost contact with the machine.",
+    # As for a bid that somebody else's beat before it ran: what was made stays, stopped, and its disk is billed.
+    InstanceStatus.STOPPED: "The cloud stopped the instance before it ever ran.",
 }
 
 
@@ -54,7 +56,7 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
 def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[EndReason, str] | None:
     """Return `(code, sentence)` when the boot must end."""
     broken = BROKEN.get(item.status)
-    if broken is not None:
+    if broken is not None and (item.status is not InstanceStatus.STOPPED or row.wanted is None):
         return EndReason.BROKEN, broken
     capabilities = ctx.providers[row.cloud].capabilities
     if not capabilities.terminate:

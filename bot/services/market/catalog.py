@@ -8,8 +8,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from bot.rules.market.disk import disk_gb
+from bot.rules.market.filters import least_cuda
 from bot.rules.market.ranking import Ranked, rank
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing.bids import with_margin
 from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import plural
 from bot.services.market.preflight import Checks, refusal
@@ -87,6 +90,7 @@ _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
 def _in_micros(offer: Offer) -> Offer:
     """Return the offer at a price that the ledger can store: what is shown, approved and bought are the same."""
+    offer = with_margin(offer)
     price = money.rate(offer.price_usd_h) if offer.price_usd_h is not None else None
     return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
 
@@ -127,14 +131,25 @@ class Catalog:
         """Return what each cloud of this market can do."""
         return {name: provider.capabilities for name, provider in self._providers.items()}
 
-    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> MarketAnswer:
+    async def market(
+        self,
+        job: JobRequest,
+        disk_gb: int,
+        *,
+        policy: Policy | None = None,
+        fresh: bool = False,
+        to_buy: bool = False,
+    ) -> MarketAnswer:
         """Query every wanted cloud's offers for `job` concurrently; a slow or failing cloud affects only itself.
 
-        With `to_buy` each account is checked meanwhile, and a cloud that fails the check has no offers.
+        With a `policy` each cloud is asked for hosts whose driver can run the image that it would get. With `to_buy`
+        each account is checked meanwhile, and a cloud that fails the check has no offers.
         """
         wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
-        asked = asyncio.gather(*(self._ask((name, job.gpu, disk_gb, spot), fresh=fresh) for name in wanted))
+        least = {name: least_cuda(job, policy, name) if policy is not None else None for name in wanted}
+        keys = [(name, replace(job.gpu, cuda_min=least[name]), disk_gb, spot) for name in wanted]
+        asked = asyncio.gather(*(self._ask(key, fresh=fresh) for key in keys))
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
         results = await asked
         balances: dict[str, Balance | None] = {}
@@ -165,7 +180,7 @@ class Catalog:
 
     async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
         """Return the ranked market for somebody who browses."""
-        found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb))
+        found = await self.market(job, disk_gb(job, policy), policy=policy)
         now = self._clock.now()
         ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
         return Inventory(self._ranked(found, job, policy), found.answers, ages)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from bot.rules.grammar.run_words import workload_of
+from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import blocked, excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation, relax, widest
@@ -67,8 +68,8 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
 
     When nothing fits, the clouds are queried once more for the offers that one limit hides.
     """
-    job = replace(job, disk_gb=policy.disk_gb(job.workload, job.disk_gb))
-    market = await catalog.market(job, job.disk_gb)
+    job = replace(job, disk_gb=disk_gb(job, policy))
+    market = await catalog.market(job, job.disk_gb, policy=policy)
     able = catalog.capabilities
     runs = await catalog.finished_runs()
     ranked = rank(market.offers, job, policy, able, runs=runs)

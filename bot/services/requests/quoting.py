@@ -77,7 +77,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.
-    market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0, to_buy=True)
+    market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, fresh=request.quote_version > 0, to_buy=True)
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+from bot.rules.market.disk import disk_gb
 from bot.rules.policy import consumers, job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
@@ -40,7 +41,7 @@ async def provision(ctx: Context, command: Provision) -> Reply:
 
 async def submit(ctx: Context, command: Provision) -> Reply:
     """Record a request for GPUs, to be quoted next. A repeated inbound key creates no second request."""
-    job = replace(command.job, disk_gb=ctx.policy.disk_gb(command.job.workload, command.job.disk_gb))
+    job = replace(command.job, disk_gb=disk_gb(command.job, ctx.policy))
     limits = consumers.of(ctx.policy.consumers, command.actor)
     try:
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job

@@ -14,7 +14,7 @@ from providers.adapter_helpers import listed, part, pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.cloud_init import key_material
 from providers.clouds.lambda_cloud import billing, instances, offers
-from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, not_there
+from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, key_gone, not_there
 from providers.contract import Charge, InstanceSpec, InstanceStatus, Leftover, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
@@ -188,7 +188,7 @@ class LambdaProvider(CloudAdapter):
     async def remove(self, leftover: Leftover) -> None:
         """Delete a key. Machines that were launched with it keep it."""
         reply = await self._http.read("DELETE", f"/ssh-keys/{self._checked(leftover.ref)}")
-        error = None if not_there(reply) else call_error(reply)
+        error = None if key_gone(reply) else call_error(reply)
         if error is not None:
             raise error
 

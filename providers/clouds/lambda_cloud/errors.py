@@ -92,6 +92,11 @@ def not_there(reply: HttpReply) -> bool:
     return reply.status in {400, 404} and error_code(reply) == "global/object-does-not-exist"
 
 
+def key_gone(reply: HttpReply) -> bool:
+    """True when an SSH key is not there (any more): the document says `global/not-found` for keys."""
+    return not_there(reply) or (reply.status == 404 and error_code(reply) == "global/not-found")
+
+
 def duplicate(reply: HttpReply) -> bool:
     """True when the name was taken already."""
     return reply.status in {400, 409} and error_code(reply) == "global/duplicate"

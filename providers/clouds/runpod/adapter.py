@@ -122,7 +122,7 @@ class RunPodProvider(CloudAdapter):
         return same(await self._page(asked, only(offer)), offer)
 
     async def _page(self, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
-        body = await self._read("GET", "/v2/catalog/gpus", params=offers.query(page.tier, page.count))
+        body = await self._read("GET", "/v2/catalog/gpus", params=offers.query(page, constraint.cuda_min))
         return offers.offers(body, page, constraint)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:

@@ -45,6 +45,11 @@ def volume_gb(disk_gb: int) -> int:
     return max(VOLUME_MIN_GB, disk_gb)
 
 
+def cuda_version(least: Decimal) -> str:
+    """A CUDA version as the API takes it: major and minor."""
+    return f"{least:.1f}"
+
+
 def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> dict[str, Any]:
     """The JSON of `POST /v2/pods`. Raises `InvalidSpec` for what RunPod is known to refuse or to misread."""
     ticket = spec.offer.ticket
@@ -66,6 +71,9 @@ def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> di
         "env": _environment(spec),
         "startSsh": True,
     }
+    if spec.min_cuda is not None:
+        # On a host with an older driver the container never starts, and is billed until somebody notices.
+        body["gpu"]["minCudaVersion"] = cuda_version(spec.min_cuda)
     if ticket.get("data_center_id"):
         body["dataCenterIds"] = [ticket["data_center_id"]]
     if spec.onstart:

@@ -17,7 +17,13 @@ from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint
 from providers.adapter_helpers import fits, listed, number, part
 from providers.clouds.runpod.errors import CLOUD
-from providers.clouds.runpod.instances import CONTAINER_DISK_GB, DISK_USD_GB_MONTH, HOURS_PER_MONTH, volume_gb
+from providers.clouds.runpod.instances import (
+    CONTAINER_DISK_GB,
+    DISK_USD_GB_MONTH,
+    HOURS_PER_MONTH,
+    cuda_version,
+    volume_gb,
+)
 from providers.contract import Offer, Stock
 from providers.gpus import table
 from providers.http import fingerprint
@@ -52,9 +58,13 @@ class CatalogPage:
     container_gb: int = CONTAINER_DISK_GB
 
 
-def query(tier: str, count: int) -> dict[str, str]:
-    """The query of one page. `product` is required as soon as `include` is given."""
-    return {"include": "AVAILABILITY", "product": "POD", "cloud": tier, "count": str(count)}
+def query(page: CatalogPage, cuda_min: Decimal | None = None) -> dict[str, str]:
+    """The query of one page. `product` is required as soon as `include` is given.
+
+    With `cuda_min` the stock is that of the hosts with at least this CUDA; the versions of all others are told as well.
+    """
+    asked = {"include": "AVAILABILITY", "product": "POD", "cloud": page.tier, "count": str(page.count)}
+    return asked | ({"minCudaVersion": cuda_version(cuda_min)} if cuda_min is not None else {})
 
 
 def offers(body: Any, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:

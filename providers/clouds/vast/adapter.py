@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -129,6 +130,9 @@ class VastProvider(CloudAdapter):
             for offer in offers.translate(new, constraint, disk_gb=disk_gb, kind=kind, at=at):
                 found.setdefault(offer.key, offer)
             last = rows[-1].get("dph_total") if rows else None
+            if not rows and not page and constraint.cuda_min is not None:
+                # Asked once more without the driver, so that people hear why nothing is left, and not only nothing.
+                return await self._search(replace(constraint, cuda_min=None), disk_gb, kind, 1)
             if len(rows) < offers.ROWS_MAX or not new or not isinstance(last, int | float):
                 break
             above = float(last)
@@ -170,10 +174,14 @@ class VastProvider(CloudAdapter):
         return {}
 
     async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
-        """One `PUT`. The table of outcomes is in `providers.clouds.vast.errors`."""
+        """One `PUT`. The table of outcomes is in `providers.clouds.vast.errors`.
+
+        A bid below the lowest accepted one is answered by 200 with success false and an id: that contract is stopped,
+        and its disk is billed. It is ours, so it is returned like any other; what it does is read afterwards.
+        """
         reply = await self._post(spec, instances.create_body(spec))
         contract = reply.fields.get("new_contract")
-        if not (reply.ok and reply.fields.get("success") is True and offers.is_id(contract)):
+        if not (reply.ok and offers.is_id(contract)):
             raise create_error(reply, self._clock.now())
         return pending(str(contract), spec)
 

@@ -40,7 +40,13 @@ _WORDS: Mapping[str | None, InstanceStatus] = {
     "offline": InstanceStatus.OFFLINE,
 }
 #: Texts of a boot that will never finish, in lower case.
-_BROKEN = ("oci runtime create failed", "manifest unknown", "pull access denied", "unauthorized")
+_BROKEN = (
+    "oci runtime create failed",
+    "manifest unknown",
+    "pull access denied",
+    "unauthorized",
+    "unsatisfied condition: cuda",
+)
 
 
 def create_body(spec: InstanceSpec) -> dict[str, Any]:

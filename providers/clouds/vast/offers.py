@@ -68,6 +68,8 @@ def query(
         memory["lte"] = int(constraint.memory_gb_max * MOST_MB_PER_GB)
     if memory:
         body["gpu_ram"] = memory
+    if constraint.cuda_min is not None:
+        body["cuda_max_good"] = {"gte": float(constraint.cuda_min)}
     if above_usd_h is not None:
         body["dph_total"] = {"gte": above_usd_h}
     if machine_id is not None:

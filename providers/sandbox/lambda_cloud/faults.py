@@ -44,6 +44,9 @@ def missing(what: str = "Specified instance", status: int = 404) -> Response:
     return error(status, "global/object-does-not-exist", f"{what} does not exist.")
 
 
+NOT_FOUND = error(404, "global/not-found", "The requested resource was not found.")
+
+
 def provider_error(given: Mapping[str, Any]) -> Response:
     """An error of the layer below; its status is documented nowhere."""
     status = int(given.get("status", 500))

@@ -106,7 +106,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         ]
 
         async def unknown(_request: Request) -> Response:
-            return say.error(404, "global/not-found", "The requested resource was not found.")
+            return say.NOT_FOUND
 
         return [
             *self.paths((method, f"/api/v1{path}", group, answer) for method, path, group, answer in table),
@@ -243,7 +243,7 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         found = [key for key in keys if key["id"] == request.path_params["ref"]]
         for key in found:
             keys.remove(key)
-        return JSONResponse({"data": {}}) if found else say.missing("SSH key")
+        return JSONResponse({"data": {}}) if found else say.NOT_FOUND
 
     # ── file systems and firewall ────────────────────────────────────────────────────────────────
 

@@ -31,7 +31,7 @@ class RunPodAccount(SandboxAccount[Pod]):
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = RunPodMarket(self.engine.seed)
+        self.market = RunPodMarket(self.engine.seed, bad_rows=self.engine.bad_rows)
         self.spend_limit_usd_h = SPEND_LIMIT_USD_H
         self.public_key = ""
         #: Network volume → its datacenter. There is no route to make one: a test adds what it needs.
@@ -83,7 +83,8 @@ class RunPodAccount(SandboxAccount[Pod]):
             raise RunPodProblem(422, f"gpu type '{order.gpu_id}' was not found")
         price = gpu.price_usd_h.get(order.tier)
         center = self.market.place(gpu, order.tier, order.count, self._wanted(order))
-        if center is None or price is None:
+        cuda = self.market.host_cuda(gpu, order.min_cuda, order.allowed_cuda)
+        if center is None or price is None or cuda is None:
             raise RunPodProblem(400, NO_CAPACITY)
         if order.bid_usd_h is not None:
             price = Decimal(str(order.bid_usd_h))
@@ -92,9 +93,10 @@ class RunPodAccount(SandboxAccount[Pod]):
             raise RunPodProblem(402, LOW_BALANCE)
         if self.rate_usd_h() + rate > self.spend_limit_usd_h:
             raise RunPodProblem(400, SPEND_LIMIT)
-        return self.add(self._pod(order, gpu, rate, center, lands_in_s))
+        return self.add(self._pod(order, gpu, rate, (center, cuda), lands_in_s))
 
-    def _pod(self, order: Order, gpu: GpuType, rate_usd_h: Decimal, center: str, lands_in_s: float) -> Pod:
+    def _pod(self, order: Order, gpu: GpuType, rate_usd_h: Decimal, placed: tuple[str, str], lands_in_s: float) -> Pod:
+        center, host_cuda = placed
         at, timing = self.now + timedelta(seconds=lands_in_s), self.engine.timing
         pod = Pod(
             ref="".join(self._ids.choices(ALPHABET, k=14)),
@@ -105,6 +107,7 @@ class RunPodAccount(SandboxAccount[Pod]):
             kind=gpu,
             rate_usd_h=rate_usd_h,
             data_center=center or None,
+            host_cuda=host_cuda,
             created_at=at,
             launched_at=at,
             boot=self._first_boot(),

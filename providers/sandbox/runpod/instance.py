@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.images import cuda_of
 from providers.sandbox.account import SandboxInstance
 from providers.sandbox.runpod.market import GpuType
 from providers.sandbox.runpod.validation import Order
@@ -53,6 +54,7 @@ class Pod(SandboxInstance):
     kind: GpuType
     rate_usd_h: Decimal
     data_center: str | None
+    host_cuda: str
     launched_at: datetime
     boot: Boot
     #: How long it is shown as TERMINATED.
@@ -95,7 +97,13 @@ class Pod(SandboxInstance):
 
     def shown(self, now: datetime) -> bool:
         """Whether the container's runtime is reported."""
-        return self.ended is None and not self.boot.never and self._container_s(now) >= self.boot.reachable_s
+        return self.ended is None and not self._never_starts and self._container_s(now) >= self.boot.reachable_s
+
+    @property
+    def _never_starts(self) -> bool:
+        """Whether its container cannot start, by a fault or because the image's CUDA is above the host's."""
+        needed = cuda_of(self.order.image)
+        return self.boot.never or (needed is not None and needed > Decimal(self.host_cuda))
 
     def reachable(self, now: datetime) -> bool:
         lag_s = self.boot.reachable_s + self.boot.sshd_lag_s
@@ -156,7 +164,7 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
         "gpu": {"id": pod.kind.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
         "cloud": order.tier,
         "dataCenterId": None if status == "PROVISIONING" else pod.data_center,
-        "cudaVersion": "12.8" if pod.shown(now) else None,
+        "cudaVersion": None if status == "PROVISIONING" else pod.host_cuda,
         "ssh": {"proxy": proxy, "direct": direct},
         "template": None,
         "cost": pod.cost_usd_h(),

@@ -1,7 +1,7 @@
 """What the RunPod sandbox sells: GPU types, prices per GPU and hour, stock per datacenter, all from one seed.
 
-Prices follow the public price page and recorded answers of 2025 and 2026. A few rows are bad on purpose (a price of
-zero, a price that is missing, two ids that differ in a space), because the real catalogue has had each of them.
+Prices follow the public price page and recorded answers of 2025 and 2026. Two ids differ in a space, as in the real
+catalogue; rows with a price of zero or none, which it has had too, are left out unless they are asked for.
 """
 
 from __future__ import annotations
@@ -109,6 +109,11 @@ class GpuType:
         return self.most[tier] > 0
 
     @property
+    def is_priced(self) -> bool:
+        """Whether every tier that sells it has a usable price."""
+        return all((self.price_usd_h[tier] or 0) > 0 for tier, most in self.most.items() if most)
+
+    @property
     def manufacturer(self) -> str:
         """NVIDIA or AMD."""
         return "AMD" if self.id.startswith("AMD") else "NVIDIA"
@@ -137,9 +142,9 @@ def _parse() -> dict[str, GpuType]:
 class RunPodMarket:
     """The catalogue of one sandbox. The same seed gives the same stock; prices may be moved by a test."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, bad_rows: bool = False) -> None:
         self.seed = seed
-        self.types = _parse()
+        self.types = {gpu.id: gpu for gpu in _parse().values() if bad_rows or gpu.is_priced}
         #: What somebody else has rented: (GPU id, tier, datacenter or "" for the whole tier, counts from this one on).
         self._taken: dict[tuple[str, str, str], int] = {}
 
@@ -201,6 +206,12 @@ class RunPodMarket:
         newest = 3 if gpu.id.startswith("Tesla") else len(CUDA_VERSIONS)
         return [{"version": v, "available": i < newest} for i, v in enumerate(CUDA_VERSIONS)]
 
+    def host_cuda(self, gpu: GpuType, least: str = "", allowed: tuple[str, ...] = ()) -> str | None:
+        """The CUDA of the host that a pod gets: the oldest free one that fits, because nothing makes it a newer one."""
+        free = [str(row["version"]) for row in self.cuda(gpu) if row["available"]]
+        fitting = [one for one in free if not allowed or one in allowed]
+        return next((one for one in fitting if not least or cuda_key(one) >= cuda_key(least)), None)
+
     def _is_taken(self, gpu: GpuType, tier: str, center: str, count: int) -> bool:
         limits = [self._taken.get((gpu.id, tier, place)) for place in {center, ""}]
         return any(limit is not None and count >= limit for limit in limits)
@@ -214,6 +225,11 @@ class RunPodMarket:
 
 
 TIERS = ("SECURE", "COMMUNITY")
+
+
+def cuda_key(version: str) -> tuple[int, ...]:
+    """A version as numbers, because 12.11 is above 12.2."""
+    return tuple(map(int, version.split(".")))
 
 
 def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dict[str, Any]:
@@ -232,10 +248,11 @@ def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dic
     if "include" not in query:
         return row
     tier, count = _asked(query)
-    row["availability"] = market.stock(gpu, tier, count)
+    fits = market.host_cuda(gpu, query.get("minCudaVersion", "")) is not None
+    row["availability"] = market.stock(gpu, tier, count) if fits else "NONE"
     row["cudaVersions"] = market.cuda(gpu)
     # Community hosts belong to no datacenter, and an empty list is left out.
-    if tier == "SECURE":
+    if tier == "SECURE" and fits:
         centers = market.centers(gpu, count)
         if centers:
             row["dataCenters"] = [{"id": name, "name": name, "availability": level} for name, level in centers.items()]

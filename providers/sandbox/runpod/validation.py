@@ -5,6 +5,7 @@ The service answers 422 and lists every complaint as `$.path: what is wrong`; an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,8 @@ class Order:
     env: Mapping[str, str] = field(default_factory=dict)
     args: str = ""
     start_ssh: bool = False
+    min_cuda: str = ""
+    allowed_cuda: tuple[str, ...] = ()
     #: Dollars per GPU and hour; set by the interruptible GraphQL mutation only.
     bid_usd_h: float | None = None
 
@@ -73,6 +76,15 @@ def _text_map(value: Any) -> str | None:
     return None if len(value) <= ENV_MAX else f"maxProperties: got {len(value)}, want at most {ENV_MAX}"
 
 
+def _version(value: Any) -> str | None:
+    good = isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value)
+    return None if good else "does not match pattern '^\\d+\\.\\d+$'"
+
+
+def _versions(value: Any) -> str | None:
+    return _texts(value) or next((wrong for one in value if (wrong := _version(one))), None)
+
+
 def _anything(_value: Any) -> str | None:
     return None
 
@@ -97,7 +109,12 @@ _POD: Mapping[str, Check] = {
     "globalNetworking": _anything,
     "templateId": _text,
 }
-_GPU: Mapping[str, Check] = {"id": _filled, "count": _whole, "allowedCudaVersions": _texts, "minCudaVersion": _text}
+_GPU: Mapping[str, Check] = {
+    "id": _filled,
+    "count": _whole,
+    "allowedCudaVersions": _versions,
+    "minCudaVersion": _version,
+}
 _PERSISTENT: Mapping[str, Check] = {"size": _whole, "path": _filled}
 _NETWORK: Mapping[str, Check] = {"volumeId": _filled, "path": _filled}
 
@@ -117,7 +134,7 @@ def read_create(body: dict[str, Any]) -> Order:
         raise RunPodProblem(400, "image is required unless templateId is set")
     if not isinstance(gpu, dict) or "cpu" in body:
         raise RunPodProblem(400, "exactly one of gpu and cpu must be set; this service rents GPU pods only")
-    if "allowedCudaVersions" in gpu and "minCudaVersion" in gpu:
+    if gpu.get("allowedCudaVersions") and "minCudaVersion" in gpu:
         raise RunPodProblem(400, "allowedCudaVersions and minCudaVersion exclude each other")
     return _order(body, gpu, mounts if isinstance(mounts, dict) else {})
 
@@ -178,4 +195,6 @@ def _order(body: dict[str, Any], gpu: dict[str, Any], mounts: dict[str, Any]) ->
         env=dict(body.get("env", {})),
         args=body.get("args", ""),
         start_ssh=body.get("startSsh", False),
+        min_cuda=gpu.get("minCudaVersion", ""),
+        allowed_cuda=tuple(gpu.get("allowedCudaVersions", ())),
     )

@@ -127,7 +127,7 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = TensorDockMarket(self.engine.random("tensordock"))
+        self.market = TensorDockMarket(self.engine.random("tensordock"), bad_rows=self.engine.bad_rows)
         self.broke_at: datetime | None = None
         self._ids = self.engine.random("tensordock/ids")
         self.secrets: dict[str, dict[str, str]] = {}

@@ -93,7 +93,7 @@ class Place:
 class TensorDockMarket:
     """All locations and what is free there."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, bad_rows: bool = False) -> None:
         self.places: dict[str, Place] = {}
         for city, state, country, tier, own_ips, forwards in PLACES:
             ident = str(uuid.UUID(int=random.getrandbits(128), version=4))
@@ -102,7 +102,7 @@ class TensorDockMarket:
             for place in random.sample(list(self.places.values()), places):
                 place.stock[slug] = _stock(random, slug, shown, Decimal(usd), random.randint(*counts))
         staples = [place for place in self.places.values() if "geforcertx4080super-pcie-16gb" not in place.stock]
-        for price, place in zip(BAD_PRICES, staples, strict=False):
+        for price, place in zip(BAD_PRICES if bad_rows else (), staples, strict=False):
             bad = _stock(random, "geforcertx4080super-pcie-16gb", "NVIDIA GeForce RTX 4080 SUPER", Decimal("0.2"), 2)
             bad.gpu_usd_h = price
             bad.sized = False

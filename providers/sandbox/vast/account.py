@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.images import cuda_of
 from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.timeline import Timeline, usd
@@ -36,6 +37,13 @@ NO_BOOT: Mapping[str, tuple[str, str]] = {
     "pull_error": ("loading", "Error response from daemon: manifest unknown: {image}"),
     "never_boots": ("loading", "pulling image layers"),
 }
+
+
+#: What NVIDIA's container toolkit says of an image whose CUDA is newer than the host's driver.
+OLD_DRIVER = (
+    "nvidia-container-cli: requirement error: unsatisfied condition: cuda>={cuda}, please update your driver to a "
+    "newer version, or use an earlier cuda container"
+)
 
 
 @dataclass(kw_only=True)
@@ -150,7 +158,7 @@ class VastAccount(SandboxAccount[Contract]):
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = VastMarket(self.engine.random("vast"), self.now)
+        self.market = VastMarket(self.engine.random("vast"), self.now, bad_rows=self.engine.bad_rows)
         self.ssh_keys: list[dict[str, Any]] = []
         self.queued: set[int] = set()
         self._next_ref = 26_500_000
@@ -182,6 +190,11 @@ class VastAccount(SandboxAccount[Contract]):
 
     def _boot(self, contract: Contract, now: datetime) -> None:
         contract.boot(now, self.engine.timing.boot_s)
+        needed = cuda_of(contract.image)
+        if needed is not None and needed > Decimal(str(contract.machine.cuda)):
+            # The host's driver is older than the image: the container is refused each time that it is started.
+            contract.hang(now, VastPhase("loading", msg=OLD_DRIVER.format(cuda=needed)))
+            return
         for fault, (word, message) in NO_BOOT.items():
             if fault in contract.quirks:
                 contract.hang(now, VastPhase(word, msg=message.format(image=contract.image)))

@@ -108,7 +108,7 @@ FAULTS = FaultTable(
     common("create_503_after", spoils=UNAVAILABLE),
     common("create_no_credit", refuses=LACKS_CREDIT),
     LOST_REQUEST,
-    Fault("create_half_made", "200 with success false, and a stopped instance that bills its disk", "OutcomeUnknown"),
+    Fault("create_half_made", "200 with success false, and a stopped instance that bills its disk", "ok"),
     Fault("create_garbage", "the instance is made and the answer is not JSON", "OutcomeUnknown",
         spoils=PlainTextResponse("OK")),
     Fault("create_no_id", "200 with success true, no id, and nothing made", "OutcomeUnknown",

@@ -158,7 +158,7 @@ class VastSandbox(VastPages):
         if problem is not None:
             return problem
         lands_in_s = self.lands_in_s()
-        if self.fault("create_half_made") is not None:
+        if self.fault("create_half_made") is not None or part.outbids(body.get("price")):
             contract = self.account.half_make(part, body)
             self.committed(contract.ref, 0.0)
             text = "Your bid is too low to start this instance."

@@ -128,14 +128,26 @@ def test_a_price_of_zero_never_wins() -> None:
         ({"gpu": "RTX5090", "cloud": "runpod"}, {}, None),
         ({"gpu": "RTX4090"}, {}, None),
         ({"gpu": "SomethingNew"}, {}, None),
+        ({"gpu": "MI300X"}, {}, "image_vendor"),
+        ({"gpu": "MI300X"}, {"image": "rocm/pytorch:latest"}, None),
+        ({"gpu": "MI300X"}, {"image": "own/image:1"}, None),
+        ({"gpu": "A100-SXM-80GB"}, {"image": "rocm/pytorch:latest"}, "image_vendor"),
+        ({"cuda_max": Decimal("12.2")}, {}, "image_cuda"),
+        ({"cuda_max": Decimal("12.4")}, {}, None),
+        ({"cuda_max": Decimal("12.6"), "cloud": "runpod"}, {}, "image_cuda"),
+        ({"cuda_max": Decimal("NaN")}, {}, "image_cuda"),
+        ({"cuda_max": Decimal("12.2")}, {"image": "own/image:1"}, None),
+        ({"gpu": "V100-32GB"}, {"work": ("model=1B", "tokens=1M", "precision=bf16")}, "precision"),
+        ({"gpu": "V100-32GB"}, {"work": ("model=1B", "tokens=1M", "precision=fp16")}, None),
+        ({"gpu": "A100-SXM-80GB"}, {"work": ("model=1B", "tokens=1M", "precision=fp8")}, "precision"),
     ],
 )
-def test_a_gpu_that_the_image_has_no_code_for_is_left_out(
+def test_what_cannot_run_the_image_or_the_precision_is_left_out(
     change: dict[str, Any], asked: dict[str, Any], code: str | None
 ) -> None:
     found = ranked(offer(**change), wanted=job(gpu=ANY, **asked))
     assert [one.reason_code for one in found.excluded] == ([code] if code else [])
-    if code:
+    if code == "image":
         assert found.excluded[0].sentence == (
             "1 offer left out: the image has no code for that GPU's compute capability; a newer image may have it."
         )

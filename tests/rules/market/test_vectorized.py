@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bot.rules.market.columns import column
 from bot.rules.market.estimate import reliability
-from bot.rules.market.filters import excluded, reason
+from bot.rules.market.filters import excluded, image_needs, reason
 from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank
 from bot.rules.market.scoring import Cases, Scored, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
@@ -86,7 +86,7 @@ JOBS = st.builds(
 def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple[list[Scored], dict[str, list[str]]]:
     """The definition: every offer judged and scored by itself, then sorted."""
     cases = Cases(wanted, policy, CLOUDS, whole=False)
-    images = {cloud: policy.capabilities_of(wanted.image or policy.image(cloud)) for cloud in CLOUDS}
+    images = image_needs(wanted, policy, CLOUDS)
     kept: list[Scored] = []
     left_out: dict[str, list[str]] = {}
     for one in market:

@@ -34,6 +34,7 @@ from bot.rules.policy.validation import validated
         ({"default_image": {}}, "default_image"),
         ({"image_capabilities": {"x": "cu124"}}, "image_capabilities"),
         ({"image_capabilities": {"x": "9.0-5.0"}}, "image_capabilities"),
+        ({"image_cuda": {"x": "cu124"}}, "image_cuda"),
         ({"blocked_hosts": ("51234",)}, "blocked_hosts"),
         ({"blocked_countries": ("China",)}, "blocked_countries"),
         ({"same_person": (("U012AB3CD",),)}, "same_person"),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import cast
+
+import pytest
 
 from bot.services.approvals import decisions
 from bot.services.runtime.commands import Decide
+from ledger.kernel.job import SpotPolicy
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
+from tests.support.proxy_provider import Noting, noting
 from tests.support.world import BOB, CAROL, World, facts
 
 
@@ -150,3 +155,33 @@ async def test_asked_again_and_approved_late_still_gives_the_whole_time(w: World
     assert view.session is not None
     assert view.session.deadline is not None
     assert (view.session.deadline - sent_at).total_seconds() == 2 * 3600
+
+
+@pytest.mark.both_databases
+async def test_a_bid_that_was_beaten_leaves_a_stopped_instance_that_is_ended_at_once(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",), spot=SpotPolicy.YES)
+    w.arm("create_half_made", "vast")
+    await w.settle()
+    w.clock.advance(60)
+    await w.settle()
+    first, *others = (await w.view(request_id)).instances
+    made = {one.ref: one for one in w.clouds["vast"].instances()}
+    assert first.ref in made
+    assert (first.outcome_code, made[first.ref].alive) == ("broken", False)
+    assert "before it ever ran" in first.outcome
+    # Whatever was tried next is under the same approval, and nothing of it is at the cloud unknown to us.
+    assert {one.ref for one in others if one.ref} == made.keys() - {first.ref}
+
+
+async def test_a_spot_price_is_shown_approved_and_bid_with_a_margin(w: World) -> None:
+    w.wrap("vast", noting)
+    request_id = await w.approved(candidates=("vast",), spot=SpotPolicy.YES)
+    option = (await w.view(request_id)).options[0]
+    await w.settle()
+    (spec,) = cast("Noting", w.ctx.providers["vast"]).specs
+    assert spec.bid_usd_h is not None
+    assert spec.offer.min_bid_usd_h is not None
+    assert spec.bid_usd_h >= spec.offer.min_bid_usd_h * Decimal("1.05")
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, row.price_usd_h) == (InstanceState.LIVE, option.price_usd_h)
+    assert abs(spec.bid_usd_h + spec.offer.storage_usd_h - row.price_usd_h) <= Decimal("0.000001")

@@ -92,28 +92,28 @@ async def test_a_cloud_that_asks_to_slow_down_is_asked_every_five_minutes_and_th
         clouds = {"vast": good}
         w.use(clouds)
         catalog = w.ctx.catalog
-        first = await catalog.market(JOB, 50)
+        first = await catalog.market(JOB, 50, policy=w.ctx.policy)
         assert first.offers
 
         clouds["vast"] = slow
         w.clock.advance(FRESH_S)
-        stale = await catalog.market(JOB, 50)
+        stale = await catalog.market(JOB, 50, policy=w.ctx.policy)
         assert (stale, limited.calls) == (first, 1)
         w.clock.advance(STRETCHED_S - FRESH_S - 1)
         look = await catalog.inventory(JOB, w.ctx.policy)
         assert limited.calls == 1
         assert look.ages == (f"vast: {len(first.offers)} offers, 4 min old",)
-        fresh = await catalog.market(JOB, 50, fresh=True)
+        fresh = await catalog.market(JOB, 50, policy=w.ctx.policy, fresh=True)
         assert (fresh.offers, limited.calls) == ((), 2)
         w.clock.advance(1)
-        assert "too often" in said(await catalog.market(JOB, 50))["vast"]
+        assert "too often" in said(await catalog.market(JOB, 50, policy=w.ctx.policy))["vast"]
         assert limited.calls == 3
 
         clouds["vast"] = good
-        again = await catalog.market(JOB, 50)
+        again = await catalog.market(JOB, 50, policy=w.ctx.policy)
         assert again.answers[0].at == w.clock.now()
         w.clock.advance(FRESH_S)
-        assert (await catalog.market(JOB, 50)).answers[0].at == w.clock.now()
+        assert (await catalog.market(JOB, 50, policy=w.ctx.policy)).answers[0].at == w.clock.now()
         await slow.close()
 
 
@@ -157,3 +157,13 @@ async def test_what_is_about_to_be_bought_is_asked_afresh_and_a_price_is_one_tha
     assert (fresh.key, fresh.price_usd_h > offer.price_usd_h) == (offer.key, True)
     assert fresh.price_usd_h == fresh.price_usd_h.quantize(Decimal("0.000001"))
     assert await w.ctx.catalog.reprice(replace(offer, key="nothing"), 50) is None
+
+
+async def test_each_cloud_is_asked_for_hosts_that_can_run_the_image_it_would_get(w: World) -> None:
+    old = {one.id for one in (await w.ctx.catalog.market(JOB, 50)).offers if one.cuda_max == Decimal("12.2")}
+    assert any(one.startswith("vast:") for one in old)
+    market = await w.ctx.catalog.market(JOB, 50, policy=w.ctx.policy)
+    assert market.offers
+    assert not old & {one.id for one in market.offers}
+    own = replace(JOB, image="own/image:1")
+    assert old <= {one.id for one in (await w.ctx.catalog.market(own, 50, policy=w.ctx.policy)).offers}

@@ -159,6 +159,12 @@ def test_the_body_of_a_create_passes_the_strict_schema() -> None:
     assert order.start_ssh
 
 
+def test_the_least_cuda_of_the_image_is_sent() -> None:
+    assert "minCudaVersion" not in instances.create_body(spec())["gpu"]
+    body = instances.create_body(spec(min_cuda=Decimal("12.8")))
+    assert body["gpu"]["minCudaVersion"] == read_create(body).min_cuda == "12.8"
+
+
 def test_community_offers_send_no_datacenter_and_always_the_tier() -> None:
     body = instances.create_body(spec())
     assert body["cloud"] == "COMMUNITY"

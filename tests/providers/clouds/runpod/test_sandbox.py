@@ -189,3 +189,27 @@ async def test_a_rise_in_price_is_seen_on_the_pod(quick: Served) -> None:
     quick.arm("price_above", factor="2")
     offer = await cheap(quick)
     assert (await create(quick)).price_usd_h == (offer.gpu_usd_h or 0) * 2 + offer.storage_usd_h
+
+
+# ── drivers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("least", "host", "starts"), [(None, "12.4", False), ("12.8", "12.8", True)])
+async def test_an_image_starts_only_on_a_host_with_its_cuda(
+    quick: Served, least: str | None, host: str, starts: bool
+) -> None:
+    image, named = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404", Decimal(least) if least else None
+    spec = InstanceSpec("run-1", await cheap(quick), image, 50, ("ssh-ed25519 AAAA a",), min_cuda=named)
+    made = await quick.provider.create(spec, grant("run-1"))
+    quick.travel(3600)
+    pod = (await quick.http.get(f"/v2/pods/{made.ref}")).json()
+    assert (pod["cudaVersion"], pod["runtime"] is not None) == (host, starts)
+
+
+async def test_no_pod_is_placed_where_no_host_has_the_cuda(quick: Served) -> None:
+    spec = InstanceSpec("run-1", await cheap(quick), "own/image:1", 50, min_cuda=Decimal("13.5"))
+    with pytest.raises(NoCapacity):
+        await quick.provider.create(spec, grant("run-1"))
+    found = await quick.provider.offers(GpuConstraint(("V100-16GB",), cuda_min=Decimal("12.9")), disk_gb=50, spot=False)
+    assert found == ()
+    assert await quick.provider.offers(GpuConstraint(("V100-16GB",), cuda_min=Decimal("12.8")), disk_gb=50, spot=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +16,6 @@ from providers.errors import (
     InsufficientFunds,
     InvalidSpec,
     NoCapacity,
-    OutcomeUnknown,
     RateLimited,
 )
 from tests.contract.served import DISK_GB, LABEL, Clouds, banner, serving
@@ -120,17 +120,42 @@ async def test_an_offer_is_used_once(vast: Vast) -> None:
 
 
 async def test_a_half_made_instance_exists_and_bills_its_disk(vast: Vast) -> None:
-    vast.arm("create_half_made")
-    with pytest.raises(OutcomeUnknown):
-        await vast.create()
+    """A bid below the lowest accepted one, which is what a moving market makes of a bid that was enough."""
+    offers = await vast.provider.offers(vast.one, disk_gb=DISK_GB, spot=True)
+    offer = next(o for o in offers if o.price_usd_h and o.price_usd_h > 0)
+    vast.sandbox.reprice(offer.key, Decimal("1.01"))
+    made = await vast.provider.create(replace(vast.spec(offer), bid_usd_h=offer.min_bid_usd_h), vast.grant())
     vast.step(3600)
 
     found = await vast.provider.find(LABEL)
     assert not isinstance(found, NotSeen)
-    assert found[0].status is InstanceStatus.STOPPED
+    assert [(one.ref, one.status) for one in found] == [(made.ref, InstanceStatus.STOPPED)]
     (true,) = vast.truth()
     assert true.gpu_usd == 0
     assert true.storage_usd > 0
+
+
+async def test_an_image_newer_than_the_hosts_driver_never_starts_and_is_called_broken(vast: Vast) -> None:
+    offer = await vast.offer()
+    assert offer.cuda_max is not None
+    image = f"own/train:cuda{offer.cuda_max + 1}"
+    made = await vast.provider.create(replace(vast.spec(offer), image=image), vast.grant())
+    vast.step(3600)
+
+    seen = await vast.seen(made.ref)
+    assert (seen.status, seen.ssh) == (InstanceStatus.ERROR, None)
+    assert "unsatisfied condition: cuda" in seen.status_text
+    assert vast.truth()[0].gpu_usd == 0
+
+
+async def test_hosts_are_searched_by_the_cuda_that_an_image_needs(vast: Vast) -> None:
+    every = await vast.provider.offers(vast.one, disk_gb=DISK_GB, spot=False)
+    new = await vast.provider.offers(replace(vast.one, cuda_min=Decimal("12.4")), disk_gb=DISK_GB, spot=False)
+    assert {o.cuda_max for o in every} == {Decimal("12.2"), Decimal("12.8")}
+    assert {o.cuda_max for o in new} == {Decimal("12.8")}
+    # Where no host is left they are all told, so that people hear the reason.
+    none = await vast.provider.offers(replace(vast.one, cuda_min=Decimal("13.5")), disk_gb=DISK_GB, spot=False)
+    assert {o.key for o in none} == {o.key for o in every}
 
 
 async def test_the_keys_travel_with_the_create(vast: Vast) -> None:
