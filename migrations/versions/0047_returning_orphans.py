@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -14,7 +16,7 @@ OLD = "uq_orphans_cloud_account_ref"
 NEW = "uq_orphans_open"
 WHERE = "state != 'gone'"
 KEY = ["cloud", "account", "ref"]
-ADDRESS = {"ssh_host": sa.String(255), "ssh_port": sa.Integer()}
+ADDRESS: Mapping[str, sa.String | sa.Integer] = {"ssh_host": sa.String(255), "ssh_port": sa.Integer()}
 
 
 def upgrade() -> None:
