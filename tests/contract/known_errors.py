@@ -6,7 +6,7 @@ import fnmatch
 import functools
 from collections.abc import Iterable, Mapping
 
-from tests.support.documents import FILES, FOLDER, Exchange, documents
+from tests.contract.documents import FILES, FOLDER, Exchange, documents
 
 #: Cloud → what a document says otherwise (`*` stands for anything) → what is known about it.
 KNOWN: Mapping[str, Mapping[str, str]] = {

@@ -7,7 +7,7 @@ from collections import deque
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from providers.sandbox.engine import Engine
-from tests.support.documents import Exchange
+from tests.contract.documents import Exchange
 
 #: The most calls that are kept: more than any test makes.
 KEPT = 5000

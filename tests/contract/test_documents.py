@@ -20,10 +20,10 @@ from providers.errors import UnexpectedResponse
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.engine import Engine
+from tests.contract.documents import Exchange, documents, needs_documents
 from tests.contract.known_errors import undocumented
 from tests.providers.scripted import answer, playing
 from tests.support.clock import SteppedClock
-from tests.support.documents import Exchange, documents, needs_documents
 
 pytestmark = needs_documents
 

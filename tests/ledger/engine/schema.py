@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 
 from sqlalchemy import Connection, text
 
+from ledger.engine.db import Database
+
 #: Alembic's own table is the same in every ledger.
 LEFT_OUT = "alembic_version"
 _CREATED = re.compile(r"CREATE TABLE \"?\w+\"? \((.*)\)([^)]*)")
+
+#: The fingerprint of the baseline's schema.
+BASELINE = {
+    "sqlite": "b8222138120aa65a62a3d40dfe467b541e3c8879342718d4e0a81fa44c372502",
+    "postgresql": "3d37e0fda0fbf56f9a63e54b2b5c0365b87020737269329e2b5429e3e0a780ce",
+}
+
+#: Every trigger of ours, and those that only PostgreSQL has.
+GUARDS = {
+    "approvals_no_delete",
+    "approvals_no_update",
+    "event_order_no_delete",
+    "event_order_no_update",
+    "events_no_delete",
+    "events_no_update",
+    "events_unnumbered",
+    "grants_fixed",
+    "grants_need_approvals",
+    "grants_no_delete",
+    "instances_account_moves",
+    "instances_fixed",
+    "instances_need_grant",
+    "instances_no_delete",
+    "ledger_entries_no_delete",
+    "ledger_entries_no_update",
+    "ledger_entries_unrolled",
+}
+#: The schema of the baseline, which ledgers have already: another one needs a step of its own.
+TRUNCATE_GUARDS = {
+    f"{table}_no_truncate" for table in ("approvals", "event_order", "events", "grants", "instances", "ledger_entries")
+}
 
 #: What PostgreSQL has, table by table: columns as they stand, indexes as they were made, and the rest by name.
 POSTGRES = {
@@ -72,3 +106,41 @@ def _parts(sql: str) -> tuple[list[str], str]:
     found = _CREATED.fullmatch(sql)
     assert found is not None, sql
     return [part.strip() for part in re.split(r",(?![^(]*\))", found[1])], found[2].strip()
+
+
+async def triggers(db: Database) -> set[str]:
+    """The names of all triggers of ours."""
+    query = (
+        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        if db.dialect == "sqlite"
+        else "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal"
+    )
+    async with db.read() as tx:
+        return set((await tx.execute(text(query))).scalars())
+
+
+def expected(db: Database) -> set[str]:
+    """Every trigger that there is."""
+    return GUARDS if db.dialect == "sqlite" else GUARDS | TRUNCATE_GUARDS
+
+
+async def tables(db: Database) -> set[str]:
+    """The names of all tables but alembic's own."""
+    query = (
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+        if db.dialect == "sqlite"
+        else "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+    )
+    async with db.read() as tx:
+        return set((await tx.execute(text(query))).scalars()) - {"alembic_version"}
+
+
+async def schema(db: Database) -> list[str]:
+    """Every line that describes the schema of a database."""
+    async with db.writer.connect() as connection:
+        return await connection.run_sync(described)
+
+
+async def fingerprint(db: Database) -> str:
+    """One text that is another as soon as anything in the schema is."""
+    return hashlib.sha256("\n".join(await schema(db)).encode()).hexdigest()

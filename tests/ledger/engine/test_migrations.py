@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -19,46 +16,25 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from ledger.engine.db import Database
-from ledger.kernel.actor import SYSTEM
-from ledger.kernel.checkpoint_step import CheckpointStep
-from ledger.kernel.entry_kind import EntryKind
-from ledger.kernel.event_kind import EventKind
-from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, OrphanState
-from ledger.models import Base, EntryHash, Event, EventHash, Instance, LedgerEntry, Notification, Webhook
-from ledger.queries.event_order import number_events
+from ledger.kernel.states import InstanceState
+from ledger.models import Base, Instance
 from migrations import run
 from migrations.run import SchemaError
-from tests.ledger.engine.schema import described
+from tests.ledger.engine.schema import (
+    BASELINE,
+    GUARDS,
+    TRUNCATE_GUARDS,
+    described,
+    expected,
+    fingerprint,
+    schema,
+    tables,
+    triggers,
+)
 from tests.support import rows
-from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, sqlite_url
 
 ROOT = Path(__file__).parents[3]
-GUARDS = {
-    "approvals_no_delete",
-    "approvals_no_update",
-    "event_order_no_delete",
-    "event_order_no_update",
-    "events_no_delete",
-    "events_no_update",
-    "events_unnumbered",
-    "grants_fixed",
-    "grants_need_approvals",
-    "grants_no_delete",
-    "instances_account_moves",
-    "instances_fixed",
-    "instances_need_grant",
-    "instances_no_delete",
-    "ledger_entries_no_delete",
-    "ledger_entries_no_update",
-    "ledger_entries_unrolled",
-}
-#: The schema of the baseline, which ledgers have already: another one needs a step of its own.
-BASELINE = {
-    "sqlite": "b8222138120aa65a62a3d40dfe467b541e3c8879342718d4e0a81fa44c372502",
-    "postgresql": "3d37e0fda0fbf56f9a63e54b2b5c0365b87020737269329e2b5429e3e0a780ce",
-}
 #: A step of a later version, as a person would write it.
 NEXT = "9998"
 NEXT_STEP = f"""
@@ -76,9 +52,6 @@ def upgrade():
 def downgrade():
     op.drop_column("instances", "colour")
 """
-TRUNCATE_GUARDS = {
-    f"{table}_no_truncate" for table in ("approvals", "event_order", "events", "grants", "instances", "ledger_entries")
-}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -94,33 +67,6 @@ async def empty_db(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         db = Database(url)
         yield db
         await db.close()
-
-
-async def triggers(db: Database) -> set[str]:
-    """The names of all triggers of ours."""
-    query = (
-        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-        if db.dialect == "sqlite"
-        else "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal"
-    )
-    async with db.read() as tx:
-        return set((await tx.execute(text(query))).scalars())
-
-
-def expected(db: Database) -> set[str]:
-    """Every trigger that there is."""
-    return GUARDS if db.dialect == "sqlite" else GUARDS | TRUNCATE_GUARDS
-
-
-async def tables(db: Database) -> set[str]:
-    """The names of all tables but alembic's own."""
-    query = (
-        "SELECT name FROM sqlite_master WHERE type = 'table'"
-        if db.dialect == "sqlite"
-        else "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
-    )
-    async with db.read() as tx:
-        return set((await tx.execute(text(query))).scalars()) - {"alembic_version"}
 
 
 @pytest.fixture
@@ -149,17 +95,6 @@ async def test_up_and_up_again(empty_db: Database) -> None:
         assert await run.current(db) == run.newest()
         assert await triggers(db) == expected(db)
         await run.check(db)
-
-
-async def schema(db: Database) -> list[str]:
-    """Every line that describes the schema of a database."""
-    async with db.writer.connect() as connection:
-        return await connection.run_sync(described)
-
-
-async def fingerprint(db: Database) -> str:
-    """One text that is another as soon as anything in the schema is."""
-    return hashlib.sha256("\n".join(await schema(db)).encode()).hexdigest()
 
 
 async def test_the_baseline_is_frozen(empty_db: Database) -> None:
@@ -214,138 +149,6 @@ async def test_a_later_step_keeps_rows_and_triggers_and_goes_back(
     with pytest.raises(DBAPIError, match="never deleted"):
         async with db.write() as tx:
             await tx.execute(text("DELETE FROM instances"))
-
-
-async def content(db: Database) -> dict[str, list[tuple[object, ...]]]:
-    """Every row of every table, as the database has it, by the table's name."""
-    found = {}
-    async with db.read() as tx:
-        for table in sorted(await tables(db)):
-            rows_of_it = (await tx.execute(text(f"SELECT * FROM {table}"))).all()  # noqa: S608 # The catalog's own name.
-            found[table] = sorted((tuple(row) for row in rows_of_it), key=repr)
-    return found
-
-
-async def rows_with_renamed_words(db: Database) -> None:
-    """A row in each table that revision 0045 renames, and of each kind that it renames."""
-    async with db.write() as tx:
-        session = await rows.session(
-            tx, early_end_at=START, early_end_code="idle", early_end_reason="Idle.", kept_running_until=START
-        )
-        under = await rows.instance(
-            tx, of=session, checkpoint_step=CheckpointStep.HELD, checkpoint_until=START, gate_note="Not verified."
-        )
-        await rows.request(tx, kind=RequestKind.OVERSPEND, parent_id=session.request_id)
-        orphan = await rows.stray(tx, of=under, reason="no row")
-        seen = Event(id="evt_1", at=START, actor=SYSTEM.ref, subject=orphan.id, kind=EventKind.ORPHAN_SEEN)
-        entry = LedgerEntry(
-            id="ent_1", key="k", kind=EntryKind.ACCRUE, debit="a", credit="b", amount_usd=Decimal(1), at=START
-        )
-        tx.add_all([seen, entry])
-        tx.add_all(
-            Notification(
-                id=f"ntf_{number}",
-                kind=kind,
-                subject="s",
-                destination="U1",
-                state=NotificationState.SENT,
-                created_at=START,
-            )
-            for number, kind in enumerate(NotificationKind)
-        )
-        await tx.flush()
-        tx.add(EventHash(event_id=seen.id, subject=seen.subject, number=1, hash="a" * 64, at=seen.at))
-        tx.add(EntryHash(number=1, entry_id=entry.id, hash="b" * 64))
-
-
-async def test_the_glossarys_words_come_and_go_with_every_row_kept(db: Database) -> None:
-    """The rows are made at revision 0045, taken down to the old words and brought up again."""
-    await rows_with_renamed_words(db)
-    await run.downgrade(db, "0045")
-    before = await content(db)
-    await run.downgrade(db, "0044")
-    assert await fingerprint(db) == BASELINE[db.dialect]
-    old = await content(db)
-    renamed = {"orphans": "strays", "event_hashes": "seals", "entry_hashes": "entry_seals"}
-    assert set(old) == {renamed.get(table, table) for table in before}
-    for table in sorted(set(before) - {"requests", "notifications"}):
-        assert old[renamed.get(table, table)] == before[table]
-    async with db.read() as tx:
-        sessions = "SELECT cut_code, cut_reason FROM sessions WHERE cut_at IS NOT NULL AND spared_until IS NOT NULL"
-        assert tuple((await tx.execute(text(sessions))).one()) == ("idle", "Idle.")
-        gates = "SELECT gate FROM instances WHERE gate_until IS NOT NULL"
-        assert (await tx.execute(text(gates))).scalar_one() == "held"
-        kinds = set((await tx.execute(text("SELECT kind FROM notifications"))).scalars())
-        assert kinds - set(NotificationKind) == {
-            "stray.found",
-            "session.unattended",
-            "session.held",
-            "session.last_call",
-        }
-        asked = "SELECT kind FROM requests WHERE parent_id IS NOT NULL"
-        assert (await tx.execute(text(asked))).scalar_one() == "drift_reconfirm"
-    await run.upgrade(db, "0045")
-    assert await content(db) == before
-    await run.upgrade(db)
-    await run.check(db)
-    assert await triggers(db) == expected(db)
-
-
-async def test_orphans_that_were_one_instance_are_all_kept_on_the_way_down(db: Database) -> None:
-    async with db.write() as tx:
-        closed = await rows.stray(tx, OrphanState.GONE, ref="7")
-        again = await rows.stray(tx, ref="7", at=START + timedelta(hours=1))
-    await run.downgrade(db, "0045")
-    async with db.read() as tx:
-        kept = {row.id: row.ref for row in await tx.execute(text("SELECT id, ref FROM orphans"))}
-    assert kept == {closed.id: f"7#{closed.id}", again.id: "7"}
-    await run.upgrade(db)
-    await run.check(db)
-    assert await triggers(db) == expected(db)
-
-
-async def test_events_of_before_are_numbered_by_time_and_a_webhook_continues_where_it_was(db: Database) -> None:
-    """Rows are made at the newest revision and taken below the order; above it they have it, and no more is lost."""
-    minute = timedelta(minutes=1)
-    await run.downgrade(db, "0045")
-    async with db.write() as tx:
-        for number, minutes in enumerate((3, 1, 2)):
-            at = START + minutes * minute
-            await rows.event(tx, EventKind.REQUEST_MADE, f"req_{number}", at=at, id=f"evt_{number}")
-        values = {"at": at_in(db, START), "seen": at_in(db, START + 3.5 * minute), "no": False, "none": "[]"}
-        made = (
-            "INSERT INTO webhooks (id, actor, url, topics, note, everything, secret, created_at, created_by, seen_at,"
-            " off_reason) VALUES ('whk_1', 'a', 'u', :none, '', :no, 's', :at, 'a', :seen, '')"
-        )
-        await tx.execute(text(made), values)
-    await run.upgrade(db)
-    await run.check(db)
-    query = text("SELECT position, event_id, numbered_at FROM event_order ORDER BY position")
-    async with db.read() as tx:
-        found = [tuple(row) for row in await tx.execute(query)]
-        # The last minute before the upgrade is read once more.
-        assert (await tx.get_one(Webhook, "whk_1")).position == 2
-    assert found == [(1, "evt_1", None), (2, "evt_2", None), (3, "evt_0", None)]
-    async with db.write() as tx:
-        await rows.event(tx, EventKind.REQUEST_MADE, "req_4", id="evt_4")
-    async with db.write() as tx:
-        await number_events(tx, START)
-    assert (await content(db))["event_order"][-1][:2] == (4, "evt_4")
-    for change in ("UPDATE event_order SET position = 9 WHERE position = 1", "DELETE FROM event_order"):
-        with pytest.raises(DBAPIError, match="event_order is append-only"):
-            async with db.write() as tx:
-                await tx.execute(text(change))
-    await run.downgrade(db, "0045")
-    assert not {"event_order", "unnumbered_events"} & await tables(db)
-    async with db.write() as tx:  # An older program writes events, and nothing waits for their numbers.
-        await rows.event(tx, EventKind.REQUEST_MADE, "req_5")
-    await run.upgrade(db)
-    assert await triggers(db) == expected(db)
-
-
-def at_in(db: Database, at: datetime) -> object:
-    """A moment as plain SQL gives it to a database."""
-    return at.strftime("%Y-%m-%d %H:%M:%S.%f") if db.dialect == "sqlite" else at
 
 
 async def test_nothing_is_below_the_baseline(db: Database) -> None:
