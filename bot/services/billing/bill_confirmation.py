@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.billing.true_up import COMPARED, Comparison, book_differences, compare, name_of
+from bot.services.billing.true_up import COMPARED, BillComparison, book_differences, compare, name_of
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
@@ -41,7 +41,7 @@ async def unconfirmed(ctx: Context) -> list[UnconfirmedBill]:
     return found
 
 
-def _shown(one: BillSubject, bill: Comparison) -> UnconfirmedBill:
+def _shown(one: BillSubject, bill: BillComparison) -> UnconfirmedBill:
     return UnconfirmedBill(one.id, one.cloud, one.ref, one.session_id, bill.billed_usd, bill.booked_usd, bill.most_usd)
 
 

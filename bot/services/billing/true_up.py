@@ -109,7 +109,7 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class BillComparison:
     """Hold what the bill of one instance says, in dollars, and what it would change.
 
     `above`: it says more than the instance can have cost, `most_usd`, so that only a person corrects the ledger by it.
@@ -123,7 +123,7 @@ class Comparison:
     above: bool
 
 
-def compare(account: BillSubject, able: Capabilities, now: datetime) -> Comparison:
+def compare(account: BillSubject, able: Capabilities, now: datetime) -> BillComparison:
     """Compare one instance that is gone with its bill."""
     lines, clear = counted(_lines(account, able))
     whole = clear and is_whole(lines, account.billing_from, account.ended_at, now, able.bill_granularity)
@@ -133,7 +133,7 @@ def compare(account: BillSubject, able: Capabilities, now: datetime) -> Comparis
         # An orphan was seen at some time after it began, and the cloud's log says when that was.
         existed_from = min([existed_from, *(line.begins for line in lines)])
     most_usd = most(existed_from, account.existed_until, account.most_usd_h, able.billing)
-    return Comparison(
+    return BillComparison(
         sum((line.amount_usd for line in lines), Decimal(0)),
         sum(account.booked_usd.values(), Decimal(0)),
         most_usd,
@@ -261,7 +261,7 @@ def _overdue(account: BillSubject) -> str:
     )
 
 
-def _question(account: BillSubject, one: Comparison) -> str:
+def _question(account: BillSubject, one: BillComparison) -> str:
     return (
         f"{account.cloud} bills {usd(one.billed_usd)} for {name_of(account)} (instance {account.ref}), and its hours "
         f"at the approved rate cost at most {usd(one.most_usd)}. The ledger stays at {usd(one.booked_usd)}. Check the "
