@@ -63,7 +63,8 @@ async def _resolve(ctx: Context, held: Claim) -> None:
             if not isinstance(found, NotSeen) and found:
                 # Further finds are duplicates; the reconcile pass finds them by the same label and ends them.
                 await adopt(ctx, tx, instance.id, found[0], now)
-            elif _patience_over(ctx, provider, instance, now):
+            elif _patience_over(ctx, provider, instance, found.at if isinstance(found, NotSeen) else now):
+                # The search itself must be that late: this process may have stood still since.
                 await give_up(ctx, tx, instance, now)
             else:
                 await release(tx, Instance, held, due_at=now + again)

@@ -227,7 +227,7 @@ async def test_a_process_that_dies_after_the_call_leaves_one_that_is_adopted(w: 
     with pytest.raises(asyncio.CancelledError):
         await launch.send_due(w.ctx)
     w.wrap(cloud, alive)
-    await w.run(150, 30)
+    await w.run(launch.create_lease(w.ctx, w.ctx.providers[cloud].capabilities).total_seconds() + 33, 30)
     view = await w.view(request_id)
     assert session_state(view) is SessionState.RUNNING
     assert len(w.engine.creates) == 1

@@ -13,12 +13,12 @@ from typing import cast
 import pytest
 
 from bot.rules.policy.timing import Timing
-from bot.services.instances import launch, reconcile, termination
+from bot.services.instances import launch, reconcile, termination, unknown_outcome
 from bot.services.runtime.context import Hints
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Instance
-from providers.contract import InstanceSpec, ObservedInstance, Offer, Provider
+from providers.contract import InstanceSpec, NotSeen, ObservedInstance, Offer, Provider
 from tests.support.clock import SteppedClock
 from tests.support.proxy_provider import Gate, InFront, alive, gated
 from tests.support.world import World
@@ -52,6 +52,15 @@ class LateEnd(Waiting):
         was_there = await self.inner.terminate(ref)
         await self._hold()
         return was_there
+
+
+class LateSearch(Waiting):
+    """A cloud whose answer to a search for a label comes late."""
+
+    async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
+        found = await self.inner.find(name_suffix)
+        await self._hold()
+        return found
 
 
 class LateSale(Waiting):
@@ -208,6 +217,23 @@ async def test_a_process_that_was_quick_enough_sends(w: World) -> None:
     await launch.send_due(w.ctx)
     w.ctx = running
     assert (await states(w, request_id), len(w.engine.creates)) == ([InstanceState.LIVE], 1)
+
+
+async def test_a_create_is_not_given_up_by_a_search_of_long_ago(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.arm("create_lands_late", "vast", after_s=60)
+    await launch.send_due(w.ctx)
+    w.wrap("vast", with_(LateSearch))
+    late = cast("LateSearch", w.ctx.providers["vast"])
+    searching = asyncio.create_task(unknown_outcome.resolve_due(w.ctx))
+    await late.there.wait()
+    w.clock.advance(600)
+    late.go.set()
+    await searching
+    assert await states(w, request_id) == [InstanceState.UNKNOWN]
+    w.wrap("vast", alive)
+    await w.run(30, 15)
+    assert await states(w, request_id) == [InstanceState.LIVE]
 
 
 @pytest.mark.both_databases
