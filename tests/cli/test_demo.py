@@ -21,6 +21,8 @@ from bot.cli.demo.demo_stack import playground
 from bot.practice.reader import button_texts
 from bot.practice.remote import RemoteDriver
 from bot.services.runtime.clock_guard import clock_problem
+from ledger.kernel.event_kind import EventKind
+from ledger.models import Option
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
 from tests.scenarios.processes.processes import PROGRAM
@@ -128,7 +130,7 @@ async def test_time_travel_counts_as_time_in_which_agents_were_heard(
 ) -> None:
     async with playground(port=0, seed=7, boot_s=0.5) as running, RemoteDriver(running.url) as ws:
         await ws.as_("alice").command('/gpu provision 1x4090 10h for="one that is watched"')
-        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None))
+        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None), LIMIT_S)
         assert offers is not None
         approve = next(text for text in button_texts(offers) if text.startswith("Approve"))
         await ws.as_("bob").click(offers, approve)
@@ -144,6 +146,25 @@ async def test_time_travel_counts_as_time_in_which_agents_were_heard(
         assert clock_problem(running.ctx.clock) == ""
     assert [row.early_end_code or None for row in books.sessions] == [code]
     assert [row.end_code or None for row in books.sessions] == [code]
+
+
+async def test_an_overspend_is_asked_about_and_paused_under_time_travel(elsewhere: Path) -> None:
+    async with playground(port=0, seed=7, boot_s=0.5) as running, RemoteDriver(running.url) as ws:
+        await ws.as_("alice").command('/gpu provision 1x4090 10h for="one that costs more"')
+        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None), LIMIT_S)
+        assert offers is not None
+        approve = next(text for text in button_texts(offers) if text.startswith("Approve"))
+        await ws.as_("bob").click(offers, approve)
+        await ws.until(lambda: [m for m in ws.dm_messages("alice") if "ssh -p" in m.text], LIMIT_S)
+        async with running.ctx.db.write() as tx:
+            for row in (await read_books(running.ctx.db)).instances:
+                option = await tx.get_one(Option, row.option_id)
+                option.expected_usd = (option.expected_usd / 2).quantize(Decimal("0.01"))
+        for _ in range(2):
+            await ws.travel(3600)
+        books = await read_books(running.ctx.db)
+    assert [row.kind for row in books.requests] == ["provision", "overspend"]
+    assert {EventKind.SPEND_PAUSED, EventKind.SPEND_SAVING} & {row.kind for row in books.events}
 
 
 async def test_an_undecided_request_expires_and_loses_its_buttons(elsewhere: Path) -> None:
