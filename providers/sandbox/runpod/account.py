@@ -108,6 +108,8 @@ class RunPodAccount(SandboxAccount[Pod]):
             rate_usd_h=rate_usd_h,
             data_center=center or None,
             host_cuda=host_cuda,
+            # The secure tier always has one, and the older API takes the wish for one.
+            no_address=order.tier == "COMMUNITY" and not order.public_ip and self.cloud.fault("no_address") is not None,
             created_at=at,
             launched_at=at,
             boot=self._first_boot(),

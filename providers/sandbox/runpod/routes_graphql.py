@@ -316,6 +316,7 @@ def _order(given: dict[str, Any], tier: str, bid: float | None) -> Order:
         env={entry["key"]: entry["value"] for entry in given.get("env") or ()},
         args=given.get("dockerArgs") or "",
         start_ssh=bool(given.get("startSsh")),
+        public_ip=bool(given.get("supportPublicIp")),
         min_cuda=given.get("minCudaVersion") or "",
         allowed_cuda=tuple(given.get("allowedCudaVersions") or ()),
         bid_usd_h=bid,

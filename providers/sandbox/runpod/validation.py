@@ -33,6 +33,7 @@ class Order:
     env: Mapping[str, str] = field(default_factory=dict)
     args: str = ""
     start_ssh: bool = False
+    public_ip: bool = False
     min_cuda: str = ""
     allowed_cuda: tuple[str, ...] = ()
     #: Dollars per GPU and hour; set by the interruptible GraphQL mutation only.

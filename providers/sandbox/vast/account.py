@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -108,7 +109,7 @@ class Contract(PhasedInstance[VastPhase]):
         gpu_now = self.meter.rate_usd_h("gpu", now)
         storage = self.storage_usd_h
         has = hardware(replace(self.machine, gpu=self.gpu), self.gpu_count)
-        ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(ssh_port)}]}  # noqa: S104 # what Docker reports
+        ports = mapped(self.extra_env, ssh_port)
         return {
             "id": self.ref,
             "label": self.name,
@@ -149,7 +150,17 @@ class Contract(PhasedInstance[VastPhase]):
         }
 
 
+def mapped(env: list[list[str]], ssh_port: int | None) -> dict[str, Any]:
+    """Ports as Docker reports them: SSH's, and those asked for as `-p 10022:10022`; behind these nothing listens."""
+    inside = [found[1] for name, _ in env if (found := re.fullmatch(r"-p \d+:(\d+)(?:/tcp)?", name))]
+    outside = {"22": ssh_port} | {port: FIRST_PORT + int(port) % PORTS for port in inside}
+    host = "0.0.0.0"  # noqa: S104 # What Docker reports.
+    return {f"{port}/tcp": [{"HostIp": host, "HostPort": str(public)}] for port, public in outside.items()}
+
+
 CREDIT_USD = Decimal(1000)
+#: Where the public ports begin that are shown for other ports than SSH's.
+FIRST_PORT, PORTS = 40_000, 20_000
 DAY_S = 86400
 
 

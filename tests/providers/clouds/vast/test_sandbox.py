@@ -310,3 +310,11 @@ async def test_what_the_official_client_asks_beside_the_documented_calls(vast: V
     # It sends the numbers of a query as text.
     assert len(await search(vast, num_gpus={"eq": "8"}, gpu_name={"eq": "H200"})) > 0
     assert await search(vast, num_gpus={"eq": "eight"}) == []
+
+
+async def test_ports_that_are_asked_for_are_mapped_and_listed(vast: Vast) -> None:
+    _, made = await create(vast, env={"-p 10022:10022": "1", "A": "b"})
+    vast.step()
+    _, body = await vast.ask("GET", f"/api/v0/instances/{made['new_contract']}/")
+    assert list(body["instances"]["ports"]) == ["22/tcp", "10022/tcp"]
+    assert (await vast.seen(str(made["new_contract"]))).ssh is not None
