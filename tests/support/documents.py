@@ -73,7 +73,7 @@ class Documents:
             text = file.read_text()
             document = json.loads(text) if file.suffix == ".json" else _modern(yaml.safe_load(text))
             uri = f"document:{file.name}"
-            self._registry = self._registry.with_resource(uri, Resource(document, DRAFT202012))
+            self._registry = self._registry.with_resource(uri, Resource(contents=document, specification=DRAFT202012))
             for path, by_method in document["paths"].items():
                 pattern = re.compile(
                     re.sub(r"\{[^}]+\}", "[^/]+", re.escape(path).replace(r"\{", "{").replace(r"\}", "}"))

@@ -111,7 +111,7 @@ class RunPodProvider(CloudAdapter):
     async def offers(
         self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
     ) -> tuple[Offer, ...]:
-        """The tiers in use, in parallel. A page is one GPU count, because the catalogue reports stock per count only."""
+        """The tiers in use, in parallel. A page is one GPU count, as the catalogue reports stock per count only."""
         if spot is True:
             return ()
         first = max(1, constraint.count_min)

@@ -23,6 +23,8 @@ ACTIONS = {
 }
 #: How long the address of the previous container is shown after a start or restart, where that fault is on.
 STALE_S = 30
+#: What every host has per GPU.
+VCPUS_PER_GPU, RAM_GB_PER_GPU = 8, 31
 #: Where the public ports begin that are shown for other ports than SSH's; nothing listens there.
 FIRST_PORT, PORTS = 40_000, 20_000
 #: A part of the boot is spent on finding a host.
@@ -173,7 +175,12 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
         "registry": None,
         "status": status,
         "actions": list(ACTIONS[status]),
-        "gpu": {"id": pod.kind.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
+        "gpu": {
+            "id": pod.kind.id,
+            "count": order.count,
+            "vcpuCount": VCPUS_PER_GPU * order.count,
+            "memory": RAM_GB_PER_GPU * order.count,
+        },
         "cloud": order.tier,
         "dataCenterId": None if status == "PROVISIONING" else pod.data_center,
         "cudaVersion": None if status == "PROVISIONING" else pod.host_cuda,
@@ -214,10 +221,11 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         "imageName": order.image,
         "dockerArgs": order.args,
         "dockerId": None,
+        "containerRegistryAuthId": None,
         "env": [f"{key}={value}" for key, value in order.env.items()],
         "gpuCount": order.count,
-        "vcpuCount": 8 * order.count,
-        "memoryInGb": 31 * order.count,
+        "vcpuCount": VCPUS_PER_GPU * order.count,
+        "memoryInGb": RAM_GB_PER_GPU * order.count,
         "containerDiskInGb": order.disk_gb,
         "volumeInGb": order.volume_gb,
         "volumeMountPath": order.volume_path or None,

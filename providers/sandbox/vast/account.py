@@ -87,6 +87,11 @@ class Contract(PhasedInstance[VastPhase]):
         """Dollars per hour for the disk."""
         return storage_usd_h(self.machine, self.disk_gb)
 
+    @property
+    def min_bid_usd_h(self) -> Decimal:
+        """The lowest bid that runs here: the machine's own, whatever this contract bids."""
+        return Slice(0, self.gpu_count, self.machine).min_bid_usd_h or self.gpu_usd_h * self.machine.bid_share
+
     def boot(self, now: datetime, boot_s: float, *, restart: bool = False) -> None:
         """Plan the walk to running; GPU billing begins there. A restart shows *exited* first, as people saw."""
         first = VastPhase("exited") if restart else VastPhase(None)
@@ -122,7 +127,7 @@ class Contract(PhasedInstance[VastPhase]):
             "next_state": phase.cur,
             "status_msg": phase.msg,
             "is_bid": self.bid_usd_h is not None,
-            "min_bid": usd(self.gpu_usd_h * self.machine.bid_share),
+            "min_bid": usd(self.min_bid_usd_h),
             "dph_base": usd(self.gpu_usd_h),
             "dph_total": usd(self.gpu_usd_h + storage),
             "storage_cost": float(self.machine.storage_usd_gb_month),
@@ -134,6 +139,7 @@ class Contract(PhasedInstance[VastPhase]):
             "ssh_port": 10000 + self.ref % 10000,
             # The real API was seen to send a trailing blank here.
             "public_ipaddr": "127.0.0.1 ",
+            "local_ipaddrs": "10.0.0.5 172.17.0.2",
             "ports": ports if phase.ports and ssh_port is not None else None,
             "image_uuid": self.image,
             "image_runtype": "ssh_direc ssh_proxy",

@@ -253,3 +253,13 @@ async def test_every_port_that_is_asked_for_is_mapped_and_listed(quick: Served) 
     ports = (await quick.http.get(f"/v2/pods/{ref}")).json()["runtime"]["ports"]
     assert [one["private"] for one in ports] == [22, 10022]
     assert len({one["public"] for one in ports}) == 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "status"), [({"minVcpuCountPerGpu": 8, "minRamPerGpu": 31}, 201), ({"minRamPerGpu": 32}, 400)]
+)
+async def test_a_pod_is_placed_only_where_the_host_is_large_enough(
+    quick: Served, wish: dict[str, int], status: int
+) -> None:
+    body = {"name": "x", "image": "i", "gpu": {"id": "NVIDIA L4", **wish}}
+    assert (await quick.http.post("/v2/pods", json=body)).status_code == status
