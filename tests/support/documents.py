@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
+from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ class Documents:
             text = file.read_text()
             document = json.loads(text) if file.suffix == ".json" else _modern(yaml.safe_load(text))
             uri = f"document:{file.name}"
-            self._registry = self._registry.with_resource(uri, Resource(contents=document, specification=DRAFT202012))
+            self._registry = self._registry.with_resource(uri, DRAFT202012.create_resource(document))
             for path, by_method in document["paths"].items():
                 pattern = re.compile(
                     re.sub(r"\{[^}]+\}", "[^/]+", re.escape(path).replace(r"\{", "{").replace(r"\}", "}"))
