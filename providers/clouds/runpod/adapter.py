@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -61,11 +61,18 @@ class RunPodConfig(CloudConfig):
     """How to reach one RunPod account. `base_url` is the REST v2 base; GraphQL is looked for beside it.
 
     `container_disk_gb` holds the image and is wiped by a stop; the disk that people ask for is the volume beside it.
+    A community host may have no public address, and the API has no field that asks for one.
     """
 
     base_url: str = "https://api.runpod.io/v2"
     container_disk_gb: int = Field(
         default=instances.CONTAINER_DISK_GB, ge=10, le=1000, description="GB of a pod's container disk, for the image."
+    )
+
+    tiers: Literal["secure", "community", "all"] = Field(
+        default="secure",
+        description="The hosts that are offered: secure, community or all. A community pod may have no public "
+        "address; then SSH never answers, and it is ended at the boot deadline.",
     )
 
     @property
@@ -90,6 +97,7 @@ class RunPodProvider(CloudAdapter):
         super().__init__(config, clock, pacer)
         self._key = config.credential
         self._container_gb = config.container_disk_gb
+        self._tiers = tuple(tier for tier in offers.TIERS if config.tiers in ("all", tier.lower()))
 
     def error_of(self, reply: HttpReply) -> ProviderError | None:
         """The error for an answer, by its status and, where that is not enough, its words."""
@@ -104,19 +112,19 @@ class RunPodProvider(CloudAdapter):
     async def offers(
         self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
     ) -> tuple[Offer, ...]:
-        """Both tiers in parallel. A page is one GPU count, because the catalogue reports stock per count only."""
+        """The tiers in use, in parallel. A page is one GPU count, as the catalogue reports stock per count only."""
         if spot is True:
             return ()
         first = max(1, constraint.count_min)
         counts = range(first, min(constraint.count_max, offers.COUNT_MAX) + 1)[: max(1, pages)]
         at = self._clock.now()
-        asked = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in counts for t in offers.TIERS]
+        asked = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in counts for t in self._tiers]
         return await joined(self._page(page, constraint) for page in asked)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """The one page that holds the offer: its tier at its count."""
         tier = offer.ticket.get("cloud", "")
-        if offer.spot or tier not in offers.TIERS:
+        if offer.spot or tier not in self._tiers:
             return None
         asked = CatalogPage(tier, offer.gpu_count, disk_gb, self._clock.now(), self._container_gb)
         return same(await self._page(asked, only(offer)), offer)

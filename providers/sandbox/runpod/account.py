@@ -14,7 +14,7 @@ from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.faults import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
-from providers.sandbox.runpod.instance import ACTIONS, Boot, Pod, rfc3339
+from providers.sandbox.runpod.instance import ACTIONS, RAM_GB_PER_GPU, VCPUS_PER_GPU, Boot, Pod, rfc3339
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
 from providers.sandbox.runpod.validation import Order
 
@@ -84,7 +84,8 @@ class RunPodAccount(SandboxAccount[Pod]):
         price = gpu.price_usd_h.get(order.tier)
         center = self.market.place(gpu, order.tier, order.count, self._wanted(order))
         cuda = self.market.host_cuda(gpu, order.min_cuda, order.allowed_cuda)
-        if center is None or price is None or cuda is None:
+        small = order.min_vcpus > VCPUS_PER_GPU or order.min_ram_gb > RAM_GB_PER_GPU
+        if center is None or price is None or cuda is None or small:
             raise RunPodProblem(400, NO_CAPACITY)
         if order.bid_usd_h is not None:
             price = Decimal(str(order.bid_usd_h))
@@ -108,6 +109,8 @@ class RunPodAccount(SandboxAccount[Pod]):
             rate_usd_h=rate_usd_h,
             data_center=center or None,
             host_cuda=host_cuda,
+            # The secure tier always has one, and the older API takes the wish for one.
+            no_address=order.tier == "COMMUNITY" and not order.public_ip and self.cloud.fault("no_address") is not None,
             created_at=at,
             launched_at=at,
             boot=self._first_boot(),

@@ -153,6 +153,7 @@ FAULTS = FaultTable(
     Fault("running_at_once", "RUNNING in the answer to the create, long before anything can be reached.", "ok"),
     Fault("sshd_lag", "The address is shown before sshd answers there (parameter after_s, default 90).", "ok"),
     Fault("never_boots", "RUNNING for ever, and no container starts.", "ok"),
+    Fault("no_address", "The new pod's community host has no public address, so SSH never answers there.", "ok"),
     Fault("exit_loop", "The main process ends again and again (parameter every_s, default 20); billing goes on.", "ok"),
     Fault("page_error", "The second page of a listing answers 500."),
     Fault("small_pages", "A listing comes in pages of few rows (parameter rows, default 1)."),

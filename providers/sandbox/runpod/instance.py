@@ -23,6 +23,10 @@ ACTIONS = {
 }
 #: How long the address of the previous container is shown after a start or restart, where that fault is on.
 STALE_S = 30
+#: What every host has per GPU.
+VCPUS_PER_GPU, RAM_GB_PER_GPU = 8, 31
+#: Where the public ports begin that are shown for other ports than SSH's; nothing listens there.
+FIRST_PORT, PORTS = 40_000, 20_000
 #: A part of the boot is spent on finding a host.
 PROVISIONING_SHARE = 0.2
 
@@ -68,6 +72,8 @@ class Pod(SandboxInstance):
     old_port: int | None = None
     #: Switched by a test: sshd does not answer although everything says that it does.
     deaf: bool = False
+    #: The host has no public address: no port of it is mapped, whatever was asked for.
+    no_address: bool = False
 
     @property
     def port_key(self) -> str:
@@ -107,7 +113,7 @@ class Pod(SandboxInstance):
 
     def reachable(self, now: datetime) -> bool:
         lag_s = self.boot.reachable_s + self.boot.sshd_lag_s
-        silent = self.deaf or self.boot.exit_every_s is not None or "22/tcp" not in self.order.ports
+        silent = self.deaf or self.no_address or self.boot.exit_every_s is not None or "22/tcp" not in self.order.ports
         return self.exists(now) and self.shown(now) and self._container_s(now) >= lag_s and not silent
 
     def uptime_s(self, now: datetime) -> int:
@@ -117,11 +123,20 @@ class Pod(SandboxInstance):
 
     def address(self, now: datetime) -> tuple[str, int] | None:
         """The address that the API shows for port 22, which may be the previous container's."""
-        if "22/tcp" not in self.order.ports or self.ended is not None:
+        if "22/tcp" not in self.order.ports or self.ended is not None or self.no_address:
             return None
         if self.boot.stale_address and self.old_port is not None and self._container_s(now) < STALE_S:
             return HOST, self.old_port
         return (HOST, self.port) if self.shown(now) and self.port is not None else None
+
+    def mapped(self, now: datetime) -> list[tuple[int, int]]:
+        """Every TCP port that is shown: its number in the container, and the public one."""
+        address = self.address(now)
+        found = [] if address is None else [(22, address[1])]
+        if self.shown(now) and not self.no_address:
+            inside = [int(port.partition("/")[0]) for port in self.order.ports if port.endswith("/tcp")]
+            found += [(port, FIRST_PORT + (port * 7 + self.generation) % PORTS) for port in inside if port != 22]
+        return found
 
     def cost_usd_h(self) -> float:
         """The `cost` field: the GPUs' rate. Stopped pods go on showing it, as the live service was seen to do."""
@@ -135,14 +150,13 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
     """The pod as REST v2 shows it. The environment comes back in clear, as it does there."""
     order, status, address = pod.order, pod.status(now), pod.address(now)
     direct = proxy = None
-    ports = []
+    ports = [{"private": one, "public": public, "type": "tcp", "ip": HOST} for one, public in pod.mapped(now)]
     if pod.shown(now):
         user = f"{pod.ref}-64411eb2"
         proxy = {"host": "ssh.runpod.io", "port": 22, "username": user, "command": f"ssh {user}@ssh.runpod.io"}
     if address is not None:
         host, port = address
         direct = {"host": host, "port": port, "username": "root", "command": f"ssh root@{host} -p {port}"}
-        ports = [{"private": 22, "public": port, "type": "tcp", "ip": host}]
     started = pod.launched_at + timedelta(seconds=pod.boot.reachable_s)
     mounts: dict[str, Any] = {}
     if order.network_volume:
@@ -161,7 +175,12 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
         "registry": None,
         "status": status,
         "actions": list(ACTIONS[status]),
-        "gpu": {"id": pod.kind.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
+        "gpu": {
+            "id": pod.kind.id,
+            "count": order.count,
+            "vcpuCount": VCPUS_PER_GPU * order.count,
+            "memory": RAM_GB_PER_GPU * order.count,
+        },
         "cloud": order.tier,
         "dataCenterId": None if status == "PROVISIONING" else pod.data_center,
         "cudaVersion": None if status == "PROVISIONING" else pod.host_cuda,
@@ -190,11 +209,11 @@ def _runtime(pod: Pod, now: datetime, ports: list[dict[str, Any]]) -> dict[str, 
 
 def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
     """The pod with the names that the GraphQL schema uses."""
-    order, address = pod.order, pod.address(now)
-    ports = []
-    if address is not None:
-        host, port = address
-        ports = [{"ip": host, "isIpPublic": True, "privatePort": 22, "publicPort": port, "type": "tcp"}]
+    order = pod.order
+    ports = [
+        {"ip": HOST, "isIpPublic": True, "privatePort": one, "publicPort": public, "type": "tcp"}
+        for one, public in pod.mapped(now)
+    ]
     shown = pod.shown(now)
     return {
         "id": pod.ref,
@@ -202,10 +221,11 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         "imageName": order.image,
         "dockerArgs": order.args,
         "dockerId": None,
+        "containerRegistryAuthId": None,
         "env": [f"{key}={value}" for key, value in order.env.items()],
         "gpuCount": order.count,
-        "vcpuCount": 8 * order.count,
-        "memoryInGb": 31 * order.count,
+        "vcpuCount": VCPUS_PER_GPU * order.count,
+        "memoryInGb": RAM_GB_PER_GPU * order.count,
         "containerDiskInGb": order.disk_gb,
         "volumeInGb": order.volume_gb,
         "volumeMountPath": order.volume_path or None,

@@ -55,15 +55,18 @@ SCHEMA = build_schema(
     type LowestPrice {
       gpuName: String, gpuTypeId: String, minimumBidPrice: Float, uninterruptablePrice: Float, minVcpu: Int,
       minMemory: Int, stockStatus: String, countryCode: String, maxUnreservedGpuCount: Int,
-      availableGpuCounts: [Int], rentedCount: Int, totalCount: Int, rentalPercentage: Float
+      availableGpuCounts: [Int], rentedCount: Int, totalCount: Int, rentalPercentage: Float,
+      compliance: [String]
     }
     type GpuType {
       id: String, displayName: String, manufacturer: String, memoryInGb: Int, cudaCores: Int, secureCloud: Boolean,
       communityCloud: Boolean, securePrice: Float, communityPrice: Float, secureSpotPrice: Float,
       communitySpotPrice: Float, clusterPrice: Float, oneWeekPrice: Float, oneMonthPrice: Float,
       threeMonthPrice: Float, sixMonthPrice: Float, maxGpuCount: Int, maxGpuCountSecureCloud: Int,
-      maxGpuCountCommunityCloud: Int, minPodGpuCount: Int, lowestPrice(input: GpuLowestPriceInput): LowestPrice
+      maxGpuCountCommunityCloud: Int, minPodGpuCount: Int, nodeGroupDatacenters: [DataCenter],
+      lowestPrice(input: GpuLowestPriceInput): LowestPrice
     }
+    type CpuFlavor { id: String, groupId: String, displayName: String, minVcpu: Int, maxVcpu: Int, ramMultiplier: Int }
     type GpuAvailability { gpuTypeId: String, displayName: String, stockStatus: String }
     type DataCenter {
       id: String, name: String, location: String, listed: Boolean, gpuAvailability: [GpuAvailability]
@@ -74,7 +77,8 @@ SCHEMA = build_schema(
     type PodMachine { gpuDisplayName: String, podHostId: String }
     type NetworkVolume { id: String, name: String, size: Int, dataCenterId: String }
     type Pod {
-      id: String, name: String, imageName: String, dockerArgs: String, dockerId: String, env: [String],
+      id: String, name: String, imageName: String, dockerArgs: String, dockerId: String,
+      containerRegistryAuthId: String, env: [String],
       gpuCount: Int, vcpuCount: Float, memoryInGb: Float, containerDiskInGb: Int, volumeInGb: Float,
       volumeMountPath: String, port: Int, ports: String, costPerHr: Float, desiredStatus: PodStatus,
       lastStatusChange: String, podType: PodType, uptimeSeconds: Int, machineId: String, machine: PodMachine,
@@ -88,6 +92,7 @@ SCHEMA = build_schema(
       gpuTypes(input: GpuTypeFilter): [GpuType]
       dataCenters: [DataCenter]
       countryCodes: [String]
+      cpuFlavors: [CpuFlavor]
       myself: User
       pod(input: PodFilter): Pod
     }
@@ -184,6 +189,10 @@ class Root:
     def countryCodes(self, info: Any) -> list[str]:  # noqa: N802
         return ["CA", "CZ", "FR", "IS", "JP", "NL", "NO", "RO", "SE", "US"]
 
+    def cpuFlavors(self, info: Any) -> list[dict[str, Any]]:  # noqa: N802
+        """None: only GPUs are rented here."""
+        return []
+
     def myself(self, info: Any) -> dict[str, Any]:
         account, now = self._account, self._account.now
         balance = account.left_usd()
@@ -270,6 +279,7 @@ class Root:
             "maxGpuCountSecureCloud": gpu.most["SECURE"],
             "maxGpuCountCommunityCloud": gpu.most["COMMUNITY"],
             "minPodGpuCount": 1,
+            "nodeGroupDatacenters": [{"id": name, "name": name} for name in self._account.market.centers(gpu, 1)],
             "lowestPrice": partial(self._lowest, gpu),
         }
 
@@ -294,6 +304,7 @@ class Root:
             "stockStatus": _STOCK[level],
             "minVcpu": 8 * count,
             "minMemory": 31 * count,
+            "compliance": [],
         }
 
 
@@ -316,6 +327,7 @@ def _order(given: dict[str, Any], tier: str, bid: float | None) -> Order:
         env={entry["key"]: entry["value"] for entry in given.get("env") or ()},
         args=given.get("dockerArgs") or "",
         start_ssh=bool(given.get("startSsh")),
+        public_ip=bool(given.get("supportPublicIp")),
         min_cuda=given.get("minCudaVersion") or "",
         allowed_cuda=tuple(given.get("allowedCudaVersions") or ()),
         bid_usd_h=bid,

@@ -45,6 +45,8 @@ class RunPodSandbox(RunPodRest):
             "RUNPOD_GRAPHQL_URL": f"{url}/graphql",
             "RUNPOD_API_BASE_URL": url,
             "RUNPOD_CONTAINER_DISK_GB": "20",
+            # Its community hosts have addresses, but for the fault that says otherwise.
+            "RUNPOD_TIERS": "all",
         }
 
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────

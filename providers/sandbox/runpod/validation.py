@@ -33,6 +33,10 @@ class Order:
     env: Mapping[str, str] = field(default_factory=dict)
     args: str = ""
     start_ssh: bool = False
+    public_ip: bool = False
+    #: Least vCPUs and GB of memory per GPU; 0 where nothing is asked for.
+    min_vcpus: int = 0
+    min_ram_gb: int = 0
     min_cuda: str = ""
     allowed_cuda: tuple[str, ...] = ()
     #: Dollars per GPU and hour; set by the interruptible GraphQL mutation only.
@@ -114,6 +118,9 @@ _GPU: Mapping[str, Check] = {
     "count": _whole,
     "allowedCudaVersions": _versions,
     "minCudaVersion": _version,
+    # Clients send these two, and the document does not know them.
+    "minVcpuCountPerGpu": _whole,
+    "minRamPerGpu": _whole,
 }
 _PERSISTENT: Mapping[str, Check] = {"size": _whole, "path": _filled}
 _NETWORK: Mapping[str, Check] = {"volumeId": _filled, "path": _filled}
@@ -195,6 +202,8 @@ def _order(body: dict[str, Any], gpu: dict[str, Any], mounts: dict[str, Any]) ->
         env=dict(body.get("env", {})),
         args=body.get("args", ""),
         start_ssh=body.get("startSsh", False),
+        min_vcpus=gpu.get("minVcpuCountPerGpu", 0),
+        min_ram_gb=gpu.get("minRamPerGpu", 0),
         min_cuda=gpu.get("minCudaVersion", ""),
         allowed_cuda=tuple(gpu.get("allowedCudaVersions", ())),
     )

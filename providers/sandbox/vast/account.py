@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -86,6 +87,11 @@ class Contract(PhasedInstance[VastPhase]):
         """Dollars per hour for the disk."""
         return storage_usd_h(self.machine, self.disk_gb)
 
+    @property
+    def min_bid_usd_h(self) -> Decimal:
+        """The lowest bid that runs here: the machine's own, whatever this contract bids."""
+        return Slice(0, self.gpu_count, self.machine).min_bid_usd_h or self.gpu_usd_h * self.machine.bid_share
+
     def boot(self, now: datetime, boot_s: float, *, restart: bool = False) -> None:
         """Plan the walk to running; GPU billing begins there. A restart shows *exited* first, as people saw."""
         first = VastPhase("exited") if restart else VastPhase(None)
@@ -108,7 +114,7 @@ class Contract(PhasedInstance[VastPhase]):
         gpu_now = self.meter.rate_usd_h("gpu", now)
         storage = self.storage_usd_h
         has = hardware(replace(self.machine, gpu=self.gpu), self.gpu_count)
-        ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(ssh_port)}]}  # noqa: S104 # what Docker reports
+        ports = mapped(self.extra_env, ssh_port)
         return {
             "id": self.ref,
             "label": self.name,
@@ -121,7 +127,7 @@ class Contract(PhasedInstance[VastPhase]):
             "next_state": phase.cur,
             "status_msg": phase.msg,
             "is_bid": self.bid_usd_h is not None,
-            "min_bid": usd(self.gpu_usd_h * self.machine.bid_share),
+            "min_bid": usd(self.min_bid_usd_h),
             "dph_base": usd(self.gpu_usd_h),
             "dph_total": usd(self.gpu_usd_h + storage),
             "storage_cost": float(self.machine.storage_usd_gb_month),
@@ -133,6 +139,7 @@ class Contract(PhasedInstance[VastPhase]):
             "ssh_port": 10000 + self.ref % 10000,
             # The real API was seen to send a trailing blank here.
             "public_ipaddr": "127.0.0.1 ",
+            "local_ipaddrs": "10.0.0.5 172.17.0.2",
             "ports": ports if phase.ports and ssh_port is not None else None,
             "image_uuid": self.image,
             "image_runtype": "ssh_direc ssh_proxy",
@@ -149,7 +156,17 @@ class Contract(PhasedInstance[VastPhase]):
         }
 
 
+def mapped(env: list[list[str]], ssh_port: int | None) -> dict[str, Any]:
+    """Ports as Docker reports them: SSH's, and those asked for as `-p 10022:10022`; behind these nothing listens."""
+    inside = [found[1] for name, _ in env if (found := re.fullmatch(r"-p \d+:(\d+)(?:/tcp)?", name))]
+    outside = {"22": ssh_port} | {port: FIRST_PORT + int(port) % PORTS for port in inside}
+    host = "0.0.0.0"  # noqa: S104 # What Docker reports.
+    return {f"{port}/tcp": [{"HostIp": host, "HostPort": str(public)}] for port, public in outside.items()}
+
+
 CREDIT_USD = Decimal(1000)
+#: Where the public ports begin that are shown for other ports than SSH's.
+FIRST_PORT, PORTS = 40_000, 20_000
 DAY_S = 86400
 
 

@@ -237,6 +237,8 @@ def hardware(machine: VastMachine, size: int) -> dict[str, Any]:
         "driver_version": "570.124.04",
         "gpu_mem_bw": float(gpu.bandwidth_gb_s or 0),
         "dlperf": float(gpu.peak_bf16_tflops or 0) * size,
+        "total_flops": float(gpu.peak_bf16_tflops or 0) * size,
+        "bw_nvlink": 300.0 if "SXM" in gpu.name else 0.0,
         "cpu_arch": "amd64",
         "cpu_cores": 16 * machine.gpus,
         "cpu_cores_effective": 16.0 * size,
@@ -264,6 +266,8 @@ def host(machine: VastMachine) -> dict[str, Any]:
         "public_ipaddr": "203.0.113.42",
         "geolocation": machine.place,
         "vms_enabled": False,
+        "os_version": "22.04",
+        "ubuntu_version": 22.04,
     }
 
 

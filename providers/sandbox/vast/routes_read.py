@@ -133,8 +133,28 @@ class VastPages(ApiSandbox[VastAccount]):
         if not body.get("ssh_key"):
             return say.envelope(400, "no_ssh_key", "No ssh key given.")
         keys = self.account.ssh_keys
-        keys.append({"id": len(keys) + 1, "user_id": 4242, "public_key": body["ssh_key"], "deleted_at": None})
+        number = max((key["id"] for key in keys), default=0) + 1
+        keys.append({"id": number, "user_id": 4242, "public_key": body["ssh_key"], "deleted_at": None})
         return JSONResponse({"success": True, "key": keys[-1]})
+
+    async def change_key(self, request: Request, body: dict[str, Any]) -> Response:
+        """Another public key under the same id."""
+        key = self._key(request)
+        if not body.get("ssh_key"):
+            return say.envelope(400, "no_ssh_key", "No ssh key given.")
+        key["public_key"] = body["ssh_key"]
+        return JSONResponse({"success": True, "key": key})
+
+    async def delete_key(self, request: Request, _body: dict[str, Any]) -> Response:
+        self.account.ssh_keys.remove(self._key(request))
+        return JSONResponse({"success": True})
+
+    def _key(self, request: Request) -> dict[str, Any]:
+        """The key that a command names. Raises `Refused`."""
+        for key in self.account.ssh_keys:
+            if key["id"] == request.path_params["key"]:
+                return key
+        raise Refused(say.envelope(404, "no_ssh_key", "No such ssh key."))
 
     async def attach_key(self, request: Request, body: dict[str, Any]) -> Response:
         contract = self.found(request)

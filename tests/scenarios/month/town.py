@@ -154,8 +154,8 @@ class Month:
 async def month(db_url: str, seed: int, names: Iterable[str], *, in_slack: bool = False) -> AsyncIterator[Month]:
     """Build it; afterwards everything is closed. `in_slack`: people read in the Slack stand-in."""
     clock = SteppedClock()
-    pace = replace(SandboxTiming(), enforce_rate_limits=False)
-    clouds = sandboxes(clock, pace, seed=seed, names=names, bad_rows=True)
+    unhurried = replace(SandboxTiming(), enforce_rate_limits=False)
+    clouds = sandboxes(clock, unhurried, seed=seed, names=names, bad_rows=True)
     engine = next(iter(clouds.values())).engine
     engine.nodes.every_s = CHECKIN_S
     for cloud in clouds.values():

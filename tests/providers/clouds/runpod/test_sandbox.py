@@ -12,8 +12,10 @@ import pytest
 from ledger.kernel.job import GpuConstraint
 from providers.contract import InstanceSpec
 from providers.errors import NoCapacity, RateLimited, Unavailable
+from providers.registry import REGISTRY
 from providers.sandbox.clock import SandboxTiming
 from tests.providers.clouds.runpod.served import ONE, Served, cheap, create, grant, running
+from tests.support.clock import SteppedClock
 
 
 @pytest.fixture
@@ -213,3 +215,51 @@ async def test_no_pod_is_placed_where_no_host_has_the_cuda(quick: Served) -> Non
     found = await quick.provider.offers(GpuConstraint(("V100-16GB",), cuda_min=Decimal("12.9")), disk_gb=50, spot=False)
     assert found == ()
     assert await quick.provider.offers(GpuConstraint(("V100-16GB",), cuda_min=Decimal("12.8")), disk_gb=50, spot=False)
+
+
+# ── addresses and ports ──────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_community_pod_may_have_no_address_and_a_restart_gives_it_none(quick: Served) -> None:
+    quick.arm("no_address")
+    made = await create(quick)
+    for _ in range(2):
+        quick.travel(60)
+        pod = (await quick.http.get(f"/v2/pods/{made.ref}")).json()
+        assert (pod["status"], pod["ssh"]["direct"], pod["runtime"]["ports"]) == ("RUNNING", None, [])
+        assert quick.cloud.reachable() == []
+        await quick.provider.restart(made.ref)
+
+
+async def test_only_the_tiers_that_are_set_are_offered(quick: Served) -> None:
+    url = str(quick.http.base_url)
+    offered = {}
+    for tiers in ("", "secure", "community", "all"):
+        settings = {**quick.cloud.environment(url), "RUNPOD_TIERS": tiers}
+        if not tiers:
+            del settings["RUNPOD_TIERS"]
+        provider = REGISTRY["runpod"].connect(settings, SteppedClock())
+        found = await provider.offers(ONE, disk_gb=50, spot=False)
+        offered[tiers] = {offer.ticket["cloud"] for offer in found}
+        await provider.close()
+    both = {"SECURE", "COMMUNITY"}
+    assert offered == {"": {"SECURE"}, "secure": {"SECURE"}, "community": {"COMMUNITY"}, "all": both}
+
+
+async def test_every_port_that_is_asked_for_is_mapped_and_listed(quick: Served) -> None:
+    body = {"name": "x", "image": "i", "gpu": {"id": "NVIDIA L4"}, "ports": ["22/tcp", "10022/tcp", "8888/http"]}
+    ref = (await quick.http.post("/v2/pods", json=body)).json()["id"]
+    quick.travel(60)
+    ports = (await quick.http.get(f"/v2/pods/{ref}")).json()["runtime"]["ports"]
+    assert [one["private"] for one in ports] == [22, 10022]
+    assert len({one["public"] for one in ports}) == 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "status"), [({"minVcpuCountPerGpu": 8, "minRamPerGpu": 31}, 201), ({"minRamPerGpu": 32}, 400)]
+)
+async def test_a_pod_is_placed_only_where_the_host_is_large_enough(
+    quick: Served, wish: dict[str, int], status: int
+) -> None:
+    body = {"name": "x", "image": "i", "gpu": {"id": "NVIDIA L4", **wish}}
+    assert (await quick.http.post("/v2/pods", json=body)).status_code == status

@@ -328,3 +328,40 @@ async def test_what_the_official_client_asks_beside_the_documented_calls(vast: V
     # It sends the numbers of a query as text.
     assert len(await search(vast, num_gpus={"eq": "8"}, gpu_name={"eq": "H200"})) > 0
     assert await search(vast, num_gpus={"eq": "eight"}) == []
+
+
+async def test_ports_that_are_asked_for_are_mapped_and_listed(vast: Vast) -> None:
+    _, made = await create(vast, env={"-p 10022:10022": "1", "A": "b"})
+    vast.step()
+    _, body = await vast.ask("GET", f"/api/v0/instances/{made['new_contract']}/")
+    assert list(body["instances"]["ports"]) == ["22/tcp", "10022/tcp"]
+    assert (await vast.seen(str(made["new_contract"]))).ssh is not None
+
+
+async def test_a_search_needs_no_key_and_everything_else_does(vast: Vast) -> None:
+    del vast.http.headers["Authorization"]
+    assert len(await search(vast, limit=5)) == 5
+    for key in ("total_flops", "ubuntu_version", "bw_nvlink"):
+        assert await search(vast, **{key: {"gte": 0}}, limit=1)
+    assert (await vast.ask("GET", "/api/v1/instances/"))[0] == 403
+
+
+async def test_a_bid_without_a_price_becomes_one_that_wins(vast: Vast) -> None:
+    offers = await vast.provider.offers(vast.one, disk_gb=DISK_GB, spot=True)
+    offer = next(o for o in offers if o.price_usd_h and o.price_usd_h > 0)
+    assert offer.min_bid_usd_h is not None
+    body = {"image": "x", "disk": 20, "price": float(offer.min_bid_usd_h * 2)}
+    _, made = await vast.ask("PUT", f"/api/v0/asks/{offer.key}/", json=body)
+    path = f"/api/v0/instances/bid_price/{made['new_contract']}/"
+    assert await vast.ask("PUT", path, json={"client_id": "me"}) == (200, {"success": True})
+    _, read = await vast.ask("GET", f"/api/v0/instances/{made['new_contract']}/")
+    row = read["instances"]
+    assert row["dph_base"] == row["min_bid"] == float(offer.min_bid_usd_h)
+
+
+async def test_a_key_is_changed_and_deleted(vast: Vast) -> None:
+    _, first = await vast.ask("POST", "/api/v0/ssh/", json={"ssh_key": "a"})
+    path = f"/api/v0/ssh/{first['key']['id']}/"
+    assert (await vast.ask("PUT", path, json={"ssh_key": "b"}))[1]["key"]["public_key"] == "b"
+    assert await vast.ask("DELETE", path) == (200, {"success": True})
+    assert (await vast.ask("DELETE", path))[0] == 404
