@@ -157,14 +157,14 @@ async def _check(ctx: Context, session_id: str, now: datetime, *, is_saved: bool
             match next_step(_host_price(ctx, one, is_saved=is_saved)):
                 case PriceStep.ASK:
                     if asked is not None and asked.state is RequestState.PENDING:
-                        await _withdraw(tx, asked, "A newer request asks about the rate of now.", now)
+                        await _withdraw(tx, one, asked, "A newer request asks about the rate of now.", now)
                     await _ask(ctx, tx, one, spend_forecast_of(one, now), now, about_rate=True)
                 case PriceStep.STOP if about_rate is not None:
                     await _stop_meanwhile(ctx, tx, one, about_rate.created_at, now)
                 case PriceStep.RUN_ON if one.row.state is InstanceState.LIVE:
                     await _ask_to_save(tx, one, "Nobody approved its new rate yet, so its agent is asked to save.", now)
                 case PriceStep.WITHIN if about_rate is not None and about_rate.state is RequestState.PENDING:
-                    await _withdraw(tx, about_rate, "It costs the approved rate again.", now)
+                    await _withdraw(tx, one, about_rate, "It costs the approved rate again.", now)
                 case PriceStep.WITHIN if one.row.state is InstanceState.LIVE:
                     await _check_total(ctx, tx, one, None if about_rate is not None else asked, now)
                 case _:
@@ -180,7 +180,7 @@ async def _check_total(
     if asked is None and is_over:
         await _ask(ctx, tx, one, forecast, now)
     elif asked is not None and not is_over and asked.state is RequestState.PENDING:
-        await _withdraw(tx, asked, "It will cost what was approved after all.", now)
+        await _withdraw(tx, one, asked, "It will cost what was approved after all.", now)
     elif asked is not None and _is_unanswered(ctx, asked, now):
         await _pause(ctx, tx, one, asked.created_at, now)
 
@@ -248,7 +248,11 @@ def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: da
     return Estimate(figure_usd, figure_usd, figure_usd, round(hours, 2), (part,), (asked.reason,))
 
 
-async def _withdraw(tx: Tx, asked: SessionQuestion, said: str, now: datetime) -> None:
+async def _withdraw(tx: Tx, one: RunningInstance, asked: SessionQuestion, said: str, now: datetime) -> None:
+    """Cancel a question that has no reason any more; its agent need not save for it."""
+    node = await tx.get(Node, one.row.id)
+    if node is not None:
+        node.wanted = []
     await decide(tx, asked.id, RequestState.CANCELLED, now, SCHEDULER, said)
 
 

@@ -324,6 +324,23 @@ async def test_a_cost_that_nobody_confirms_pauses_it_and_ends_it_at_its_approved
         await told_in_the_end(s, slack, "drift_unconfirmed", "Nobody confirmed what it would cost.")
 
 
+@every_way
+async def test_a_host_price_change_is_said_and_asked_about_and_ends_nothing(
+    db: Database, clock: SteppedClock, slack: Slack
+) -> None:
+    async with scene(db, clock, slack, LINE) as s:
+        await s.to(s.now + timedelta(minutes=20))
+        contract(s).reprice(s.now, Decimal("1.2"))
+        await s.to(s.now + timedelta(seconds=90))
+        assert ((await s.session()).state, s.rented().alive) == (SessionState.RUNNING, True)
+        if slack is not Slack.DOWN:
+            assert "above the approved" in s.heard[reached(slack)][-1].text
+            (asked,) = [m for m in s.stage.ws.channel_messages() if "approve:1" in str(m.blocks)]
+            assert "An approver decides about the new rate." in all_text(asked)
+        await s.to(s.now + timedelta(minutes=30))
+        assert s.rented().alive
+
+
 # ── it should not be there ───────────────────────────────────────────────────────────────────────
 
 

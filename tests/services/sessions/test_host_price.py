@@ -67,6 +67,14 @@ async def raised(w: World, *what: str) -> None:
     await overspend.overspend_due(w.ctx)
 
 
+async def lowered(w: World, share: str) -> None:
+    """Vast.ai lowers it, and the same two look."""
+    (contract,) = w.clouds["vast"].account.instances.values()  # type: ignore[attr-defined] # Vast's own.
+    contract.reprice(w.clock.now(), Decimal(share))
+    await reconcile.observe(w.ctx, "vast")
+    await overspend.overspend_due(w.ctx)
+
+
 @asynccontextmanager
 async def checkpointed(w: World, cloud: str = "vast") -> AsyncIterator[tuple[Shelf, str]]:
     """A running session that names a store for its checkpoints, and that store."""
@@ -170,10 +178,7 @@ async def test_a_price_that_falls_again_withdraws_the_question_and_a_higher_one_
     await raised(w)
     await raised(w)
     assert [one.state for one in await asked(w)] == [RequestState.CANCELLED, RequestState.PENDING]
-    contract = w.clouds["vast"].instances()[0]
-    w.clouds["vast"].account.instances[int(contract.ref)].reprice(w.clock.now(), Decimal("0.6"))  # type: ignore[attr-defined] # Vast's own.
-    await reconcile.observe(w.ctx, "vast")
-    await overspend.overspend_due(w.ctx)
+    await lowered(w, "0.6")
     assert [one.state for one in await asked(w)] == [RequestState.CANCELLED] * 2
     assert (await row_of(w)).state is InstanceState.LIVE
 
@@ -211,6 +216,10 @@ async def test_an_unverified_checkpoint_keeps_it_running_until_its_agent_has_sav
         assert (await row_of(w)).wanted is None
         assert agent(w).asks == ("save", "upload")
         assert len([e for e in (await w.books()).events if e.kind == "spend.saving"]) == 1
+        await lowered(w, "0.8")
+        await pass_time(w, 100)
+        assert agent(w).asks == ()
+        await raised(w, DEARER, DEARER)
         shelf.put("run/step-99999999/model.pt", 1_000, w.clock.now())
         await overspend.overspend_due(w.ctx)
         assert (await row_of(w)).wanted == "stop"
