@@ -135,7 +135,6 @@ class Place:
         self.acknowledged: set[str] = set()
         self.no_process = Outages()
         self.no_cloud = {cloud: Outages() for cloud in clouds}
-        self.no_ledger = Outages()
         self._armed: dict[int, tuple[Point, asyncio.Event]] = {}
         proxy.on_call = self._on_call
 
@@ -177,7 +176,7 @@ class Place:
     def away_s(self, cloud: str, start: datetime, end: datetime) -> float:
         """Return the seconds between two moments in which no process, this cloud or the ledger was there."""
         ago_s = self.clock.monotonic() - self.clock.now().timestamp()
-        outages = (self.no_process, self.no_cloud[cloud], self.no_ledger)
+        outages = (self.no_process, self.no_cloud[cloud])
         return sum(one.within(start.timestamp() + ago_s, end.timestamp() + ago_s) for one in outages)
 
     def evidence(self) -> Evidence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -44,7 +44,7 @@ class Evidence:
 
     true: list[TrueInstance]
     sent: Mapping[str, int]
-    acknowledged: Set[str]
+    acknowledged: Collection[str]
     #: Seconds in which an end could not be carried out: cloud, from, to.
     away_s: Callable[[str, datetime, datetime], float]
     now: datetime
