@@ -11,10 +11,12 @@ CORES := $(shell $(PYTHON) -c "import os; print(os.cpu_count() or 1)")
 WORKERS ?= $(CORES)
 PATIENT_WORKERS ?= $(shell expr 2 '*' $(CORES))
 TESTS ?= tests
+# How long the chaos run brings trouble; resting and judging come on top.
+MINUTES ?= 30
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients demo test test-all soak bench mutants lint audit docs clean
+.PHONY: help install clients demo test test-all soak chaos bench mutants lint audit docs clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -54,6 +56,9 @@ soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the 
 	$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/scenarios/month/test_month.py \
 		tests/scenarios tests/services || failed=$$?; \
 	exit $$failed
+
+chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).
+	@exec $(BIN)/python -m tests.scenarios.chaos --minutes $(MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)
 
 bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)

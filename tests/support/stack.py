@@ -288,7 +288,7 @@ async def town(db_url: str, folder: Path, parent: Nursery, cloud: str, **timing:
     async with serve_on_loopback(slack_gate) as slack_url, serving(cloud_gate) as clouds_url:
         workspace.base_url = slack_url
         environment = {
-            **_settings(folder, db_url, practice.api_url, {**TIMING, **timing}),
+            **environment_of(folder, db_url, practice.api_url, {**TIMING, **timing}),
             **{k: v for n, c in clouds.items() for k, v in c.environment(f"{clouds_url}/{n}").items()},
         }
         built = Town(
@@ -304,7 +304,7 @@ async def town(db_url: str, folder: Path, parent: Nursery, cloud: str, **timing:
             await practice.courier.aclose()
 
 
-def _settings(folder: Path, db_url: str, api_url: str, timing: Mapping[str, float]) -> dict[str, str]:
+def environment_of(folder: Path, db_url: str, api_url: str, timing: Mapping[str, float]) -> dict[str, str]:
     """The environment of a process, and the policy file that it names."""
     policy = folder / "policy.yml"
     policy.write_text(yaml.safe_dump({"policy": {"approvers": ["U0BOB", "U0CAROL"]}, "timing": dict(timing)}))

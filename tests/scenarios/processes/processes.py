@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 PROGRAM = str(Path(sys.executable).parent / "gpu-shopper")
-START_S = 40.0
+START_S = 90.0
 END_S = 40.0
 LOOK_S = 0.01
 SERVING = re.compile(r"serving on 127\.0\.0\.1:(\d+)")

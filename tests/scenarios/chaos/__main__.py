@@ -1,0 +1,146 @@
+"""`make chaos`: minutes of faults against real processes on both databases, then rest, then a verdict."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from sqlalchemy import text
+
+from bot.clock import SystemClock
+from ledger.engine.db import Database
+from migrations.run import upgrade
+from tests.scenarios.chaos.people import People
+from tests.scenarios.chaos.place import Place, place
+from tests.scenarios.chaos.trouble import Trouble
+from tests.scenarios.chaos.verdict import UNFINISHED, Verdict, judge
+from tests.support.databases import finish, postgres_template
+
+REPLICAS = {"sqlite": 1, "postgres": 3}
+#: Longer than the longest session, the search for an unknown outcome and the proof of an end together.
+REST_S = 600.0
+LOOK_S = 1.0
+
+
+@dataclass
+class Outcome:
+    """One database's run."""
+
+    database: str
+    seconds: float
+    place: Place
+    verdict: Verdict
+    asked: int
+
+
+async def run(database: str, db_url: str, folder: Path, seconds: float, seed: int) -> Outcome:
+    """Bring trouble for so long, then heal everything, wait for rest, and judge."""
+    random = Random(f"{seed}:{database}")
+    async with place(db_url, folder, REPLICAS[database], random) as here:
+        people, trouble = People(here, random), Trouble(here, db_url, random)
+        living = asyncio.create_task(people.live())
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await trouble.bring()
+            here.proxy.rate = 0.0
+            people.is_closing = True
+            for replica in here.replicas:
+                if not replica.is_ready:
+                    await _up_again(here, replica.number)
+            await here.proxy.settle()
+            await _rest(here)
+        finally:
+            living.cancel()
+        return Outcome(database, seconds, here, await judge(here.db, here.evidence()), people.asked)
+
+
+async def _up_again(here: Place, number: int) -> None:
+    """Wait until a replica that a kill or pause had under way is back."""
+    async with asyncio.timeout(60):
+        while not here.replicas[number].is_ready:  # noqa: ASYNC110 - only its log says when a process is ready.
+            await asyncio.sleep(LOOK_S)
+
+
+async def _rest(here: Place) -> None:
+    """Return when nothing is alive and no message waits, or when the time for that is over."""
+    end = time.monotonic() + REST_S
+    quiet = 0
+    while time.monotonic() < end and quiet < 20:
+        async with here.db.read() as tx:
+            waiting = await tx.scalar(text(UNFINISHED))
+            open_ = await tx.scalar(text("SELECT count(*) FROM sessions WHERE state NOT IN ('terminated', 'failed')"))
+        quiet = quiet + 1 if not (here.alive() or waiting or open_) else 0
+        await asyncio.sleep(LOOK_S)
+
+
+def table(outcome: Outcome) -> str:
+    """Write what happened and what was judged as a table of Markdown."""
+    here, verdict = outcome.place, outcome.verdict
+    kills = sum(n for what, n in here.counts.items() if what.startswith("kill"))
+    faults = sum(here.proxy.counts.values()) + sum(here.counts.values()) - kills
+    rows = [
+        ("processes", f"{len(here.replicas)} on {outcome.database}, {outcome.seconds / 60:.0f} min"),
+        (
+            "requests acknowledged · sessions · creates sent",
+            f"{outcome.asked} · {verdict.sessions} · {verdict.creates}",
+        ),
+        ("kills", str(kills)),
+        ("faults", str(faults)),
+        *((f"… {what}", str(n)) for what, n in sorted((here.counts + here.proxy.counts).items())),
+        ("latest end, seconds of reachable cloud", f"{verdict.latest_s:.0f}"),
+        *((f"{cloud}: booked / billed", f"${a:.2f} / ${b:.2f}") for cloud, (a, b) in sorted(verdict.bills.items())),
+        ("broken", str(len(verdict.broken))),
+    ]
+    return "\n".join(["| What | Figure |", "|---|---|", *(f"| {what} | {figure} |" for what, figure in rows)])
+
+
+def main() -> int:
+    """Run what the arguments say; 1 when anything is broken."""
+    parser = argparse.ArgumentParser(prog="tests.scenarios.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="minutes of trouble, shared by the databases")
+    parser.add_argument("--seed", type=int, default=SystemClock().now().toordinal())
+    parser.add_argument("--databases", nargs="+", choices=sorted(REPLICAS), default=sorted(REPLICAS))
+    chosen = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+    broken = 0
+    for database in chosen.databases:
+        sys.stdout.write(f"\n{database}, seed {chosen.seed}\n\n")
+        sys.stdout.flush()
+        outcome = _one(database, 60 * chosen.minutes / len(chosen.databases), chosen.seed)
+        sys.stdout.write(table(outcome) + "\n")
+        sys.stdout.writelines(f"  {line}\n" for line in outcome.verdict.broken)
+        broken += len(outcome.verdict.broken)
+    return 1 if broken else 0
+
+
+def _one(database: str, seconds: float, seed: int) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="gpu-shopper-chaos-") as name:
+        folder = Path(name)
+        if database == "sqlite":
+            url = f"sqlite+aiosqlite:///{folder / 'ledger.db'}"
+            return asyncio.run(run(database, url, folder, seconds, seed))
+        with postgres_template() as server:
+            url = server.url("chaos")
+            finish(server.execute("CREATE DATABASE chaos TEMPLATE template0"))
+            finish(_migrate(url))
+            return asyncio.run(run(database, url, folder, seconds, seed))
+
+
+async def _migrate(url: str) -> None:
+    db = Database(url)
+    await upgrade(db)
+    await db.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,262 @@
+"""The place of a chaos run: sandboxes behind the fault proxy, a workspace, a ledger, and replicas to kill."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from random import Random
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from bot.clock import SystemClock
+from bot.practice.app import Practice
+from bot.practice.server import serve_on_loopback
+from bot.practice.workspace import Workspace
+from ledger.engine.db import Database
+from providers.registry import sandboxes
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.server import build_app
+from tests.scenarios.chaos.proxy import FaultProxy, Point
+from tests.scenarios.chaos.verdict import Evidence
+from tests.scenarios.processes.processes import Nursery, Served, fork, nursery
+from tests.support.serving import serving
+from tests.support.stack import BOT_TOKEN, ROOT, SIGNING, TIMING, environment_of
+
+#: Kaggle's runs cannot be cancelled, so nothing of theirs can outlive an end in this run's minutes.
+CLOUDS = ("vast", "runpod", "lambda", "tensordock")
+RATE = 0.1
+#: How long an armed kill waits for the call that it is meant for.
+KILL_WAITS_S = 6.0
+RESTART_S = (0.0, 3.0)
+PROXIED_HEADERS = ("content-type", "x-slack-signature", "x-slack-request-timestamp", "user-agent")
+
+
+@dataclass
+class Outages:
+    """Stretches in which something was not there, in seconds of the monotonic clock."""
+
+    closed: list[tuple[float, float]] = field(default_factory=list)
+    since: float | None = None
+
+    def begin(self) -> None:
+        """Note that it went away."""
+        self.since = self.since or time.monotonic()
+
+    def end(self) -> None:
+        """Note that it is back."""
+        if self.since is not None:
+            self.closed.append((self.since, time.monotonic()))
+            self.since = None
+
+    def within(self, start: float, end: float) -> float:
+        """Return the seconds of outage between two moments."""
+        stretches = [*self.closed, *([(self.since, time.monotonic())] if self.since is not None else [])]
+        return sum(max(0.0, min(end, b) - max(start, a)) for a, b in stretches)
+
+
+class Replica:
+    """One `gpu-shopper serve` that is started again whenever it died."""
+
+    def __init__(
+        self, number: int, parent: Nursery, environment: dict[str, str], log: Path, changed: Callable[[], None]
+    ) -> None:
+        self.number = number
+        self._parent = parent
+        self.served: Served | None = None
+        self.is_ready = False
+        self._environment = environment
+        self._log = log
+        self._changed = changed
+
+    async def start(self) -> None:
+        """Start it; it counts as ready once it serves."""
+        self.served = fork(self._parent, self._environment, self._log, 0.0)
+        await self.served.ready()
+        self.is_ready = True
+        self._changed()
+
+    def strike(self) -> None:
+        """Kill it now, in the middle of whatever it does."""
+        self.is_ready = False
+        if self.served is not None:
+            self.served.signal(signal.SIGKILL)
+        self._changed()
+
+    async def buried(self) -> None:
+        """Wait until the killed process is gone. AssertionError when it had ended by itself."""
+        if self.served is None:
+            return
+        code = await self.served.finished()
+        if code != -signal.SIGKILL:
+            raise AssertionError(f"replica {self.number} ended by itself with {code}:\n{self.served.said()[-3000:]}")
+
+    async def pause(self, seconds: float) -> None:
+        """Stop the process with SIGSTOP for so long."""
+        if self.served is None or not self.is_ready:
+            return
+        self.is_ready = False
+        self._changed()
+        with suppress(ProcessLookupError):
+            self.served.signal(signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            self.served.signal(signal.SIGCONT)
+        self.is_ready = True
+        self._changed()
+
+
+class Place:
+    """Everything around the replicas."""
+
+    def __init__(
+        self,
+        practice: Practice,
+        clouds: dict[str, SandboxCloud],
+        proxy: FaultProxy,
+        db: Database,
+        random: Random,
+    ) -> None:
+        self.practice, self.clouds, self.proxy, self.db, self.random = practice, clouds, proxy, db, random
+        self.clock = SystemClock()
+        self.replicas: list[Replica] = []
+        self.counts: Counter[str] = Counter()
+        #: Signatures of messages that were answered with 200, which is an acknowledgement.
+        self.acknowledged: set[str] = set()
+        self.no_process = Outages()
+        self.no_cloud = {cloud: Outages() for cloud in clouds}
+        self._armed: dict[int, tuple[Point, asyncio.Event]] = {}
+        proxy.on_call = self._on_call
+
+    def changed(self) -> None:
+        """Note whether any process works now."""
+        if any(replica.is_ready for replica in self.replicas):
+            self.no_process.end()
+        else:
+            self.no_process.begin()
+
+    def _on_call(self, replica: int, point: Point) -> bool:
+        armed = self._armed.get(replica)
+        if armed is None or armed[0] != point:
+            return False
+        del self._armed[replica]
+        self.replicas[replica].strike()
+        armed[1].set()
+        return True
+
+    async def kill(self, replica: Replica, point: Point | None) -> None:
+        """Kill a replica at its next call of this kind, or now when none comes, and start it again."""
+        if not replica.is_ready:
+            return
+        struck = asyncio.Event()
+        if point is not None:
+            self._armed[replica.number] = (point, struck)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KILL_WAITS_S):
+                    await struck.wait()
+            self._armed.pop(replica.number, None)
+        if not struck.is_set():
+            replica.strike()
+        where = f"{'after' if point.is_after else 'before'} {point.kind}" if point and struck.is_set() else "any moment"
+        self.counts[f"kill -9, {where}"] += 1
+        await replica.buried()
+        await asyncio.sleep(self.random.uniform(*RESTART_S))
+        await replica.start()
+
+    def away_s(self, cloud: str, start: datetime, end: datetime) -> float:
+        """Return the seconds between two moments in which no process, this cloud or the ledger was there."""
+        ago_s = self.clock.monotonic() - self.clock.now().timestamp()
+        outages = (self.no_process, self.no_cloud[cloud])
+        return sum(one.within(start.timestamp() + ago_s, end.timestamp() + ago_s) for one in outages)
+
+    def evidence(self) -> Evidence:
+        """Return what was seen from outside, for the verdict."""
+        true = [item for cloud in self.clouds.values() for item in cloud.instances()]
+        now = self.clock.now()
+        return Evidence(true, self.proxy.sent, self.acknowledged, self.away_s, now, len(self.replicas))
+
+    def alive(self) -> list[str]:
+        """Return the names of what really runs."""
+        return [str(item.name) for cloud in self.clouds.values() for item in cloud.instances() if item.alive]
+
+
+class LoadBalancer:
+    """ASGI app that passes each of Slack's requests to a replica that is up, and notes what was acknowledged."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on; 503 when no replica is up or the chosen one dies over it."""
+        request = Request(scope, receive)
+        body = await request.body()
+        response: Response = PlainTextResponse("no replica is up", 503)
+        ready = [one.served for one in self._place.replicas if one.is_ready and one.served is not None]
+        if ready:
+            headers = {name: request.headers[name] for name in PROXIED_HEADERS if name in request.headers}
+            url = f"http://127.0.0.1:{self._place.random.choice(ready).port}/slack/events"
+            with suppress(httpx.HTTPError):
+                async with httpx.AsyncClient(trust_env=False, timeout=3) as client:
+                    got = await client.post(url, content=body, headers=headers)
+                response = Response(got.content, got.status_code, media_type=got.headers.get("content-type"))
+                if got.status_code == 200:
+                    self._place.acknowledged.add(headers.get("x-slack-signature", ""))
+        await response(scope, receive, send)
+
+
+@asynccontextmanager
+async def place(db_url: str, folder: Path, replicas: int, random: Random) -> AsyncIterator[Place]:
+    """Serve everything, start the replicas, and kill what still runs at the end."""
+    clock = SystemClock()
+    workspace = Workspace(clock, signing_secret=SIGNING, bot_token=BOT_TOKEN, manifest=ROOT / "manifest.yml")
+    practice = Practice(workspace)
+    made = sandboxes(clock, SandboxTiming.quick(boot_s=2.0, reachable_s=0.3, destroy_s=0.2))
+    proxy = FaultProxy(build_app(made, tick_s=0.25), random, RATE)
+    built = Place(practice, {name: made[name] for name in CLOUDS}, proxy, Database(db_url), random)
+    async with (
+        AsyncExitStack() as parents,
+        serve_on_loopback(practice.app) as slack_url,
+        serving(proxy) as clouds_url,
+        serve_on_loopback(LoadBalancer(built)) as front_url,
+    ):
+        workspace.base_url = slack_url
+        workspace.request_url = f"{front_url}/slack/events"
+        for number in range(replicas):
+            environment = {
+                **environment_of(folder, db_url, practice.api_url, TIMING | {"quarantine_floor_s": 60.0}),
+                **{k: v for n, c in made.items() for k, v in c.environment(f"{clouds_url}/r{number}/{n}").items()},
+            }
+            # Each has a parent of its own, because one parent answers one order after the other.
+            parent = parents.enter_context(nursery())
+            log = folder / f"serve-{number}.log"
+            built.replicas.append(Replica(number, parent, environment, log, built.changed))
+        try:
+            for replica in built.replicas:  # One after the other, because the first one migrates.
+                await replica.start()
+            yield built
+        finally:
+            for replica in built.replicas:
+                with suppress(ProcessLookupError):
+                    replica.strike()
+                    await replica.buried()
+            await built.db.close()
+            workspace.close()
+            await practice.courier.aclose()
+
+
+def postmaster(db_url: str) -> int:
+    """Return the process of the PostgreSQL server whose socket folder is in the URL."""
+    found = re.search(r"host=([^&]+)", db_url)
+    if found is None:
+        raise ValueError("the URL names no socket folder")
+    return int((Path(found[1]) / "postmaster.pid").read_text().split()[0])

@@ -1,0 +1,120 @@
+"""What befalls the processes of a chaos run: kills, pauses, dark clouds, a lost ledger, full sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from sqlalchemy import make_url
+
+from tests.scenarios.chaos.place import Place, Replica, postmaster
+from tests.scenarios.chaos.proxy import Point
+
+KINDS = ("search", "create", "list", "destroy", "other")
+#: Longer than a claim's life, which is 15 s here.
+PAUSE_S = (16.0, 22.0)
+DARK_S = (5.0, 25.0)
+LOCK_S = (3.0, 20.0)
+SOCKETS_S = 12.0
+#: More idle connections than a process may have descriptors here.
+SOCKETS = 1100
+KILLS_APART_S = {1: (2.0, 7.0), 3: (0.5, 2.5)}
+
+
+class Trouble:
+    """Brings trouble until it is cancelled, each kind in its own rhythm."""
+
+    def __init__(self, place: Place, db_url: str, random: Random) -> None:
+        self._place, self._db_url, self._random = place, db_url, random
+
+    async def bring(self) -> None:
+        """Run every kind beside each other. An error of one ends the run."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._kills())
+            group.create_task(self._again((40, 80), self._pause))
+            group.create_task(self._again((20, 60), self._dark))
+            group.create_task(self._again((45, 90), self._ledger))
+            group.create_task(self._again((60, 120), self._sockets))
+
+    async def _again(self, apart_s: tuple[float, float], what: Callable[[], Coroutine[None, None, None]]) -> None:
+        while True:
+            await asyncio.sleep(self._random.uniform(*apart_s))
+            await what()
+
+    async def _kills(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.uniform(*KILLS_APART_S[len(self._place.replicas)]))
+            replica = self._random.choice(self._place.replicas)
+            point = Point(self._random.choice(KINDS), is_after=self._random.random() < 0.5)
+            # Finished even if the run ends meanwhile, so that no replica stays dead.
+            await asyncio.shield(self._place.kill(replica, point if self._random.random() < 0.8 else None))
+
+    def _ready(self) -> Replica | None:
+        ready = [replica for replica in self._place.replicas if replica.is_ready]
+        return self._random.choice(ready) if ready else None
+
+    async def _pause(self) -> None:
+        replica = self._ready()
+        if replica is not None:
+            self._place.counts["process paused beyond its claims"] += 1
+            await asyncio.shield(replica.pause(self._random.uniform(*PAUSE_S)))
+
+    async def _dark(self) -> None:
+        cloud = self._random.choice(list(self._place.clouds))
+        self._place.counts["cloud unreachable"] += 1
+        self._place.proxy.dark.add(cloud)
+        self._place.no_cloud[cloud].begin()
+        try:
+            await asyncio.sleep(self._random.uniform(*DARK_S))
+        finally:
+            self._place.proxy.dark.discard(cloud)
+            self._place.no_cloud[cloud].end()
+
+    async def _ledger(self) -> None:
+        """Lock the file as another program would, or kill a backend, after which the whole server recovers."""
+        if self._db_url.startswith("sqlite"):
+            self._place.counts["ledger locked"] += 1
+            held = sqlite3.connect(str(make_url(self._db_url).database), timeout=1, isolation_level=None)
+            try:
+                with suppress(sqlite3.OperationalError):
+                    held.execute("BEGIN IMMEDIATE")
+                    await asyncio.sleep(self._random.uniform(*LOCK_S))
+            finally:
+                held.close()
+        else:
+            self._place.counts["database crashed"] += 1
+            main = postmaster(self._db_url)
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(self._random.choice(_children(main)), signal.SIGKILL)
+
+    async def _sockets(self) -> None:
+        """Open more idle connections than a process has descriptors, and keep them for a while."""
+        replica = self._ready()
+        if replica is None or replica.served is None:
+            return
+        self._place.counts["descriptors exhausted"] += 1
+        opened: list[asyncio.StreamWriter] = []
+        began = time.monotonic()
+        try:
+            while len(opened) < SOCKETS and time.monotonic() < began + SOCKETS_S:
+                async with asyncio.timeout(1):
+                    opened.append((await asyncio.open_connection("127.0.0.1", replica.served.port))[1])
+            await asyncio.sleep(max(0.0, began + SOCKETS_S - time.monotonic()))
+        except (OSError, TimeoutError):
+            await asyncio.sleep(max(0.0, began + SOCKETS_S - time.monotonic()))
+        finally:
+            for writer in opened:
+                writer.close()
+
+
+def _children(process: int) -> list[int]:
+    """Return the processes that a process started."""
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(number) for number in text.split()]

@@ -1,0 +1,143 @@
+"""What a chaos run must have kept, judged by queries of its own against what the sandboxes really rented and billed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from sqlalchemy import text
+
+from ledger.engine.db import Database
+from providers.sandbox.engine import TrueInstance
+from tests.scenarios.chaos.proxy import LABEL
+
+#: How long after its end a machine may live while its cloud can be reached and a process runs.
+LATE_S = 60.0
+#: A claim's life: a replica that is paused may hold one for so long.
+CLAIM_S = 15.0
+NEAR_USD, NEAR = Decimal("0.01"), Decimal("0.01")
+
+INSTANCES = """
+SELECT i.cloud, i.ref, i.label, i.state, i.request_id, s.state AS session_state, s.deadline
+FROM instances i JOIN sessions s ON s.id = i.session_id
+"""
+#: Creates are sent for rows only; each needs an approval that was given before.
+UNAPPROVED = """
+SELECT i.label FROM instances i JOIN grants g ON g.id = i.grant_id
+LEFT JOIN approvals a ON a.id = g.approval_id AND a.decision = 'approve' AND a.at <= i.sent_at
+WHERE i.sent_at IS NOT NULL AND a.id IS NULL
+"""
+BOOKED = """
+SELECT i.cloud, i.ref, sum(CASE WHEN e.debit LIKE 'payable:%' THEN -e.amount_usd ELSE e.amount_usd END) AS micro_usd
+FROM ledger_entries e JOIN instances i ON i.id = e.instance_id
+WHERE e.kind IN ('accrue', 'true_up', 'loss') GROUP BY i.cloud, i.ref
+"""
+UNFINISHED = "SELECT count(*) FROM inbox WHERE state <> 'done'"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the run saw from outside. `sent` counts the bot's own creates by label; outages are judged by `away_s`."""
+
+    true: list[TrueInstance]
+    sent: Mapping[str, int]
+    acknowledged: Collection[str]
+    #: Seconds in which an end could not be carried out: cloud, from, to.
+    away_s: Callable[[str, datetime, datetime], float]
+    now: datetime
+    replicas: int = 1
+
+
+@dataclass
+class Verdict:
+    """Everything that is wrong, and the figures of the table."""
+
+    broken: list[str] = field(default_factory=list)
+    sessions: int = 0
+    creates: int = 0
+    latest_s: float = 0.0
+    bills: dict[str, tuple[Decimal, Decimal]] = field(default_factory=dict)
+
+
+async def judge(db: Database, seen: Evidence) -> Verdict:
+    """Compare the ledger with the clouds' truth after everything came to rest."""
+    verdict = Verdict()
+    verdict.broken += [f"orphan: {item.cloud} {item.name} still runs" for item in seen.true if item.alive]
+    verdict.broken += [f"double: {label} was sent {n} times" for label, n in seen.sent.items() if n > 1]
+    verdict.creates = sum(seen.sent.values())
+    async with db.read() as tx:
+        rows = (await tx.execute(text(INSTANCES))).mappings().all()
+        booked = {(row["cloud"], row["ref"]): row["micro_usd"] for row in (await tx.execute(text(BOOKED))).mappings()}
+        unapproved = (await tx.scalars(text(UNAPPROVED))).all()
+        keys = set((await tx.scalars(text("SELECT key FROM inbox"))).all())
+        unfinished = (await tx.scalar(text(UNFINISHED))) or 0
+    verdict.sessions = len({row["request_id"] for row in rows})
+    verdict.broken += [f"spent without an approval: {label}" for label in unapproved]
+    lost = [key for key in seen.acknowledged if key[:128] not in keys]
+    verdict.broken += [f"{len(lost)} acknowledged messages are lost"] if lost else []
+    verdict.broken += [f"{unfinished} acknowledged messages were never processed"] if unfinished else []
+    known = {row["label"]: row for row in rows}
+    for item in seen.true:
+        found = LABEL.search(str(item.name))
+        row = known.get(found[0]) if found else None
+        if row is None:
+            verdict.broken.append(f"rented without a row: {item.cloud} {item.name}")
+        elif row["deadline"] is not None and item.ref == row["ref"]:
+            _late(verdict, seen, item, _time(row["deadline"]))
+    _kept_twice(verdict, seen.true)
+    _bills(verdict, seen.true, booked)
+    return verdict
+
+
+def _late(verdict: Verdict, seen: Evidence, item: TrueInstance, deadline: datetime) -> None:
+    ended_at = item.ended_at or seen.now
+    late_s = (ended_at - deadline).total_seconds() - seen.away_s(item.cloud, deadline, ended_at)
+    verdict.latest_s = max(verdict.latest_s, late_s)
+    if late_s > LATE_S + (CLAIM_S if seen.replicas > 1 else 0):
+        verdict.broken.append(f"late: {item.cloud} {item.name} outlived its end by {late_s:.0f} s of reachable cloud")
+
+
+def _kept_twice(verdict: Verdict, true: list[TrueInstance]) -> None:
+    """No request has two instances that lived beside each other for longer than it takes to see and end one."""
+    lives: defaultdict[str, list[TrueInstance]] = defaultdict(list)
+    for item in true:
+        if found := LABEL.search(str(item.name)):
+            lives[found[0].split("-")[1]].append(item)
+    for request, items in lives.items():
+        for first in items:
+            for other in items:
+                if first.ref >= other.ref or first.ended_at is None or other.ended_at is None:
+                    continue
+                both_s = (min(first.ended_at, other.ended_at) - max(first.created_at, other.created_at)).total_seconds()
+                if both_s > 2 * LATE_S:
+                    verdict.broken.append(f"double: request {request} had two instances for {both_s:.0f} s")
+
+
+def _bills(verdict: Verdict, true: list[TrueInstance], booked: dict[tuple[str, str], int]) -> None:
+    ours: defaultdict[str, Decimal] = defaultdict(Decimal)
+    theirs: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for item in true:
+        micro_usd = booked.get((item.cloud, item.ref))
+        if micro_usd is None:
+            continue  # An orphan: its cost is booked without an instance row of its own.
+        booked_usd = Decimal(micro_usd) / 1_000_000
+        ours[item.cloud] += booked_usd
+        theirs[item.cloud] += item.total_usd
+        if abs(booked_usd - item.total_usd) > NEAR_USD:
+            verdict.broken.append(
+                f"bill: {item.cloud} {item.name} is booked at {booked_usd:.4f}, billed {item.total_usd:.4f}"
+            )
+    for cloud, bill in theirs.items():
+        verdict.bills[cloud] = (ours[cloud], bill)
+        if abs(ours[cloud] - bill) > max(NEAR * bill, NEAR_USD):
+            verdict.broken.append(f"bill: {cloud} is booked at {ours[cloud]:.4f}, billed {bill:.4f}")
+
+
+def _time(value: object) -> datetime:
+    """Read a time as the database gives it to plain SQL."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    return datetime.fromisoformat(str(value)).replace(tzinfo=UTC)
