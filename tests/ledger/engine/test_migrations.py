@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, OrphanState
+from ledger.kernel.states import InstanceState, NotificationKind, NotificationState
 from ledger.models import Base, EntryHash, Event, EventHash, Instance, LedgerEntry, Notification
 from migrations import run
 from migrations.run import SchemaError
@@ -284,19 +283,6 @@ async def test_the_glossarys_words_come_and_go_with_every_row_kept(db: Database)
     await run.downgrade(db, "0045")
     assert await content(db) == before
     await run.upgrade(db)
-
-
-async def test_orphans_that_were_one_instance_are_all_kept_on_the_way_down(db: Database) -> None:
-    async with db.write() as tx:
-        closed = await rows.stray(tx, OrphanState.GONE, ref="7")
-        again = await rows.stray(tx, ref="7", at=START + timedelta(hours=1))
-    await run.downgrade(db, "0045")
-    async with db.read() as tx:
-        kept = {row.id: row.ref for row in await tx.execute(text("SELECT id, ref FROM orphans"))}
-    assert kept == {closed.id: f"7#{closed.id}", again.id: "7"}
-    await run.upgrade(db)
-    await run.check(db)
-    assert await triggers(db) == expected(db)
 
 
 async def test_nothing_is_below_the_baseline(db: Database) -> None:
