@@ -56,7 +56,9 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
 def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[EndReason, str] | None:
     """Return `(code, sentence)` when the boot must end."""
     broken = BROKEN.get(item.status)
-    if broken is not None and (item.status is not InstanceStatus.STOPPED or row.wanted is None):
+    # One that a person stops, or has adopted with its disk, is not broken by being stopped.
+    ours = row.wanted is None and bool(row.option_id)
+    if broken is not None and (item.status is not InstanceStatus.STOPPED or ours):
         return EndReason.BROKEN, broken
     capabilities = ctx.providers[row.cloud].capabilities
     if not capabilities.terminate:

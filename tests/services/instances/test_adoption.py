@@ -74,6 +74,14 @@ async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
     assert w.alive() == []
 
 
+async def test_an_adopted_instance_that_is_stopped_keeps_its_disk(w: World) -> None:
+    stray = await rowless(w)
+    w.clouds["vast"].disturb(stray.ref, "outbid_a")
+    assert (await keep(w, stray.id)).code == "adopted"
+    await w.run(60, 20)
+    assert len(w.alive()) == 1
+
+
 async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_is_ended(w: World) -> None:
     stray = await rowless(w)
 
