@@ -17,7 +17,7 @@ from bot.rules.market.filters import excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
-from bot.rules.values.phrases import usd
+from bot.rules.values.phrases import Verdict, usd
 from bot.services.approvals import auto_approval
 from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
@@ -91,11 +91,12 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if poor:
         ranked = replace(ranked, excluded=(*ranked.excluded, excluded("credit", sorted(poor))))
     opens = await _opening(ctx, request, job, ranked, market, **how)
+    not_them = await auto_approval.ineligible(ctx, request.requester)
     now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:
             if ranked.options:
-                approved = await _offer(ctx, tx, request, held, ranked, market, now)
+                approved = await _offer(ctx, tx, request, held, ranked, market, now, not_them)
             else:
                 # Why nothing fits, in the order in which the market was narrowed.
                 reasons = [*opens, *(one.sentence for one in ranked.excluded), *absent(market.answers)]
@@ -117,7 +118,14 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 
 
 async def _offer(
-    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
+    ctx: Context,
+    tx: Tx,
+    request: Request,
+    held: Claim,
+    ranked: Ranked,
+    market: MarketAnswer,
+    now: datetime,
+    not_them: Verdict | None,
 ) -> bool:
     """Store the quote with its options and buttons, and open the request for decision.
 
@@ -145,7 +153,7 @@ async def _offer(
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
-    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate)
+    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, not_them)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
     moved = await move(
