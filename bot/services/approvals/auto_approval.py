@@ -14,9 +14,9 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
-from bot.services.people import eligibility
+from bot.services.people import direct_messages, eligibility
 from bot.services.runtime.context import Context
-from ledger.core import Tx, decide, lock_auto_approval, lock_family, notify_person
+from ledger.core import Tx, decide, lock_auto_approval, lock_family
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import RequestState
@@ -116,4 +116,4 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     await enforcement.reserved(ctx, tx, spend, room, now)
     # The channel's message says the same.
     said = f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"
-    await notify_person(tx, now, request.requester, subject=f"{request.id}/by_policy", text=said)
+    await direct_messages.notify(tx, ctx.policy, now, request.requester, subject=f"{request.id}/by_policy", text=said)

@@ -23,10 +23,11 @@ from bot.services.instances import power
 from bot.services.nodes.checkins import node_status
 from bot.services.notifications import request_message
 from bot.services.notifications.paging import alone
+from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from bot.services.sessions.expiration import SCHEDULER
-from ledger.core import Tx, decide, lock_family, notify_person, record
+from ledger.core import Tx, decide, lock_family, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
@@ -160,8 +161,8 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForeca
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
-    await notify_person(
-        tx, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}"
+    await direct_messages.notify(
+        tx, ctx.policy, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}"
     )
 
 
@@ -202,15 +203,22 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
             record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
-            await notify_person(tx, now, session.owner, subject=f"drift/{row.id}/paused", text=said)
+            await direct_messages.notify(
+                tx, ctx.policy, now, session.owner, subject=f"drift/{row.id}/paused", text=said
+            )
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
         record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
-        await notify_person(
-            tx, now, session.owner, subject=f"drift/{row.id}/saving", text=f"Session {short_id(session.id)}: {said}"
+        await direct_messages.notify(
+            tx,
+            ctx.policy,
+            now,
+            session.owner,
+            subject=f"drift/{row.id}/saving",
+            text=f"Session {short_id(session.id)}: {said}",
         )
 
 
@@ -225,4 +233,4 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
     if session.state is SessionState.STOPPED:
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
     said = f"What session {short_id(session.id)} will cost is confirmed."
-    await notify_person(tx, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)
+    await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)
