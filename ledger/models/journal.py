@@ -85,7 +85,7 @@ class EventOrder(Base):
 
 
 class UnnumberedEvent(Base):
-    """Mark an event that has no position yet. A trigger adds it with the event, whoever wrote that.
+    """Mark an event that has no position yet. A trigger adds it with each event.
 
     No foreign key: its check would be paid in the transaction of every move, and only the trigger adds rows.
     """

@@ -132,15 +132,7 @@ async def _offer(
     Return whether the policy auto-approved it already.
     """
     version = request.quote_version + 1
-    quote = Quote(
-        id=new_id("quo", now),
-        request_id=request.id,
-        version=version,
-        created_at=now,
-        expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
-        excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
-        clouds=[_answer(a) for a in market.answers],
-    )
+    quote = _quote_of(request, version, ranked, market, now, timedelta(seconds=ctx.policy.request_ttl_s))
     tx.add(quote)
     await tx.flush()
     # People count the lines that they see: the numbers follow the list and not the whole market.
@@ -183,6 +175,20 @@ async def _offer(
     elif version > 1:
         await escalation.remind_again(tx, moved, now)
     return judged.allowed
+
+
+def _quote_of(
+    request: Request, version: int, ranked: Ranked, market: MarketAnswer, now: datetime, open_for: timedelta
+) -> Quote:
+    return Quote(
+        id=new_id("quo", now),
+        request_id=request.id,
+        version=version,
+        created_at=now,
+        expires_at=now + open_for,
+        excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
+        clouds=[_answer(a) for a in market.answers],
+    )
 
 
 def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token]:
