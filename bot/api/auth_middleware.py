@@ -6,6 +6,8 @@ session all answer 401.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -14,11 +16,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bot.api.dependencies import NODE, PRINCIPAL, Dependencies
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
+from bot.rules.approvals.approvers import Deed
+from bot.rules.values.phrases import Verdict
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal, authenticate
 from bot.services.nodes.checkins import STRANGE
 from bot.services.nodes.enrollment import SHAPE
+from bot.services.people import eligibility
 from bot.services.runtime.commands import Reply
+from bot.services.runtime.context import Context
 
 #: Paths for callers with an API key.
 GUARDED = ("/api/", "/metrics")
@@ -27,6 +33,8 @@ AGENT = "/agent/"
 #: The most bytes of a check-in.
 AGENT_BYTES = 16 * 1024
 LONGEST_HEADER = 512
+#: How often Slack is asked about the person behind a key, how long that may take, and for how many keys it is known.
+ASK_SLACK_EVERY_S, SLACK_ANSWERS_S, KEYS_KNOWN = 60.0, 3.0, 2_000
 SERVER_ERROR = 500
 
 
@@ -51,6 +59,7 @@ class AuthMiddleware:
             if deps.ctx.db.dialect == "postgresql"
             else None
         )
+        self._people = _People(deps.ctx)
         self._wrong = RateLimiter(deps.ctx.clock, deps.settings.wrong_keys_per_minute)
         self._nodes = RateLimiter(deps.ctx.clock, deps.settings.checkins_per_minute)
 
@@ -82,6 +91,9 @@ class AuthMiddleware:
             await self._strange(scope)(scope, receive, send)
             return
         allowance = await self._shared.take(who.key_id) if self._shared else self._calls.take(who.key_id)
+        if allowance.allowed and (left := await self._people.left(who)):
+            await problem(Reply(False, left.code, left.sentence))(scope, receive, send)
+            return
         scope.setdefault("state", {})[PRINCIPAL] = who
         await self._limited(scope, receive, send, allowance, self._deps.settings.body_bytes)
 
@@ -159,6 +171,32 @@ def _capped(receive: Receive, most: int) -> Receive:
         return message
 
     return capped
+
+
+class _People:
+    """Remember for a minute whether the person behind each key is still a member of the workspace.
+
+    Slack's silence counts as a yes and is remembered, too, so that an outage of Slack does not slow every call down.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._known: dict[str, tuple[float, Verdict | None]] = {}
+
+    async def left(self, who: Principal) -> Verdict | None:
+        """Return why a key may not be used; None when it may."""
+        now_s = self._ctx.clock.monotonic()
+        known = self._known.get(who.key_id)
+        if known is not None and now_s - known[0] < ASK_SLACK_EVERY_S:
+            return known[1]
+        if len(self._known) >= KEYS_KNOWN:
+            self._known.clear()
+        found: Verdict | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SLACK_ANSWERS_S):
+                found = await eligibility.ineligible_for(self._ctx, who.owner, Deed.KEY)
+        self._known[who.key_id] = (now_s, found)
+        return found
 
 
 class _Watched:

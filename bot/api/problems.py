@@ -27,8 +27,8 @@ _C = ReplyCode
 _CODES: Mapping[int, tuple[ReplyCode, ...]] = {
     401: (_C.UNAUTHENTICATED,),
     403: (
-        _C.BOT, _C.CLOUD_NOT_ALLOWED, _C.DELEGATOR_ASKED, _C.GPU_NOT_ALLOWED, _C.NOT_AN_APPROVER, _C.NOT_YOURS,
-        _C.REQUESTER, _C.SCOPE_MISSING,
+        _C.BOT, _C.CLOUD_NOT_ALLOWED, _C.DELEGATOR_ASKED, _C.DELETED, _C.GPU_NOT_ALLOWED, _C.GUEST, _C.NOT_AN_APPROVER,
+        _C.NOT_YOURS, _C.OTHER_TEAM, _C.REQUESTER, _C.SCOPE_MISSING,
     ),
     404: (
         _C.NO_KEY, _C.UNKNOWN_BUDGET, _C.UNKNOWN_DELIVERY, _C.UNKNOWN_ID, _C.UNKNOWN_KEY, _C.UNKNOWN_PROFILE,
@@ -43,7 +43,7 @@ _CODES: Mapping[int, tuple[ReplyCode, ...]] = {
     ),
     413: (_C.BODY_TOO_LARGE,),
     429: (_C.RATE_LIMITED, _C.TOO_MANY_STREAMS),
-    503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.NO_CLOUDS, _C.RESOLVER_BUSY),
+    503: (_C.CLOUD_FAILED, _C.DELEGATOR_UNKNOWN, _C.LOOKUP_FAILED, _C.NO_CLOUDS, _C.RESOLVER_BUSY),
 }  # fmt: skip
 STATUS = {code: status for status, codes in _CODES.items() for code in codes}
 

@@ -62,6 +62,7 @@ class User:
     team_id: str = TEAM_ID
     is_bot: bool = False
     deleted: bool = False
+    is_guest: bool = False
     tz: str = "Etc/UTC"
     tz_offset_s: int = 0
 
@@ -84,7 +85,7 @@ class User:
             "is_bot": self.is_bot,
             "is_app_user": False,
             "is_stranger": self.is_stranger,
-            "is_restricted": False,
+            "is_restricted": self.is_guest,
             "is_ultra_restricted": False,
             "tz": self.tz,
             "tz_label": "Coordinated Universal Time",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -62,9 +63,8 @@ class SlackApp:
         self._ctx = ctx
         self._settings = settings
         self._web = Web(settings)
-        self._handler = HandlerContext(
-            ctx, settings, self._web, Directory(self._web, ctx.clock, ctx.policy, settings.team_id)
-        )
+        directory = Directory(self._web, ctx.clock, ctx.policy, settings.team_id)
+        self._handler = HandlerContext(replace(ctx, people=directory), settings, self._web, directory)
         self._worker = Worker(self._handler, process)
         self._bolt = self._build()
         self._socket: AsyncSocketModeHandler | None = None

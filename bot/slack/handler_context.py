@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bot.blockkit import validate_view
 from bot.rules.approvals.approvers import DeciderFacts
@@ -57,7 +57,7 @@ class HandlerContext:
 
     async def decider(self, job: HandlerJob) -> DeciderFacts:
         """Return the facts about the approver, with what Slack knows now of those who delegated to them."""
-        return await delegation.looked_up(replace(self.ctx, people=self.directory), await self.facts(job))
+        return await delegation.looked_up(self.ctx, await self.facts(job))
 
     async def say(self, job: HandlerJob, message: Message, channel: str = "", *, about: str = "") -> None:
         """Answer privately, through the outbox, so that the answer survives a crash; the same answer is sent once.

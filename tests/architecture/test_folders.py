@@ -18,8 +18,8 @@ FOLDERS = {
         "reports sessions sizing values webhooks"
     ),
     "bot/services": (
-        "access approvals audit billing budgets checkpoints grants instances market nodes notifications outbox plans "
-        "reports requests runtime sessions webhooks"
+        "access approvals audit billing budgets checkpoints grants instances market nodes notifications outbox people "
+        "plans reports requests runtime sessions webhooks"
     ),
     "ledger": "core engine kernel models queries",
     "providers": "clouds gpus profiles sandbox",

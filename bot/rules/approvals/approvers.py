@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import EVERY, ApproverGroup
+from bot.rules.values.phrases import Verdict, deny
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 
 #: Who is asked about a request that no tier covers: the approvers of everything.
@@ -30,6 +33,42 @@ class DeciderFacts:
     groups: tuple[str, ...] = ()
     known: bool = True
     behalf: tuple[DeciderFacts, ...] = ()
+
+
+class Deed(StrEnum):
+    """Name what only an eligible person may do, in the words of its refusal."""
+
+    APPROVE = "decide a request"
+    REQUEST = "request GPUs"
+    AUTO_APPROVAL = "spend without an approver"
+    KEY = "use an API key"
+
+
+#: What needs a certain answer of Slack, because it spends. All else is possible while Slack does not answer.
+_CERTAIN = frozenset({Deed.APPROVE, Deed.AUTO_APPROVAL})
+#: What the policy may allow to guests.
+_FOR_GUESTS = frozenset({Deed.REQUEST, Deed.KEY})
+
+
+def ineligible(policy: Policy, person: DeciderFacts, deed: Deed) -> Verdict | None:
+    """Return why a bot, a deactivated account, a guest or somebody of another workspace may not do this."""
+    if not person.known:
+        sentence = f"Slack did not say who you are, so you cannot {deed} now; please try again."
+        return deny(ReplyCode.LOOKUP_FAILED, sentence) if deed in _CERTAIN else None
+    guest = person.is_guest and not (policy.guests_may_request and deed in _FOR_GUESTS)
+    for holds, code, sentence in (
+        (person.is_bot, ReplyCode.BOT, f"A bot cannot {deed}."),
+        (person.is_deleted, ReplyCode.DELETED, f"A deactivated account cannot {deed}."),
+        (
+            not person.team_ok,
+            ReplyCode.OTHER_TEAM,
+            f"Only members of this workspace can {deed}; you belong to another one.",
+        ),
+        (guest, ReplyCode.GUEST, f"Guests cannot {deed}; ask a full member."),
+    ):
+        if holds:
+            return deny(code, sentence)
+    return None
 
 
 def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
@@ -54,9 +93,7 @@ def stands_for(
     return tuple(
         one.actor
         for one in decider.behalf
-        if one.known
-        and one.team_ok
-        and not (one.is_bot or one.is_deleted or one.is_guest)
+        if ineligible(policy, one, Deed.APPROVE) is None
         and may_decide(policy, one, mandate)
         and not any(is_same(mine, other) for mine in (one.actor, *linked(policy, one.actor)) for other in not_for)
     )

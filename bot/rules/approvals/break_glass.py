@@ -9,7 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.approvals.approvers import DeciderFacts, never
+from bot.rules.approvals.approvers import DeciderFacts, Deed, ineligible, never
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -28,7 +28,7 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
     """Whether somebody may start their own request without an approval."""
     actor = who.actor
     names = {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
-    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    usable = ineligible(policy, who, Deed.APPROVE) is None
     named = bool(names & set(policy.break_glass)) and not never(policy, actor)
     if not usable or not named or actor.kind is ActorKind.CONSUMER:
         return deny(ReplyCode.NO_BREAK_GLASS, "The policy does not let you start without an approval.")

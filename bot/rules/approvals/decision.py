@@ -11,7 +11,17 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.approvals.amendments import AmendedTerms, may_shorten
-from bot.rules.approvals.approvers import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide, stands_for
+from bot.rules.approvals.approvers import (
+    ANYBODY,
+    DeciderFacts,
+    Deed,
+    ineligible,
+    is_approver,
+    is_same,
+    linked,
+    may_decide,
+    stands_for,
+)
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, group_of
@@ -194,22 +204,11 @@ def is_requester(request: RequestFacts, actor: Actor) -> bool:
 
 
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
-    if not decider.known:
-        return deny(ReplyCode.LOOKUP_FAILED, "Slack did not say who you are, so nothing was decided; please try again.")
     # A program may only withdraw its own request, regardless of its key.
     program = decision is not Decision.CANCEL and decider.actor.kind is ActorKind.CONSUMER
-    for holds, code, sentence in (
-        (decider.is_bot or program, ReplyCode.BOT, "A bot cannot decide a request."),
-        (decider.is_deleted, ReplyCode.DELETED, "A deactivated account cannot decide a request."),
-        (
-            not decider.team_ok,
-            ReplyCode.OTHER_TEAM,
-            "Only members of this workspace can decide; you belong to another one.",
-        ),
-        (decider.is_guest, ReplyCode.GUEST, "Guests cannot decide a request; ask a full member."),
-    ):
-        if holds:
-            return deny(code, sentence)
+    refusal = deny(ReplyCode.BOT, "A bot cannot decide a request.") if program else None
+    if refusal := refusal or ineligible(policy, decider, Deed.APPROVE):
+        return refusal
     own = is_requester(request, decider.actor)
     if decision is Decision.CANCEL and own:
         return None

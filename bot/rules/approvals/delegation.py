@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 
-from bot.rules.approvals.approvers import DeciderFacts, is_approver, is_same, linked, never
+from bot.rules.approvals.approvers import DeciderFacts, Deed, ineligible, is_approver, is_same, linked, never
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, deny, plural
@@ -22,7 +22,7 @@ def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: dat
 
     Only rights that the policy gives can be passed on.
     """
-    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    usable = ineligible(policy, who, Deed.APPROVE) is None
     if not usable or who.actor.kind is ActorKind.CONSUMER or not is_approver(policy, who):
         return deny(ReplyCode.NOT_AN_APPROVER, "Only those whom the policy names as approvers can name a delegate.")
     if to is not None and who.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:

@@ -71,10 +71,10 @@ class ReplyCode(Vocabulary):
     STALE = "stale", "It changed in the meantime, so nothing was done."
 
     # Who may do it
-    BOT = "bot", "A bot or a program cannot decide a request."
-    DELETED = "deleted", "A deactivated account cannot decide a request."
-    GUEST = "guest", "A guest of the workspace cannot decide a request."
-    OTHER_TEAM = "other_team", "Only members of this workspace can decide."
+    BOT = "bot", "A bot or a program can't do this."
+    DELETED = "deleted", "A deactivated account can't do this."
+    GUEST = "guest", "A guest of the workspace can't do this."
+    OTHER_TEAM = "other_team", "Only members of this workspace can do this."
     REQUESTER = "requester", "You can't approve your own request."
     DELEGATOR_ASKED = "delegator_asked", "You can't approve a request of the person whom you stand in for."
     DELEGATOR_UNKNOWN = "delegator_unknown", "Slack did not say whether the person you stand in for is an approver."

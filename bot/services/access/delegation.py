@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
-from bot.rules.approvals.approvers import DeciderFacts, linked
+from bot.rules.approvals.approvers import DeciderFacts, Deed, linked
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.people import eligibility
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -47,10 +48,12 @@ def _key_of(policy: Policy, actor: Actor) -> str:
 
 async def delegate(ctx: Context, command: Delegate) -> Reply:
     """Name a delegate in place of the one before, valid from this moment."""
-    now, policy, who = ctx.clock.now(), ctx.policy, command.decider
+    now, policy, who = ctx.clock.now(), ctx.policy, await eligibility.looked_up(ctx, command.decider)
     refused = may_delegate(policy, who, command.to, command.until, now)
     if not refused.allowed or command.to is None or command.until is None:
         return refuse(refused.code, refused.sentence)
+    if await eligibility.ineligible_for(ctx, command.to, Deed.APPROVE):
+        return refuse(ReplyCode.BAD_DELEGATE, "Slack does not show that person as a full member; name somebody else.")
     until = last_moment(command.until)
     row = Delegation(
         id=new_id("del", now),
@@ -126,8 +129,13 @@ async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
     """Add what Slack says now about the people who delegated to the decider. Called outside of transactions."""
     if ctx.people is None:
         return decider
-    slack = [one for one in await stands_for(ctx, decider.actor) if one.kind is ActorKind.SLACK]
-    return replace(decider, behalf=tuple([await ctx.people.looked_up(one) for one in slack]))
+    behalf = []
+    for one in await stands_for(ctx, decider.actor):
+        if one.kind is ActorKind.SLACK:
+            behalf.append(await ctx.people.looked_up(one))
+        else:
+            behalf.append(await eligibility.looked_up(ctx, DeciderFacts(one)))
+    return replace(decider, behalf=tuple(behalf))
 
 
 async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: datetime) -> DeciderFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.auto_approval import PERIOD, STANDING_PREFIX, applied, auto_approval, signer
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import price_cap, total_cap
@@ -13,8 +14,9 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
+from bot.services.people import direct_messages, eligibility
 from bot.services.runtime.context import Context
-from ledger.core import Tx, decide, lock_auto_approval, lock_family, notify_person
+from ledger.core import Tx, decide, lock_auto_approval, lock_family
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import RequestState
@@ -22,14 +24,33 @@ from ledger.models import Approval, Option, Request
 from ledger.queries.spend import approved_since
 
 
+async def ineligible(ctx: Context, requester: str) -> Verdict | None:
+    """Return why nothing of this requester is auto-approved, by what Slack says of them; called before `judge`."""
+    actor = Actor.from_ref(requester)
+    if applied(ctx.policy, actor)[0].auto_approve_below_usd is None:
+        return None
+    return await eligibility.ineligible_for(ctx, actor, Deed.AUTO_APPROVAL)
+
+
 async def judge(
-    ctx: Context, tx: Tx, request: Request, option: Option, now: datetime, mandate: ApproverGroup
+    ctx: Context,
+    tx: Tx,
+    request: Request,
+    option: Option,
+    now: datetime,
+    mandate: ApproverGroup,
+    not_them: Verdict | None,
 ) -> Verdict:
-    """Whether the policy auto-approves the best option. The daily limit stays locked until `tx` ends."""
+    """Whether the policy auto-approves the best option. The daily limit stays locked until `tx` ends.
+
+    `not_them` is what `ineligible` found.
+    """
     job = request.job
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
         return deny(ReplyCode.OFF, "")
+    if not_them is not None:
+        return deny(not_them.code, "Slack does not show the requester as a member, so the policy does not approve it.")
     if mandate.tier is not None:
         return deny(ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it.")
     await lock_family(tx, Request, request.id)
@@ -95,4 +116,4 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     await enforcement.reserved(ctx, tx, spend, room, now)
     # The channel's message says the same.
     said = f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"
-    await notify_person(tx, now, request.requester, subject=f"{request.id}/by_policy", text=said)
+    await direct_messages.notify(tx, ctx.policy, now, request.requester, subject=f"{request.id}/by_policy", text=said)

@@ -18,6 +18,7 @@ from bot.services.budgets import enforcement
 from bot.services.grants import amendments, hours_used, override
 from bot.services.market.codec import hold_hours
 from bot.services.notifications.paging import page_in
+from bot.services.people import eligibility
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
@@ -52,6 +53,7 @@ class BreakGlass:
 async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
     """Start without an approval, as far as the policy allows it. Code of success: `break_glass`."""
     now = ctx.clock.now()
+    command = replace(command, decider=await eligibility.looked_up(ctx, command.decider))
     try:
         async with ctx.db.write() as tx:
             request, _ = await resolve(tx, command.request)

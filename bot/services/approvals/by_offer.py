@@ -9,6 +9,7 @@ from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import decisions
+from bot.services.people import eligibility
 from bot.services.runtime.commands import Decide, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.kernel.states import RequestState
@@ -51,7 +52,7 @@ async def decide(ctx: Context, command: Named) -> Reply:
         return _no_button(request, command)
     decided = Decide(
         token,
-        await delegation.looked_up(ctx, command.decider),
+        await delegation.looked_up(ctx, await eligibility.looked_up(ctx, command.decider)),
         command.reason,
         command.typed_amount,
         command.cap_usd,

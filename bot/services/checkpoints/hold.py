@@ -12,10 +12,11 @@ from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
 from bot.services.grants import reopen, reservations
 from bot.services.notifications import end_of_session, interruption
+from bot.services.people import direct_messages
 from bot.services.runtime.commands import AnswerCheckpointHold, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, announce, move, notifications_of, record, wake
-from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
@@ -139,8 +140,8 @@ def subject_of(row: Instance, step: str) -> str:
 async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) -> None:
     """Notify the owner, or the fallback contacts or the request's channel when the owner is not in Slack."""
     session = await tx.get_one(Session, row.session_id)
-    owner = Actor.from_ref(session.owner)
-    for to in [owner.id] if owner.kind is ActorKind.SLACK else end_of_session.others(ctx, session):
+    person = await direct_messages.slack_user(tx, ctx.policy, session.owner)
+    for to in end_of_session.others(ctx, session) if person is None else [person]:
         await announce(tx, now, KIND, subject_of(row, step), destination=to)
 
 

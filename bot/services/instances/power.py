@@ -19,12 +19,13 @@ from bot.services.nodes import node_api
 from bot.services.nodes.host_keys import forgotten
 from bot.services.notifications import request_message
 from bot.services.notifications.paging import page
+from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Reply, Switch, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, notify_person, record, release
+from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, record, release
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
@@ -229,8 +230,8 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
-        await notify_person(
-            tx, now, session.owner, subject=f"{row.id}/{row.wanted}/{int(now.timestamp())}", text=sentence
+        await direct_messages.notify(
+            tx, ctx.policy, now, session.owner, subject=f"{row.id}/{row.wanted}/{int(now.timestamp())}", text=sentence
         )
 
 

@@ -14,9 +14,10 @@ from bot.services.instances.transitions import end_instance, settle
 from bot.services.notifications import end_of_session, request_message
 from bot.services.notifications.paging import alone, page_in
 from bot.services.outbox import barrier
+from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.core import Claim, Tx, amend, claim, decide, lock_family, move, notify_person, release
+from ledger.core import Claim, Tx, amend, claim, decide, lock_family, move, release
 from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.end_reason import EndReason
@@ -159,7 +160,7 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
         owner = (await tx.get_one(Session, row.session_id)).owner
-        await notify_person(tx, now, owner, subject=f"{row.id}/goes-on", text=sentence)
+        await direct_messages.notify(tx, ctx.policy, now, owner, subject=f"{row.id}/goes-on", text=sentence)
         await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)
     ctx.hints.outbox.set()
 

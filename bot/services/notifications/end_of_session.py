@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce, notification_of, notifications_of
-from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Session
 
@@ -40,9 +40,8 @@ async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: b
     An edit notifies nobody, so the final warning is also a new message.
     """
     subject = subject_of(session)
-    owner = Actor.from_ref(session.owner)
     destinations = {row.destination for row in await notifications_of(tx, ENDING, subject)}
-    destinations |= {owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))
+    destinations |= await _owner_or_others(ctx, tx, session)
     for destination in sorted(destinations):
         await announce(tx, now, ENDING, subject, destination=destination)
         if last:
@@ -58,12 +57,18 @@ async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: dateti
     """Notify the owner of an early end, or the fallback contacts if the owner cannot be reached."""
     if session.early_end_at is None:
         return
-    owner, subject = Actor.from_ref(session.owner), early_end_subject(session.id, session.early_end_at)
+    subject = early_end_subject(session.id, session.early_end_at)
     if await notifications_of(tx, IDLE, subject):
         await reach(ctx, tx, session, IDLE, subject, now)
         return
-    for destination in sorted({owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))):
+    for destination in sorted(await _owner_or_others(ctx, tx, session)):
         await announce(tx, now, IDLE, subject, destination=destination)
+
+
+async def _owner_or_others(ctx: Context, tx: Tx, session: Session) -> set[str]:
+    """Return where a message for the owner goes: to the person behind them, or else to the fallback contacts."""
+    person = await direct_messages.slack_user(tx, ctx.policy, session.owner)
+    return set(others(ctx, session)) if person is None else {person}
 
 
 def early_end_subject(session_id: str, early_end_at: datetime) -> str:
@@ -73,8 +78,8 @@ def early_end_subject(session_id: str, early_end_at: datetime) -> str:
 
 async def reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, subject: str, now: datetime) -> None:
     """Notify the fallback contacts, once each, of what could not be delivered to the owner."""
-    owner = Actor.from_ref(session.owner)
-    row = await notification_of(tx, kind, subject, owner.id)
+    person = await direct_messages.slack_user(tx, ctx.policy, session.owner)
+    row = await notification_of(tx, kind, subject, person) if person is not None else None
     if row is None or row.sent_version > 0 or (row.state is not NotificationState.DEAD and row.tries == 0):
         return
     notified = {one.destination for one in await notifications_of(tx, kind, subject)}

@@ -17,7 +17,7 @@ from bot.rules.market.filters import excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
-from bot.rules.values.phrases import usd
+from bot.rules.values.phrases import Verdict, usd
 from bot.services.approvals import auto_approval
 from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
@@ -91,11 +91,12 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if poor:
         ranked = replace(ranked, excluded=(*ranked.excluded, excluded("credit", sorted(poor))))
     opens = await _opening(ctx, request, job, ranked, market, **how)
+    not_them = await auto_approval.ineligible(ctx, request.requester)
     now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:
             if ranked.options:
-                approved = await _offer(ctx, tx, request, held, ranked, market, now)
+                approved = await _offer(ctx, tx, request, held, ranked, market, now, not_them)
             else:
                 # Why nothing fits, in the order in which the market was narrowed.
                 reasons = [*opens, *(one.sentence for one in ranked.excluded), *absent(market.answers)]
@@ -117,22 +118,21 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 
 
 async def _offer(
-    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
+    ctx: Context,
+    tx: Tx,
+    request: Request,
+    held: Claim,
+    ranked: Ranked,
+    market: MarketAnswer,
+    now: datetime,
+    not_them: Verdict | None,
 ) -> bool:
     """Store the quote with its options and buttons, and open the request for decision.
 
     Return whether the policy auto-approved it already.
     """
     version = request.quote_version + 1
-    quote = Quote(
-        id=new_id("quo", now),
-        request_id=request.id,
-        version=version,
-        created_at=now,
-        expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
-        excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
-        clouds=[_answer(a) for a in market.answers],
-    )
+    quote = _quote_of(request, version, ranked, market, now, timedelta(seconds=ctx.policy.request_ttl_s))
     tx.add(quote)
     await tx.flush()
     # People count the lines that they see: the numbers follow the list and not the whole market.
@@ -145,7 +145,7 @@ async def _offer(
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
-    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate)
+    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, not_them)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
     moved = await move(
@@ -175,6 +175,20 @@ async def _offer(
     elif version > 1:
         await escalation.remind_again(tx, moved, now)
     return judged.allowed
+
+
+def _quote_of(
+    request: Request, version: int, ranked: Ranked, market: MarketAnswer, now: datetime, open_for: timedelta
+) -> Quote:
+    return Quote(
+        id=new_id("quo", now),
+        request_id=request.id,
+        version=version,
+        created_at=now,
+        expires_at=now + open_for,
+        excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
+        clouds=[_answer(a) for a in market.answers],
+    )
 
 
 def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token]:

@@ -6,12 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import Deed
 from bot.rules.market.disk import disk_gb
 from bot.rules.policy import consumers, job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.people import eligibility
 from bot.services.plans import planner
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
@@ -41,6 +43,8 @@ async def provision(ctx: Context, command: Provision) -> Reply:
 
 async def submit(ctx: Context, command: Provision) -> Reply:
     """Record a request for GPUs, to be quoted next. A repeated inbound key creates no second request."""
+    if not_them := await eligibility.ineligible_for(ctx, command.actor, Deed.REQUEST):
+        return refuse(not_them.code, not_them.sentence)
     job = replace(command.job, disk_gb=disk_gb(command.job, ctx.policy))
     limits = consumers.of(ctx.policy.consumers, command.actor)
     try:

@@ -18,11 +18,12 @@ from bot.services.grants import amendments, approvers, escalation, hours_used, r
 from bot.services.grants.requote import offer_again
 from bot.services.instances.transitions import ends_at, paid_until
 from bot.services.notifications import end_of_session, request_message
+from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Extend, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core import Tx, amend, move, notify_person, record
+from ledger.core import Tx, amend, move, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
@@ -226,4 +227,4 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for person in sorted({session.owner, request.requester}):
-        await notify_person(tx, now, person, subject=f"{request.id}/extended", text=said)
+        await direct_messages.notify(tx, ctx.policy, now, person, subject=f"{request.id}/extended", text=said)

@@ -30,11 +30,12 @@ from bot.services.nodes.checkins import node_status
 from bot.services.notifications import request_message
 from bot.services.notifications.interruption import notify_interruption
 from bot.services.notifications.paging import alone
+from bot.services.people import direct_messages
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from bot.services.sessions.expiration import SCHEDULER
-from ledger.core import Tx, decide, lock_family, notify_person, record
+from ledger.core import Tx, decide, lock_family, record
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
@@ -162,7 +163,8 @@ async def _check(ctx: Context, session_id: str, now: datetime, *, is_saved: bool
                 case PriceStep.STOP if about_rate is not None:
                     await _stop_meanwhile(ctx, tx, one, about_rate.created_at, now)
                 case PriceStep.RUN_ON if one.row.state is InstanceState.LIVE:
-                    await _ask_to_save(tx, one, "Nobody approved its new rate yet, so its agent is asked to save.", now)
+                    said = "Nobody approved its new rate yet, so its agent is asked to save."
+                    await _ask_to_save(ctx, tx, one, said, now)
                 case PriceStep.WITHIN if about_rate is not None and about_rate.state is RequestState.PENDING:
                     await _withdraw(tx, one, about_rate, "It costs the approved rate again.", now)
                 case PriceStep.WITHIN if one.row.state is InstanceState.LIVE:
@@ -236,8 +238,8 @@ async def _ask(
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
-    await notify_person(
-        tx, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}"
+    await direct_messages.notify(
+        tx, ctx.policy, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}"
     )
 
 
@@ -276,7 +278,7 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
     if not _cannot_pause(ctx, one.row) and await _stop(ctx, tx, one, asked_at, why, now):
         return
     said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
-    await _ask_to_save(tx, one, said, now)
+    await _ask_to_save(ctx, tx, one, said, now)
 
 
 async def _stop_meanwhile(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, now: datetime) -> None:
@@ -296,11 +298,11 @@ async def _stop(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, 
         said = f"{why} {reply.sentence}"
         record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
         subject = f"drift/{one.row.id}/paused/{int(asked_at.timestamp())}"
-        await notify_person(tx, now, session.owner, subject=subject, text=said)
+        await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=subject, text=said)
     return True
 
 
-async def _ask_to_save(tx: Tx, one: RunningInstance, said: str, now: datetime) -> None:
+async def _ask_to_save(ctx: Context, tx: Tx, one: RunningInstance, said: str, now: datetime) -> None:
     """Ask the agent of an instance once to save and upload, and notify the owner of it."""
     node = await tx.get(Node, one.row.id)
     if node is None or node.wanted:
@@ -309,7 +311,7 @@ async def _ask_to_save(tx: Tx, one: RunningInstance, said: str, now: datetime) -
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
     subject, text = f"drift/{one.row.id}/saving", f"Session {short_id(session.id)}: {said}"
-    await notify_person(tx, now, session.owner, subject=subject, text=text)
+    await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=subject, text=text)
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
@@ -326,7 +328,7 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
     if session.state is SessionState.STOPPED and await _stopped_since(tx, rows[-1], request.created_at):
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
     said = f"What session {short_id(session.id)} will cost is confirmed."
-    await notify_person(tx, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)
+    await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)
 
 
 async def _stopped_since(tx: Tx, row: Instance, asked_at: datetime) -> bool:

@@ -1,0 +1,1 @@
+"""Find the person behind an actor, and whether Slack still counts them as a member."""
