@@ -22,6 +22,7 @@ from bot.services.runtime.ports import Reached
 from bot.services.runtime.rate_limits import LedgerPacer
 from bot.services.webhooks.subscriptions import egress_of
 from bot.settings import Settings, identity, read_policy_file
+from bot.settings.policy_file import PolicyFile
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
@@ -67,13 +68,18 @@ def build_catalog(
     return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores)
 
 
-def build_context(settings: Settings, clock: Clock) -> Context:
-    """Build everything that services use. Opens no connection; raises `ValueError` for unusable settings."""
+def build_context(
+    settings: Settings, clock: Clock, *, file: PolicyFile | None = None, pacer: Pacer | None = None
+) -> Context:
+    """Build everything that services use. Opens no connection; raises `ValueError` for unusable settings.
+
+    `file` is the policy file as it was read before, and `pacer` hands out turns without the ledger.
+    """
     logs.register_secrets(settings.secrets())
-    file = read_policy_file(settings.policy, practice=settings.practice)
+    file = file or read_policy_file(settings.policy, practice=settings.practice)
     labels = build_labels(settings)
     db = Database(settings.database)
-    providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
+    providers = build_providers(settings, clock, pacer or LedgerPacer(db, clock, file.timing.pace))
     for name in providers:
         model.load(name)  # The services read this model, so it must be loadable before anything is rented.
     node_url, stores = settings.node_url or "", settings.stores
