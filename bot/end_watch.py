@@ -55,6 +55,8 @@ class EndWatch:
     _loop: asyncio.AbstractEventLoop | None = None
     _stopping: asyncio.Event | None = None
     _thread: threading.Thread | None = None
+    #: Monotonic time of the last heartbeat that the monitor took.
+    _beat_at_s: float | None = None
     #: Set when the first write was tried and the first look is over.
     _looked: threading.Event = field(default_factory=threading.Event)
 
@@ -127,7 +129,7 @@ class EndWatch:
         self._dog = dog = EndWatchdog(ctx, path, self.me, _sayer(web), self._ask_others, operators)
         rounds = [self._every(EVERY_S, dog.look), self._every(1.0, dog.watch_writes), self._every(EVERY_S, self._probe)]
         if self.settings.heartbeat_url is not None:
-            rounds.append(self._every(HEARTBEAT_S, self._heartbeat))
+            rounds.append(self._every(EVERY_S, self.heartbeat))
         tasks = [asyncio.create_task(one) for one in rounds]
         try:
             await self._stopping.wait()
@@ -163,10 +165,16 @@ class EndWatch:
         urls = self.settings.replica_urls
         return await writable_replicas(urls) if urls else None
 
-    async def _heartbeat(self) -> None:
-        url = self.settings.heartbeat_url
-        if url is not None and self.healthy and self.well is not None and self.well():
-            await send_heartbeat(url.get_secret_value())
+    async def heartbeat(self) -> bool:
+        """Send the heartbeat when it is due and the jobs and the ends are well. True when the monitor took it."""
+        url, now_s = self.settings.heartbeat_url, self.clock.monotonic()
+        is_due = self._beat_at_s is None or now_s - self._beat_at_s >= HEARTBEAT_S
+        if url is None or not is_due or not self.healthy or self.well is None or not self.well():
+            return False
+        if not await send_heartbeat(url.get_secret_value()):
+            return False
+        self._beat_at_s = now_s
+        return True
 
     async def _leave(self, ctx: Context, web: Web, dog: EndWatchdog) -> None:
         if dog.writable:

@@ -47,9 +47,8 @@ async def prepared(settings: Settings, clock: Clock, me: str, *, migrate: bool) 
     try:
         async with asyncio.timeout(REPLY_S):
             await ping(ctx.db)
-        cause = "the ledger's schema cannot be read or upgraded"
-        await (schema.upgrade(ctx.db) if migrate else schema.require_newest(ctx.db))
         cause = "the ledger takes no writes"
+        await (schema.upgrade(ctx.db) if migrate else schema.require_newest(ctx.db))
         now = clock.now()
         async with ctx.db.write() as tx:
             await note_replica(tx, me, now, now - timedelta(days=1))

@@ -33,7 +33,7 @@ async def _writable(client: httpx.AsyncClient, url: str) -> bool:
 
 
 async def send_heartbeat(url: str, timeout_s: float = TIMEOUT_S) -> bool:
-    """Tell a monitor outside of this machine that the service works. True when it took that."""
+    """Send a heartbeat to a monitor outside of this machine. True when it took the call."""
     forbid_in_transaction("the heartbeat")
     try:
         async with httpx.AsyncClient(trust_env=False, timeout=timeout_s) as client:
