@@ -17,7 +17,7 @@ from ledger.kernel.must_end import MustEnd
 ANSWER = timedelta(minutes=5)
 
 
-class Order(StrEnum):
+class EndOrder(StrEnum):
     """What is sent to the cloud: a stop keeps the disk that was approved on top, a termination ends everything."""
 
     STOP = "stop"
@@ -35,7 +35,7 @@ class Ability:
 
 def due(
     one: MustEnd, policy: Policy, able: Ability, now: datetime, *, overdue_s: float, patience_s: float
-) -> Order | None:
+) -> EndOrder | None:
     """Return what must be sent now: an order whose time is `overdue_s` past; None while nothing is.
 
     Checkpoint holds and recovery mode delay it as they delay the jobs. `patience_s` is how long recovery mode delays
@@ -47,9 +47,9 @@ def due(
     stop_at, end_at = _ends(one, base, policy, able)
     late = timedelta(seconds=overdue_s)
     if now >= end_at + late:
-        return Order.TERMINATE
+        return EndOrder.TERMINATE
     stops = stop_at is not None and now >= stop_at + late and one.status != "stopped"
-    return Order.STOP if stops else None
+    return EndOrder.STOP if stops else None
 
 
 def _recovers(one: MustEnd, now: datetime, patience: timedelta) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.rules.instances.watchdog import Order
+from bot.rules.instances.watchdog import EndOrder
 from bot.services.instances.termination import end_session
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.context import Context
@@ -23,11 +23,11 @@ async def record_sent(ctx: Context, tx: Tx, sent: Sent, now: datetime) -> None:
     """
     await lock_family(tx, Session, sent.session_id)
     session = await tx.get_one(Session, sent.session_id, populate_existing=True)
-    kind = EventKind.INSTANCE_STOP if sent.order == Order.STOP else EventKind.INSTANCE_ENDED_DIRECTLY
+    kind = EventKind.INSTANCE_STOP if sent.order == EndOrder.STOP else EventKind.INSTANCE_ENDED_DIRECTLY
     how = "from the copy of what must end" if sent.from_copy else "directly"
     said = f"The end watchdog sent a {sent.order} {how} at {sent.at:%Y-%m-%d %H:%M:%S} UTC."
     record(tx, now, SCHEDULER, sent.instance_id, kind, reason=said)
-    if sent.order == Order.TERMINATE:
+    if sent.order == EndOrder.TERMINATE:
         if session.state in ENDABLE_SESSION:
             code, sentence = await why_it_ends(ctx, tx, session)
             await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from bot.rules.instances.watchdog import Ability, Order, due
+from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
 from bot.services.runtime.context import Context
@@ -134,7 +134,7 @@ class EndWatchdog:
         """Return the policy that says what was granted on top."""
         return self.ctx.policy
 
-    def _due(self, one: MustEnd, now: datetime) -> Order | None:
+    def _due(self, one: MustEnd, now: datetime) -> EndOrder | None:
         provider = self.ctx.providers.get(one.cloud)
         if provider is None or provider.account != one.account:
             return None
@@ -180,13 +180,15 @@ class EndWatchdog:
         now = self.ctx.clock.now()
         self._last[one.instance_id, order] = now
         try:
-            if order is Order.STOP:
+            if order is EndOrder.STOP:
                 await provider.stop(one.ref)
                 was_there = True
             else:
                 was_there = await provider.terminate(one.ref)
         except ProviderError as error:
             log.warning("the watchdog's %s of %s failed: %s", order, one.instance_id, error.code)
+            if self.writable:
+                return False  # The jobs keep trying as well, and page when it takes too long.
             await self.page(
                 f"{one.instance_id}/failed",
                 f"{one.name} on {one.cloud} is past its approved end, and {one.cloud} did not {order} it: "
@@ -213,8 +215,8 @@ class EndWatchdog:
             log.warning("%s could not be read again (%s)", one.instance_id, type(error).__name__)
             return one if await self._may_use_the_copy() else None
 
-    async def _announce(self, one: MustEnd, order: Order) -> None:
-        """Tell the owner of a session that was never warned, once; the end does not wait for Slack's reply for long."""
+    async def _announce(self, one: MustEnd, order: EndOrder) -> None:
+        """Notify the owner of a session that was never warned, once; the end waits at most 10 s for Slack's reply."""
         owner = Actor.from_ref(one.owner)
         if (
             one.warned_at is not None
@@ -224,7 +226,7 @@ class EndWatchdog:
         ):
             return
         self._warned.add(one.session_id)
-        verb = "stops" if order is Order.STOP else "terminates"
+        verb = "stops" if order is EndOrder.STOP else "terminates"
         await self._say(
             owner.id, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
         )
@@ -246,7 +248,7 @@ class EndWatchdog:
         return True
 
     async def watch_writes(self) -> None:
-        """Page the operators when no write worked for 20 s, and tell them when one works again."""
+        """Page the operators when no write worked for 20 s, and notify them when one works again."""
         since = self._began_s if self.wrote_at_s is None else self.wrote_at_s
         failing_s = self.ctx.clock.monotonic() - since
         if failing_s < FAILING_S:
@@ -297,8 +299,8 @@ class EndWatchdog:
             return False
 
 
-def _sentence(one: MustEnd, order: Order, *, from_copy: bool) -> str:
-    past = "stopped" if order is Order.STOP else "terminated"
+def _sentence(one: MustEnd, order: EndOrder, *, from_copy: bool) -> str:
+    past = "stopped" if order is EndOrder.STOP else "terminated"
     how = "from its copy, because the ledger cannot be read" if from_copy else "directly, because no job had done it"
     return (
         f"GPU Shopper {past} {one.name} on {one.cloud} at its approved end, {how}. Session {short_id(one.session_id)}."

@@ -38,6 +38,14 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 50)
 
 
+@pytest.fixture
+async def db(sqlite_db_url: str) -> AsyncIterator[Database]:
+    """A ledger on SQLite, whose locks, modes and full disks these tests are about."""
+    opened = Database(sqlite_db_url)
+    yield opened
+    await opened.close()
+
+
 @dataclass
 class Watched:
     """A watchdog on a world's ledger with connections of its own, and what it said to whom."""
@@ -255,6 +263,27 @@ async def test_the_copy_counts_only_where_no_other_replica_can_write(
     assert (w.alive() == []) is ends
     if able is None and others:
         assert "set GPU_SHOPPER_REPLICAS" in watched.pages[0]
+
+
+async def test_a_cloud_that_fails_is_tried_again_and_paged_where_no_job_can(watched: Watched) -> None:
+    w = watched.w
+    await w.running()
+    await watched.dog.look()
+    broken = Broken(watched, "read-only")
+    await broken.begin()
+    assert not await watched.dog.probe()
+    await watched.to_the_end()
+    w.arm("destroy_429", "runpod")
+    await watched.look()
+    assert len(w.alive()) == 1
+    assert "is past its approved end, and runpod did not terminate it" in watched.pages[0]
+    await watched.look()
+    assert len(w.alive()) == 1, "it is not tried again at once"
+    w.clock.advance(60)
+    await watched.look()
+    assert w.alive() == []
+    await broken.mend()
+    assert await watched.dog.probe()
 
 
 async def test_an_extension_counts_at_once(watched: Watched) -> None:
