@@ -13,30 +13,39 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot import logs
 from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
+from bot.end_watch import EndWatch
 from bot.http_server import BACKLOG, http, limits_for, raise_descriptor_limit
-from bot.services.runtime.clock_guard import CONFIRM_S, clock_problem
+from bot.outbound.service_calls import WRITABLE
+from bot.services.notifications.paging import page
+from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, clock_problem
 from bot.services.runtime.context import Context
-from bot.settings import ENV_FILE, Settings, private_directory, refuse_loose
+from bot.settings import ENV_FILE, PolicyFile, PolicyFileError, Settings, private_directory, refuse_loose
+from bot.settings.policy_watch import PolicyWatch
 from bot.slack.app import SlackApp
 from bot.slack.settings import SlackSettings
+from bot.startup import prepared, prepared_in_time
 from bot.ticker.schedule import Ticker
 from bot.ticker.sweeps import jobs
-from bot.wiring import build_context, close
+from bot.wiring import build_labels, close
 from ledger.kernel.clock import Clock
 from ledger.queries.audit import ping
-from migrations import run as schema
 
 SLACK_PATH = "/slack/events"
+#: The event loop shows that it takes its turns this often; after so long without one it stands still.
+BEAT_S, STALLED_S = 1.0, 30.0
+#: The policy file is looked at this often.
+POLICY_S = 5.0
+KEPT = "The last good policy stays in force; mend the file."
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +57,28 @@ class CannotServe(RuntimeError):
 class Bot:
     """Slack, the API and the ticker over one context. `start` once, then `stop` once."""
 
-    def __init__(self, ctx: Context, slack: SlackSettings, *, calls_per_minute: int = CALLS_PER_MINUTE) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        slack: SlackSettings,
+        *,
+        calls_per_minute: int = CALLS_PER_MINUTE,
+        ends: EndWatch | None = None,
+        policy_file: PolicyWatch | None = None,
+    ) -> None:
+        self._ends, self._policy_file = ends, policy_file
+        self._beats_at_s = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
         self.slack_app = SlackApp(ctx, slack)
         ctx = self.ctx = replace(ctx, people=self.slack_app.people)
         self.ticker = Ticker(jobs(ctx, self.slack_app.messenger, self._recover))
         self._slack_over_http = not slack.app_token
         self._slack = self.slack_app.asgi if self._slack_over_http else None
         shown_in = slack.approvals_channel or slack.operators_channel or ""
+        checks: dict[str, Callable[[], Awaitable[None]]]
         checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs, "clock": self._clock_is_trusted}
+        if ends is not None:
+            checks |= {WRITABLE: self._ledger_takes_writes, "ends": self._ends_are_watched}
         self._api = build_api(Dependencies(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
         logs.guard_handlers()
 
@@ -73,6 +96,55 @@ class Bot:
         if doubt := clock_problem(self.ctx.clock):
             raise CannotServe(doubt)
 
+    async def _ledger_takes_writes(self) -> None:
+        if self._ends is None or not self._ends.writable:
+            raise CannotServe(self._ends.problem if self._ends else "nobody tries")
+
+    async def _ends_are_watched(self) -> None:
+        if self._ends is None or not self._ends.healthy:
+            raise CannotServe("the end watchdog stands still")
+
+    def well(self) -> bool:
+        """Whether the jobs run and the event loop takes its turns. May be called from another thread."""
+        beats = self.ctx.clock.monotonic() - self._beats_at_s < STALLED_S
+        return beats and self.ticker.running and not self.ticker.failing
+
+    async def _beat(self) -> None:
+        while True:
+            self._beats_at_s = self.ctx.clock.monotonic()
+            await self.ctx.clock.sleep(BEAT_S)
+
+    async def _follow_policy(self, file: PolicyWatch) -> None:
+        """Take up a good edit of the policy file; keep the last good policy and page on a broken one."""
+        while True:
+            await self.ctx.clock.sleep(POLICY_S)
+            try:
+                edited = file.edited()
+                if edited is not None:
+                    await self._take_up(edited)
+            except PolicyFileError as error:
+                await self._say("policy/broken", f"The policy file was edited and cannot be used: {error}. {KEPT}")
+            except Exception:
+                log.exception("the policy file was not followed; it is looked at again")
+
+    async def _take_up(self, edited: PolicyFile) -> None:
+        self.ctx.policy = edited.policy
+        self.slack_app.take_up(edited.policy)
+        if self._ends is not None:
+            self._ends.take_up(edited.policy)
+        said = "The policy file was edited. The new policy is in force."
+        if edited.timing != self.ctx.timing:
+            said += " Its timing section takes effect at the next start of gpu-shopper serve."
+        await self._say("policy/edited", said)
+
+    async def _say(self, subject: str, said: str) -> None:
+        """Page the operators: through the outbox, or directly where the ledger takes no write."""
+        log.warning("%s", said)
+        if self._ends is None or self._ends.writable:
+            await page(self.ctx, subject, said)
+        else:
+            self._ends.page(subject, said)
+
     async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an HTTP request.
 
@@ -87,9 +159,17 @@ class Bot:
         """Connect to Slack, then start the jobs."""
         await self.slack_app.start()
         self.ticker.start()
+        self._tasks.append(asyncio.create_task(self._beat(), name="beat"))
+        if self._policy_file is not None:
+            self._tasks.append(asyncio.create_task(self._follow_policy(self._policy_file), name="policy-file"))
+        if self._ends is not None:
+            self._ends.well = self.well
 
     async def stop(self) -> None:
         """Finish what runs, then disconnect from Slack."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.ticker.stop()
         await self.slack_app.stop()
 
@@ -132,7 +212,11 @@ def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
         yield
         return
     lock = Path(f"{file}.lock")
-    handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        handle, owned = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600), True
+    except OSError:
+        # On a disk that cannot be written the lock of an earlier start can still be taken, so that its ends come.
+        handle, owned = os.open(lock, os.O_RDONLY), False
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,8 +225,10 @@ def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
                 f"another gpu-shopper serve works on {file} (process {lock.read_text() or 'unknown'}); stop it first, "
                 "or put the ledger on PostgreSQL to run several"
             ) from None
-        os.ftruncate(handle, 0)
-        os.write(handle, str(os.getpid()).encode())
+        if owned:
+            with suppress(OSError):  # The number is for people; on a full disk there is none.
+                os.ftruncate(handle, 0)
+                os.write(handle, str(os.getpid()).encode())
         yield
     finally:
         os.close(handle)
@@ -189,34 +275,46 @@ async def serve(
     slack = slack_settings(settings)
     refuse_loose_modes(settings)
     with only_one(settings.sqlite_file, allow_shared=allow_shared), listen(settings.host, settings.port) as listening:
-        ctx = build_context(settings, clock, confirm_s=CONFIRM_S)
+        build_labels(settings)  # Made before two threads read it.
+        policy_file = PolicyWatch(settings.policy, practice=settings.practice)
+        # One for both threads, so that what a cloud shows to one of them counts for the other.
+        guarded = GuardedClock(clock, confirm_s=CONFIRM_S)
+        ends = EndWatch(settings, guarded, slack)
+
+        def serving(app: ASGIApp) -> AbstractAsyncContextManager[None]:
+            return http(app, listening.dup(), limits=limits_for(descriptors))
+
         try:
-            if not ctx.providers:
-                raise CannotServe("no cloud has its credentials set; gpu-shopper doctor says which are missing")
-            await _ready_schema(ctx, migrate=migrate)
-            bot = Bot(ctx, slack, calls_per_minute=settings.api_calls_per_minute)
+            ctx = await prepared_in_time(
+                lambda: prepared(settings, guarded, ends.me, migrate=migrate), ends, serving, stopping
+            )
+            if ctx is None:
+                return
             try:
-                await bot.start()
-                # Imported and built objects live as long as the process. A garbage collector that walks them again
-                # and again delays every acknowledgement for as long as that takes.
-                gc.collect()
-                gc.freeze()
-                async with http(bot.asgi, listening, limits=limits_for(descriptors)):
-                    on_ready(_greeting(settings, ctx, listening.getsockname()[1]))
-                    await stopping.wait()
-                    log.info("stopping: no new work is taken, running claims are finished")
+                if not ctx.providers:
+                    raise CannotServe("no cloud has its credentials set; gpu-shopper doctor says which are missing")
+                ends.start()
+                await ends.first_look()
+                bot = Bot(
+                    ctx, slack, calls_per_minute=settings.api_calls_per_minute, ends=ends, policy_file=policy_file
+                )
+                try:
+                    await bot.start()
+                    # Imported and built objects live as long as the process. A garbage collector that walks them again
+                    # and again delays every acknowledgement for as long as that takes.
+                    gc.collect()
+                    gc.freeze()
+                    async with serving(bot.asgi):
+                        on_ready(_greeting(settings, ctx, listening.getsockname()[1]))
+                        await stopping.wait()
+                        log.info("stopping: no new work is taken, running claims are finished")
+                finally:
+                    await bot.stop()
             finally:
-                await bot.stop()
+                await close(ctx)
         finally:
-            await close(ctx)
+            await ends.stop()
     log.info("stopped")
-
-
-async def _ready_schema(ctx: Context, *, migrate: bool) -> None:
-    if migrate:
-        await schema.upgrade(ctx.db)
-    else:
-        await schema.require_newest(ctx.db)
 
 
 def _greeting(settings: Settings, ctx: Context, port: int) -> str:

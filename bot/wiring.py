@@ -23,6 +23,7 @@ from bot.services.runtime.ports import Reached
 from bot.services.runtime.rate_limits import LedgerPacer
 from bot.services.webhooks.subscriptions import egress_of
 from bot.settings import Settings, identity, read_policy_file
+from bot.settings.policy_file import PolicyFile
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
@@ -68,17 +69,20 @@ def build_catalog(
     return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores)
 
 
-def build_context(settings: Settings, clock: Clock, *, confirm_s: float = 0.0) -> Context:
+def build_context(
+    settings: Settings, clock: Clock, *, file: PolicyFile | None = None, pacer: Pacer | None = None
+) -> Context:
     """Build everything that services use. Opens no connection; raises `ValueError` for unusable settings.
 
-    The clock is guarded; it waits at most `confirm_s` seconds for a first cloud to confirm it.
+    The clock is guarded unless it is already. `file` is the policy file as it was read before, and `pacer` hands out
+    turns without the ledger.
     """
-    clock = GuardedClock(clock, confirm_s=confirm_s)
+    clock = clock if isinstance(clock, GuardedClock) else GuardedClock(clock)
     logs.register_secrets(settings.secrets())
-    file = read_policy_file(settings.policy, practice=settings.practice)
+    file = file or read_policy_file(settings.policy, practice=settings.practice)
     labels = build_labels(settings)
     db = Database(settings.database)
-    providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
+    providers = build_providers(settings, clock, pacer or LedgerPacer(db, clock, file.timing.pace))
     for name in providers:
         model.load(name)  # The services read this model, so it must be loadable before anything is rented.
     node_url, stores = settings.node_url or "", settings.stores

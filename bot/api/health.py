@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 CHECK_TIMEOUT_S = 2.0
 
@@ -24,7 +26,7 @@ log = logging.getLogger(__name__)
 class Ready(BaseModel):
     """Whether this process can do its work, and which checks pass."""
 
-    status: str = Field(description="ready, or not.")
+    status: str = Field(description="ok, not ready, or ends only with the cause.")
     checks: dict[str, bool] = Field(description="Each part that was looked at, and how it is.")
 
 
@@ -50,6 +52,20 @@ def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
         return JSONResponse({"status": "ok" if is_ready else "not ready", "checks": results}, 200 if is_ready else 503)
 
     return router
+
+
+def ends_only(cause: str, healthy: Callable[[], bool]) -> ASGIApp:
+    """Build what a process serves that only ends instances: `/healthz`, and 503 with the cause for all else."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        checks = {"ledger": False, "ticker": False, "writable": False, "ends": healthy()}
+        body: dict[str, Any] = {"status": f"ends only: {cause}", "checks": checks}
+        alive = scope["path"] == "/healthz"
+        await JSONResponse({"status": "ok"} if alive else body, 200 if alive else 503)(scope, receive, send)
+
+    return serve
 
 
 async def _passes(name: str, check: Callable[[], Awaitable[None]], timeout_s: float) -> bool:

@@ -132,6 +132,18 @@ class Settings(BaseSettings):
     api_calls_per_minute: int = _setting(
         600, "How often one API key may call a minute, over all replicas.", "600", ge=1, le=1_000_000
     )
+    replicas: str = _setting(
+        "",
+        "Where the other replicas are, separated by commas. One that cannot read the ledger asks them before it ends "
+        "anything from its copy.",
+        "http://10.0.0.2:8080,http://10.0.0.3:8080",
+        pattern="^(https?://[^,\\s]+(,https?://[^,\\s]+)*)?$",
+    )
+    heartbeat_url: SecretStr | None = _setting(
+        None,
+        "Address of a monitor that expects a GET each minute; sent only while the jobs and the approved ends are well.",
+        "https://hc-ping.com/UUID",
+    )
     label_key: SecretStr | None = _setting(
         None,
         "Key under the labels of instances, hexadecimal. Empty: made once and kept in the data folder.",
@@ -203,6 +215,11 @@ class Settings(BaseSettings):
     def identity_dir(self) -> Path:
         """Return the folder of the label key: beside the SQLite file, or the data folder."""
         return self.sqlite_file.parent if self.sqlite_file else self.data_dir
+
+    @property
+    def replica_urls(self) -> tuple[str, ...]:
+        """Return the addresses of the other replicas."""
+        return tuple(filter(None, self.replicas.split(",")))
 
     @property
     def socket_mode(self) -> bool:

@@ -16,6 +16,7 @@ from slack_bolt.authorization import AuthorizeResult
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bot.rules.policy.policy import Policy
 from bot.services.runtime.context import Context
 from bot.slack import actions, commands, home
 from bot.slack.ack import plan
@@ -79,6 +80,11 @@ class SlackApp:
     def people(self) -> Directory:
         """Return the directory of people, for the interfaces other than Slack."""
         return self._handler.directory
+
+    def take_up(self, policy: Policy) -> None:
+        """Use another policy from now on."""
+        self._ctx.policy = policy
+        self._handler.directory.take_up(policy)
 
     @property
     def backlog(self) -> int:

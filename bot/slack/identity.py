@@ -37,6 +37,11 @@ class Directory:
         self._team_id = team_id
         self._known: dict[str, _Answer] = {}
 
+    def take_up(self, policy: Policy) -> None:
+        """Use another policy from now on."""
+        self._policy = policy
+        self._known.clear()
+
     @property
     def known_team(self) -> str | None:
         """Return the home team if it is known already, without asking Slack."""

@@ -31,6 +31,7 @@ class EventKind(Vocabulary):
     INSTANCE_STOP = "instance.stop", "instance stop"
     INSTANCE_START = "instance.start", "instance start"
     INSTANCE_RESTART = "instance.restart", "instance restart"
+    INSTANCE_ENDED_DIRECTLY = "instance.ended_directly", "instance terminated without the ledger"
     INSTANCE_NOT_SWITCHED = "instance.not_switched", "instance not stopped or started"
     INSTANCE_HOST_KEY_CHANGED = "instance.host_key_changed", "instance host key changed"
     INSTANCE_API_CERTIFICATE_CHANGED = "instance.api_certificate_changed", "instance api certificate changed"

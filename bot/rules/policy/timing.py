@@ -55,6 +55,9 @@ class Timing:
     terminate_retry_s: float = setting(5.0, "First pause before a termination is ordered again; it doubles.", floor=2)
     terminate_retry_max_s: float = setting(60.0, "Longest such pause.", floor=10)
     terminate_page_s: float = setting(600.0, "A termination unproved for this long pages the operators.", floor=60)
+    end_overdue_s: float = setting(
+        20.0, "An end this overdue, for which no termination was sent, is sent directly, without the ledger.", floor=10
+    )
     recovery_page_s: float = setting(1800.0, "Pause between two pages while an instance without a row waits.", floor=60)
     claim_ttl_s: float = setting(60.0, "After this the row of a worker that died is taken over.", floor=30)
     outbox_retry_s: float = setting(2.0, "First pause before a message is sent again.", floor=1)

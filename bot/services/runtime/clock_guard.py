@@ -51,7 +51,8 @@ class Reading:
 class GuardedClock:
     """Implement `ledger.kernel.clock.Clock`: the time of `base` while it can be trusted, else the measured time.
 
-    With `confirm_s` the clock is in doubt for so many seconds at most, until a first cloud's answer confirms it.
+    With `confirm_s` the clock is in doubt for so many seconds at most, until a first cloud's answer confirms it. The
+    jobs and the end watchdog use one of it in two threads, so readings are copied before they are counted.
     """
 
     def __init__(self, base: Clock, *, confirm_s: float = 0.0) -> None:
@@ -102,7 +103,7 @@ class GuardedClock:
             agree, differ = self._votes(wall, self._parted_s)
             if agree > differ:
                 # The machine was corrected, or slept, so what was noted before it says nothing.
-                self._clouds = {name: one for name, one in self._clouds.items() if one.at_s >= self._parted_s}
+                self._clouds = {name: one for name, one in [*self._clouds.items()] if one.at_s >= self._parted_s}
                 self._trusted, self._parted_s = Reading(wall, at_s), None
                 log.warning("the clouds confirm the clock's new time: %s", wall)
 
@@ -114,7 +115,7 @@ class GuardedClock:
         elif differ > 1 or at_s >= self._wait_until_s:
             # Two clouds are believed at once, and one when no other was there in time: it may be wrong itself.
             self._confirmed = True
-            self._trusted = Reading(median_low(one.now(at_s) for one in self._clouds.values()), at_s)
+            self._trusted = Reading(median_low(one.now(at_s) for one in [*self._clouds.values()]), at_s)
             log.error("the clouds show %s and this machine %s", self._trusted.shown, now)
 
     def note_database(self, shown: datetime, took_s: float) -> None:
@@ -152,7 +153,7 @@ class GuardedClock:
     def _votes(self, time: datetime, since_s: float) -> tuple[int, int]:
         """Count the clouds that agree with `time`, and those that differ, by what they showed lately."""
         least_s = max(since_s, self._base.monotonic() - FRESH_S)
-        recent = [one for one in self._clouds.values() if one.at_s >= least_s]
+        recent = [one for one in [*self._clouds.values()] if one.at_s >= least_s]
         differ = sum(self._differs(one, time) for one in recent)
         return len(recent) - differ, differ
 

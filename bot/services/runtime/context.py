@@ -39,9 +39,12 @@ class Hints:
     journal: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Context:
-    """The ledger, the clouds, the policy and the clock that services use."""
+    """The ledger, the clouds, the policy and the clock that services use.
+
+    Only `policy` ever changes: a good edit of the policy file replaces it.
+    """
 
     db: Database
     clock: Clock

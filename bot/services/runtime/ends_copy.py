@@ -1,0 +1,86 @@
+"""Keep a copy of what must end beside the data, so that an unreachable database keeps no instance alive."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from bot.rules.policy.policy import Policy
+from ledger.kernel.must_end import MustEnd
+
+NAME = "ends.json"
+#: The settings of the policy that say what was granted on top of an end.
+ON_TOP = ("checkpoint_unverified", "checkpoint_save_s", "checkpoint_hold_s", "checkpoint_disk_s")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An order that a cloud took without the ledger: what, when, and how it was decided."""
+
+    instance_id: str
+    session_id: str
+    order: str
+    at: datetime
+    #: Whether it was decided from the copy, because the ledger could not be read.
+    from_copy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndsCopy:
+    """What must end as of `read_at`, how many other replicas wrote then, and what was sent and is not yet recorded."""
+
+    read_at: datetime | None = None
+    rows: tuple[MustEnd, ...] = ()
+    others: int = 0
+    policy: Mapping[str, str | int] = field(default_factory=dict)
+    sent: tuple[Sent, ...] = ()
+
+    def policy_on_top(self) -> Policy:
+        """Return the defaults with the last good values of what is granted on top of an end."""
+        return replace(Policy(), **{key: value for key, value in self.policy.items() if key in ON_TOP})  # type: ignore[arg-type] # The file has the types that were written.
+
+
+_ADAPTER: TypeAdapter[EndsCopy] = TypeAdapter(EndsCopy)
+
+
+def on_top_of(policy: Policy) -> dict[str, str | int]:
+    """Return the part of the policy that the copy keeps."""
+    return {key: getattr(policy, key) for key in ON_TOP}
+
+
+def load(path: Path) -> EndsCopy:
+    """Read the copy; an empty one where there is none or it cannot be read."""
+    try:
+        return _ADAPTER.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return EndsCopy()
+    except (OSError, ValidationError) as error:
+        log.warning("the copy of what must end cannot be read: %s", type(error).__name__)
+        return EndsCopy()
+
+
+def save(path: Path, copy: EndsCopy) -> bool:
+    """Replace the copy whole, with mode 0600. False when it cannot be written; what is in memory still counts."""
+    made: str | None = None
+    try:
+        handle, made = tempfile.mkstemp(prefix=f".{NAME}.", dir=path.parent)  # Made with mode 0600.
+        with os.fdopen(handle, "wb") as file:
+            file.write(_ADAPTER.dump_json(copy))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(made).replace(path)
+    except OSError as error:
+        log.warning("the copy of what must end was not written: %s", error.strerror)
+        if made is not None:
+            Path(made).unlink(missing_ok=True)
+        return False
+    return True

@@ -1,0 +1,317 @@
+"""End what is overdue when the jobs cannot, from a fresh read or else from a copy, and record it once that is possible.
+
+The jobs need a ledger that takes writes. This needs none: it has its own thread, connections, adapters and turns, so a
+full disk, a lock of another process or an unreachable server keeps no instance alive past its approved end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from bot.rules.instances.watchdog import Ability, EndOrder, due
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import plural
+from bot.services.runtime.clock_guard import approved_now
+from bot.services.runtime.context import Context
+from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
+from bot.services.sessions.end_records import record_sent
+from ledger.core import StaleMove
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.ids import short_id
+from ledger.kernel.must_end import MustEnd
+from ledger.queries.ends import must_end, note_replica, other_replicas
+from providers.errors import ProviderError
+
+#: How often the copy is replaced and the ledger is tried.
+EVERY_S = 5.0
+#: A read that takes longer has failed.
+READ_S = 10.0
+#: Writes that fail for this long page the operators.
+FAILING_S = 20.0
+#: The same order goes to a cloud again after this, until the instance is gone.
+AGAIN = timedelta(seconds=60)
+#: A replica that wrote within this time counts as running; one that did not for a day is forgotten.
+ALIVE, FORGOTTEN = timedelta(seconds=60), timedelta(days=1)
+#: A direct message may take this long; the end waits no longer for it.
+SAY_S = 10.0
+
+log = logging.getLogger(__name__)
+
+#: Sends a text to a Slack channel or a person without the outbox. Never raises; True when Slack took it.
+Say = Callable[[str, str], Awaitable[bool]]
+#: How many of the other replicas reply that they can write, or None when none is set up.
+AskOthers = Callable[[], Awaitable[int | None]]
+
+
+class Read(NamedTuple):
+    """One look at what must end: its rows, and whether they come from the copy."""
+
+    rows: Sequence[MustEnd]
+    from_copy: bool
+
+
+@dataclass
+class EndWatchdog:
+    """Keep the copy, end what is overdue, try writes, page directly. One per process, in a loop of its own.
+
+    `ctx` has its own connections and adapters. `me` names this process among the replicas. `operators` is the channel
+    of the operators, "" where none is set.
+    """
+
+    ctx: Context
+    path: Path
+    me: str
+    say: Say
+    ask_others: AskOthers
+    operators: str = ""
+    copy: EndsCopy = field(default_factory=EndsCopy)
+    #: Monotonic time of the last round, the last read and the last write that worked.
+    looked_at_s: float | None = None
+    read_at_s: float | None = None
+    wrote_at_s: float | None = None
+    #: Why the last write failed; "" when it worked.
+    problem: str = ""
+    _began_s: float = 0.0
+    _paged: dict[str, float] = field(default_factory=dict)
+    _last: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _warned: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Take over what the last process had copied."""
+        self.copy = load(self.path)
+        self._began_s = self.ctx.clock.monotonic()
+
+    @property
+    def overdue_s(self) -> float:
+        """Return how overdue an end must be before it is sent from here."""
+        return self.ctx.timing.end_overdue_s
+
+    @property
+    def writable(self) -> bool:
+        """Whether the last write to the ledger worked."""
+        return self.wrote_at_s is not None and not self.problem
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it looked at the ends lately."""
+        last = self.looked_at_s
+        return last is not None and self.ctx.clock.monotonic() - last < 6 * EVERY_S
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    async def look(self) -> int:
+        """Replace the copy, and send every order that is overdue. Returns how many a cloud took."""
+        read = await self._read()
+        overdue = [one for one in read.rows if self._due(one, self.ctx.clock.now()) is not None]
+        taken = 0
+        if overdue and approved_now(self.ctx.clock) is None:
+            await self._hear_the_time(overdue)
+            overdue = []  # Judged again in the next round, by a clock that a cloud has confirmed or corrected.
+        if overdue and (not read.from_copy or await self._may_use_the_copy()):
+            taken = sum(await asyncio.gather(*(self._end(one, from_copy=read.from_copy) for one in overdue)))
+        self.looked_at_s = self.ctx.clock.monotonic()
+        return taken
+
+    async def _read(self) -> Read:
+        now = self.ctx.clock.now()
+        try:
+            async with asyncio.timeout(READ_S), self.ctx.db.read() as tx:
+                rows = tuple(await must_end(tx))
+                others = await other_replicas(tx, self.me, now - ALIVE)
+        except Exception as error:  # noqa: BLE001 # Whatever stops the read, the ends of the copy still come.
+            log.warning("what must end could not be read (%s); the copy counts", type(error).__name__)
+            return Read(self.copy.rows, from_copy=True)
+        self.read_at_s = self.ctx.clock.monotonic()
+        self.copy = EndsCopy(now, rows, others, on_top_of(self.policy), self.copy.sent)
+        await asyncio.to_thread(save, self.path, self.copy)
+        return Read(rows, from_copy=False)
+
+    @property
+    def policy(self) -> Policy:
+        """Return the policy that says what was granted on top."""
+        return self.ctx.policy
+
+    def _due(self, one: MustEnd, now: datetime) -> EndOrder | None:
+        provider = self.ctx.providers.get(one.cloud)
+        if provider is None or provider.account != one.account:
+            return None
+        able = provider.capabilities
+        reads = self.ctx.checkpoints is not None
+        ability = Ability(able.terminate, able.keeps_disk, reads)
+        patience_s = self.ctx.timing.recovery_page_s
+        order = due(one, self.policy, ability, now, overdue_s=self.overdue_s, patience_s=patience_s)
+        last = self._last.get((one.instance_id, order or ""))
+        accepted = one.accepted_at
+        waits = (last is not None and now - last < AGAIN) or (accepted is not None and now - accepted < AGAIN)
+        return None if waits else order
+
+    async def _may_use_the_copy(self) -> bool:
+        """Whether no other replica works on the ledger, so that the newest state is here or nowhere."""
+        able = await self.ask_others()
+        if able:
+            log.info("the ledger cannot be read here; %s can write, so the copy is not used", plural(able, "replica"))
+            return False
+        if able is None and self.copy.others:
+            await self.page(
+                "copy",
+                f"GPU Shopper cannot read its ledger, and {plural(self.copy.others, 'other replica')} wrote to it "
+                "shortly before. It ends nothing from its copy, because it cannot ask them: set GPU_SHOPPER_REPLICAS.",
+            )
+            return False
+        return True
+
+    async def _hear_the_time(self, overdue: list[MustEnd]) -> None:
+        """Read one overdue instance at each cloud: the replies show whether this machine's clock is right."""
+        for one in {one.cloud: one for one in overdue}.values():
+            with suppress(ProviderError):
+                await self.ctx.providers[one.cloud].get(one.ref)
+
+    # ── acting ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _end(self, one: MustEnd, *, from_copy: bool) -> bool:
+        """Read one instance afresh and send its order. True when the cloud took it."""
+        if not from_copy:
+            fresh = await self._fresh(one)
+            if fresh is None:
+                return False
+            one = fresh
+        order = self._due(one, self.ctx.clock.now())
+        if order is None:
+            return False
+        provider = self.ctx.providers[one.cloud]
+        await self._announce(one, order)
+        now = self.ctx.clock.now()
+        self._last[one.instance_id, order] = now
+        try:
+            if order is EndOrder.STOP:
+                await provider.stop(one.ref)
+                was_there = True
+            else:
+                was_there = await provider.terminate(one.ref)
+        except ProviderError as error:
+            log.warning("the watchdog's %s of %s failed: %s", order, one.instance_id, error.code)
+            if self.writable:
+                return False  # The jobs keep trying as well, and page when it takes too long.
+            await self.page(
+                f"{one.instance_id}/failed",
+                f"{one.name} on {one.cloud} is past its approved end, and {one.cloud} did not {order} it: "
+                f"{error.message}. GPU Shopper keeps trying.",
+            )
+            return False
+        if not was_there:
+            return False  # Somebody else has ended it; the jobs find out what it cost.
+        log.warning("the watchdog sent a %s for %s", order, one.instance_id)
+        mine = Sent(one.instance_id, one.session_id, order, now, from_copy)
+        known = {(sent.instance_id, sent.order) for sent in self.copy.sent}
+        if (one.instance_id, order) not in known:
+            self.copy = replace(self.copy, sent=(*self.copy.sent, mine))
+            await asyncio.to_thread(save, self.path, self.copy)
+            await self.page(f"{one.instance_id}/{order}", _sentence(one, order, from_copy=from_copy))
+        return True
+
+    async def _fresh(self, one: MustEnd) -> MustEnd | None:
+        """Read one row again right before its order; None when it ended meanwhile. The row as it was on a failure."""
+        try:
+            async with asyncio.timeout(READ_S), self.ctx.db.read() as tx:
+                return next(iter(await must_end(tx, one.instance_id)), None)
+        except Exception as error:  # noqa: BLE001 # Whatever stops the read, the row as it was a moment ago counts.
+            log.warning("%s could not be read again (%s)", one.instance_id, type(error).__name__)
+            return one if await self._may_use_the_copy() else None
+
+    async def _announce(self, one: MustEnd, order: EndOrder) -> None:
+        """Notify the owner of a session that was never warned, once; the end waits at most 10 s for Slack's reply."""
+        owner = Actor.from_ref(one.owner)
+        if (
+            one.warned_at is not None
+            or one.ending
+            or owner.kind is not ActorKind.SLACK
+            or one.session_id in self._warned
+        ):
+            return
+        self._warned.add(one.session_id)
+        verb = "stops" if order is EndOrder.STOP else "terminates"
+        await self._say(
+            owner.id, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
+        )
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    async def probe(self) -> bool:
+        """Try a write, record what was sent without the ledger, and page when writes keep failing."""
+        now = self.ctx.clock.now()
+        try:
+            async with self.ctx.db.write() as tx:
+                await note_replica(tx, self.me, now, now - FORGOTTEN)
+        except Exception as error:  # noqa: BLE001 # Whatever a write raises means that the ledger takes none.
+            self.problem = type(getattr(error, "orig", None) or error).__name__
+            log.warning("the ledger takes no write: %s", self.problem)
+            return False
+        self.problem, self.wrote_at_s = "", self.ctx.clock.monotonic()
+        await self._record()
+        return True
+
+    async def watch_writes(self) -> None:
+        """Page the operators when no write worked for 20 s, and notify them when one works again."""
+        since = self._began_s if self.wrote_at_s is None else self.wrote_at_s
+        failing_s = self.ctx.clock.monotonic() - since
+        if failing_s < FAILING_S:
+            if self._paged.pop("writes", None) is not None:
+                await self._say(self.operators, "GPU Shopper can write to its ledger again.")
+            return
+        await self.page(
+            "writes",
+            "GPU Shopper has not been able to write to its ledger for 20 seconds. It buys nothing and approves "
+            f"nothing. Approved ends still come: it copied {plural(len(self.copy.rows), 'running instance')}. "
+            "Check the disk and the database.",
+        )
+
+    async def _record(self) -> None:
+        """Record what was sent; what is recorded leaves the copy."""
+        kept = []
+        for sent in self.copy.sent:
+            try:
+                async with self.ctx.db.write() as tx:
+                    await record_sent(self.ctx, tx, sent, self.ctx.clock.now())
+            except StaleMove:
+                kept.append(sent)  # Somebody else moved it at this moment; the next round records it.
+            except Exception:
+                log.exception("an order for %s could not be recorded", sent.instance_id)
+                kept.append(sent)
+        if len(kept) != len(self.copy.sent):
+            self.copy = replace(self.copy, sent=tuple(kept))
+            await asyncio.to_thread(save, self.path, self.copy)
+
+    # ── paging ───────────────────────────────────────────────────────────────────────────────────
+
+    async def page(self, subject: str, text: str) -> None:
+        """Page the operators directly; the same subject again only after the pause between pages."""
+        now_s, last_s = self.ctx.clock.monotonic(), self._paged.get(subject)
+        if last_s is not None and now_s - last_s < self.ctx.timing.recovery_page_s:
+            return
+        log.error("%s", text)
+        if not self.operators or await self._say(self.operators, text):
+            self._paged[subject] = now_s
+
+    async def _say(self, to: str, text: str) -> bool:
+        if not to:
+            return False
+        try:
+            async with asyncio.timeout(SAY_S):
+                return await self.say(to, text)
+        except TimeoutError:
+            return False
+
+
+def _sentence(one: MustEnd, order: EndOrder, *, from_copy: bool) -> str:
+    past = "stopped" if order is EndOrder.STOP else "terminated"
+    how = "from its copy, because the ledger cannot be read" if from_copy else "directly, because no job had done it"
+    return (
+        f"GPU Shopper {past} {one.name} on {one.cloud} at its approved end, {how}. Session {short_id(one.session_id)}."
+    )

@@ -1,0 +1,77 @@
+"""Read in one query what must end, and note which replicas can write."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.engine.db import insert_for
+from ledger.kernel.must_end import MustEnd
+from ledger.kernel.states import BILLABLE_INSTANCE, OrphanState, SessionState
+from ledger.models import Instance, Mark, Orphan, Request, Session
+
+REPLICA = "replica/"
+
+
+async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[MustEnd]:
+    """Return every instance that a cloud may bill and that a call can end, or that one; one query."""
+    waits = (Orphan.state == OrphanState.QUARANTINED, Orphan.instance_id.is_(None))
+    since = select(func.min(Orphan.first_seen_at)).where(*waits).scalar_subquery()
+    query = (
+        select(Instance, Session, Request.job, since)
+        .join(Session, Session.id == Instance.session_id)
+        .join(Request, Request.id == Instance.request_id)
+        .where(Instance.state.in_(list(BILLABLE_INSTANCE)), Instance.ref.is_not(None))
+        .order_by(Session.deadline, Instance.id)
+    )
+    if instance_id is not None:
+        query = query.where(Instance.id == instance_id)
+    return [_facts(row, session, job, began) for row, session, job, began in await tx.execute(query)]
+
+
+def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime | None) -> MustEnd:
+    return MustEnd(
+        instance_id=row.id,
+        session_id=session.id,
+        owner=session.owner,
+        cloud=row.cloud,
+        account=row.account,
+        ref=str(row.ref),
+        label=row.label,
+        name=row.name,
+        state=row.state,
+        status=row.status,
+        deadline=session.deadline,
+        warned_at=session.warned_at,
+        ordered_at=row.terminate_asked_at,
+        accepted_at=row.terminate_acked_at,
+        session_end=session.end_code if session.state is SessionState.TERMINATING else "",
+        step=row.checkpoint_step,
+        step_until=row.checkpoint_until,
+        hold_s=row.hold_s,
+        checkpoint=job.checkpoint,
+        keep_disk=bool(session.preserve),
+        used=row.reachable_at is not None or session.ready_at is not None,
+        recovery_since=recovery_since,
+    )
+
+
+async def other_replicas(tx: AsyncSession, own: str, since: datetime) -> int:
+    """Count the other replicas that wrote to this ledger since then."""
+    others = (Mark.name.startswith(REPLICA), Mark.name != REPLICA + own, Mark.at >= since)
+    return await tx.scalar(select(func.count()).select_from(Mark).where(*others)) or 0
+
+
+async def note_replica(tx: AsyncSession, own: str, now: datetime, forget_before: datetime) -> None:
+    """Note that a replica can write, and forget those that have not for a long time."""
+    await tx.execute(delete(Mark).where(Mark.name.startswith(REPLICA), Mark.at < forget_before))
+    insert = insert_for(tx, Mark).values(name=REPLICA + own, value="", at=now)
+    await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_={"at": now}))
+
+
+async def forget_replica(tx: AsyncSession, own: str) -> None:
+    """Forget a replica that stops."""
+    await tx.execute(delete(Mark).where(Mark.name == REPLICA + own))

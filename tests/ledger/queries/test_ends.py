@@ -1,0 +1,69 @@
+"""What must end, in one query, and which replicas can write."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ledger.engine.db import Database
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.queries.ends import forget_replica, must_end, note_replica, other_replicas
+from tests.support import rows
+from tests.support.builders import asked
+from tests.support.clock import START
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+async def test_what_a_cloud_may_bill_is_read_in_one_query(db: Database) -> None:
+    async with db.write() as tx:
+        found = [
+            await rows.instance(tx, InstanceState.LIVE, of=await rows.session(tx, SessionState.RUNNING)),
+            await rows.instance(tx, InstanceState.STOPPED, of=await rows.session(tx, SessionState.STOPPED)),
+            await rows.instance(
+                tx,
+                InstanceState.TERMINATING,
+                of=await rows.session(tx, SessionState.TERMINATING, end_code=EndReason.ASKED),
+                terminate_asked_at=START,
+            ),
+        ]
+        for state in (InstanceState.SENDING, InstanceState.UNKNOWN, InstanceState.GONE):
+            await rows.instance(tx, state)
+    async with db.read() as tx:
+        with asked() as statements:
+            listed = await must_end(tx)
+        assert len(statements) == 1
+        one = await must_end(tx, found[0].id)
+    assert {item.instance_id for item in listed} == {row.id for row in found}
+    assert [(item.ref, item.label, item.deadline) for item in one] == [
+        (found[0].ref, found[0].label, START + timedelta(hours=2))
+    ]
+    ending = next(item for item in listed if item.ending)
+    assert (ending.session_end, ending.ordered_at) == (EndReason.ASKED, START)
+    assert [item.session_end for item in listed if not item.ending] == ["", ""]
+    assert {item.recovery_since for item in listed} == {None}
+
+
+async def test_every_row_says_since_when_recovery_mode_is_on(db: Database) -> None:
+    async with db.write() as tx:
+        kept = await rows.instance(tx, of=await rows.session(tx, SessionState.RUNNING))
+        await rows.stray(tx, OrphanState.QUARANTINED, of=kept, at=START)  # The ledger knows this one.
+        await rows.stray(tx, OrphanState.QUARANTINED, at=START + 2 * MINUTE)
+        await rows.stray(tx, OrphanState.QUARANTINED, at=START + MINUTE)
+    async with db.read() as tx:
+        assert [item.recovery_since for item in await must_end(tx)] == [START + MINUTE]
+
+
+async def test_replicas_count_while_they_write_and_are_forgotten_later(db: Database) -> None:
+    async with db.write() as tx:
+        for name, at in (("old", START - 2 * DAY), ("slow", START - 5 * MINUTE), ("mine", START), ("theirs", START)):
+            await note_replica(tx, name, at, START - 9 * DAY)
+        await note_replica(tx, "mine", START + MINUTE, START - DAY)
+    async with db.read() as tx:
+        assert await other_replicas(tx, "mine", START - MINUTE) == 1
+        assert await other_replicas(tx, "mine", START - 9 * DAY) == 2  # The oldest is forgotten.
+        assert await other_replicas(tx, "theirs", START + MINUTE) == 1
+    async with db.write() as tx:
+        await forget_replica(tx, "theirs")
+    async with db.read() as tx:
+        assert await other_replicas(tx, "mine", START - MINUTE) == 0

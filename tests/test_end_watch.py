@@ -1,0 +1,56 @@
+"""The thread of the end watchdog: its own connections, its copy, and the heartbeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bot.clock import SystemClock, TravelClock
+from bot.end_watch import HEARTBEAT_S, EndWatch
+from bot.main import slack_settings
+from ledger.engine.db import Database
+from migrations.run import upgrade
+from tests.support.serving import serving
+from tests.test_main import surroundings
+
+
+async def test_a_heartbeat_is_sent_only_while_the_jobs_and_the_ends_are_well(tmp_path: Path) -> None:
+    beats: list[str] = []
+
+    async def monitor(request: Request) -> Response:
+        beats.append(request.url.path)
+        return Response()
+
+    async with surroundings(tmp_path) as around, serving(Starlette(routes=[Route("/beat", monitor)])) as url:
+        settings = around.settings(GPU_SHOPPER_HEARTBEAT_URL=f"{url}/beat")
+        db = Database(settings.database)
+        await upgrade(db)
+        await db.close()
+        clock = TravelClock(SystemClock())
+        watch = EndWatch(settings, clock, slack_settings(settings))
+        watch.well = lambda: True
+        assert not await watch.heartbeat(), "nobody looks at the ends yet"
+        watch.well = None
+        watch.start()
+        try:
+            await watch.first_look()
+            assert watch.writable
+            assert watch.healthy
+            assert watch.has_copy
+            assert not await watch.heartbeat(), "nobody says that the jobs run"
+            watch.well = lambda: False
+            assert not await watch.heartbeat()
+            assert beats == []
+            watch.well = lambda: True
+            await watch.heartbeat()
+            assert beats == ["/beat"]
+            watch.well = lambda: False
+            clock.travel(HEARTBEAT_S)
+            assert not await watch.heartbeat()
+            assert beats == ["/beat"]
+        finally:
+            await watch.stop()
