@@ -114,7 +114,6 @@ async def give(
     if which is PowerAction.START:
         approved = await approved_rate(tx, row)
         if not billed_rate(row.price_usd_h, approved.usd_h).allowed:
-            ctx.hints.spend.set()
             billed, covered = rates(row.price_usd_h, approved.usd_h)
             sentence = f"{row.cloud} now bills {billed}, above the approved {covered}. It starts when that is approved."
             return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)

@@ -89,11 +89,19 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     )
     held = {item.ref for item in seen.values()}
     found_orphans = await note_orphans(ctx, provider, listing, len(running), held)
+    if any(_is_repriced(row, seen.get(row.id)) for row in rows):
+        ctx.hints.spend.set()  # After the commits, so that the pass over all costs sees the new rates.
     if any(steps) or found_orphans:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
         ctx.hints.requests.set()
     return Pass(len(listing.items), urgent=found_orphans or any(_is_urgent(row) for row in rows), problem=problem or "")
+
+
+def _is_repriced(row: Instance, item: ObservedInstance | None) -> bool:
+    """Whether a running instance was listed at another rate than the one that was known."""
+    usd_h = item.price_usd_h if item is not None and item.status is InstanceStatus.RUNNING else None
+    return row.state is InstanceState.LIVE and usd_h is not None and usd_h > 0 and money.rate(usd_h) != row.price_usd_h
 
 
 def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance]:

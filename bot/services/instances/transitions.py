@@ -92,8 +92,6 @@ async def check_rate(
     if step is PriceStep.END:
         verdict = billed_rate(seen.price_usd_h, approved.usd_h)
         await end_announced(tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
-    elif step is PriceStep.ASK:
-        ctx.hints.spend.set()
     # A stopped instance may be listed at the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):

@@ -23,6 +23,8 @@ CENTS = Decimal("0.05")
 HOUR = timedelta(hours=1)
 #: What is recorded of a session whose new figure nobody confirmed.
 ACTED = frozenset({"spend.paused", "spend.saving"})
+#: A month looks at costs this often, instead of every minute and at every new rate.
+ASKED_EVERY = timedelta(minutes=5)
 #: What the question about a new rate says.
 ABOVE_RATE = "above the approved"
 
@@ -151,7 +153,7 @@ def _still_dear(month: Month, books: Books, true: True_, injector: Injector) -> 
         row, item = rows.get((cloud, ref)), true[cloud, ref]
         if row is None or usd_h <= grants[row.grant_id].price_cap_usd_h:
             continue
-        by = at + LATE + month.unseen(item, at)
+        by = at + LATE + ASKED_EVERY + month.unseen(item, at)
         moved_at = _end(books, sessions[row.session_id], at)
         if any(since <= by and (since >= at or covers >= usd_h) for since, covers in asked[row.request_id]):
             continue
