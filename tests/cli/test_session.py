@@ -90,7 +90,7 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     shared = tmp_path / "cost_ledger.json"
     shared.write_text('[{"skill": "eval", "provider": "x", "action": "y", "amount_usd": 3, "timestamp": 5}]')
     assert "0 of 1 entries are new." in said("import", "--file", str(shared))
-    assert "entries of ours are in" in said("export", "--file", str(shared))
+    assert "2 costs are in" in said("export", "--file", str(shared))
     assert json.loads(shared.read_text())[1]["action"] == "instance_created"
     assert "1 entries, 0 sealed, 1 waiting" in said("verify")
     assert "storage" in said("summary")

@@ -43,7 +43,7 @@ MODELS: tuple[tuple[str, str, int, tuple[int, ...], str], ...] = (
     ("T4", "0.12", 2, (1, 4), "12.4"),
 )
 #: One host in ten of the recorded market (56 of 589) has a driver from before the images that people use.
-OLD_CUDA, OLD_DRIVER_EVERY = "12.2", 5
+OLD_CUDA, OLD_DRIVER_EVERY, OLD_DRIVER_AT = "12.2", 10, 4
 PLACES = (
     "Texas, US",
     "California, US",
@@ -116,7 +116,7 @@ class VastMarket:
         self.machines: list[VastMachine] = []
         for name, usd_h, count, sizes, cuda in MODELS:
             for number in range(count):
-                driver = OLD_CUDA if number % OLD_DRIVER_EVERY == OLD_DRIVER_EVERY - 1 else cuda
+                driver = OLD_CUDA if number % OLD_DRIVER_EVERY == OLD_DRIVER_AT else cuda
                 self._add(name, Decimal(usd_h), sizes[number % len(sizes)], driver)
         for price in BAD_PRICES if bad_rows else ():
             self._add("RTX4090", Decimal("0.30"), 1, "12.8").gpu_usd_h = price

@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.values.labels import LabelKey
+from bot.services.billing import true_up
 from bot.services.instances import reconcile
 from ledger.core.writes import amend
 from ledger.kernel.ids import new_id
@@ -284,6 +285,9 @@ async def test_a_host_that_fails_for_good_is_booked_as_it_is_billed_until_the_ap
     session = (await w.view(request_id)).session
     assert session is not None
     assert session.end_code == "reservation_over"
+    # RunPod bills the disk of a pod that stands twice as high, which its bill shows.
+    await w.run(6 * 3600, 1200)
+    await true_up.reconcile_due(w.ctx)
 
 
 @pytest.mark.both_databases

@@ -36,6 +36,7 @@ def looks_at(w: World, stores: Stores) -> None:
     ctx = w.ctx
     catalog = Catalog(ctx.providers, ctx.clock, ctx.timing.offers_timeout_s, stores=tuple(stores.secrets))
     w.ctx = replace(ctx, catalog=catalog, checkpoints=stores)
+    w.tune(checkpoint_places=("s3://bucket/run",))
 
 
 async def row_of(w: World) -> Instance:

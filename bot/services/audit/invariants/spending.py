@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.break_glass import BREAK_GLASS
-from bot.rules.billing.metering import at_other_rates
+from bot.rules.billing.metering import at_other_rates, booked_at_stops
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
 from ledger.kernel.end_reason import EndReason
@@ -174,7 +174,8 @@ def _is_paid(books: Books, row: Instance, grant: GrantRow) -> bool:
     rates = {"gpu": max(row.price_usd_h - row.storage_usd_h, Decimal(0)), "storage": row.storage_usd_h}
     booked = [one for one in used if one.kind == EntryKind.ACCRUE and "/h" in one.key and "/disk/" not in one.key]
     hours = Counter(one.component for one in booked)
-    before_usd = at_other_rates(usd, [(hours[name], rate) for name, rate in rates.items()])
+    stopped_usd = booked_at_stops(rates["gpu"], row.gpu_booked_s or 0, hours["gpu"])
+    before_usd = at_other_rates(usd - stopped_usd, [(hours[name], rate) for name, rate in rates.items()])
     longer = [one for one in books.grants if one.session_id == row.session_id and one.kind == GrantKind.EXTEND]
     cap_usd = grant.total_cap_usd + sum((g.total_cap_usd for g in longer if g.state is not GrantState.VOID), Decimal(0))
     paid_h = float((cap_usd - before_usd) / row.price_usd_h)
