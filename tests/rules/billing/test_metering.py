@@ -146,6 +146,12 @@ def test_stops_hours_and_the_rest_add_up_to_the_whole_time(ran_s: list[int], rat
     assert running(NOW, until, rate, SECOND, used_s // 3600, stopped_s) == 0
 
 
+def test_a_stop_that_is_seen_again_books_nothing_more() -> None:
+    until = NOW + timedelta(seconds=90)
+    _, stopped_s = at_stop(NOW, until, Decimal(6), SECOND, 0)
+    assert at_stop(NOW, until, Decimal(6), SECOND, stopped_s) == (None, 90)
+
+
 def test_a_stop_within_the_last_second_of_an_hour_leaves_the_hour_to_be_counted() -> None:
     part, stopped_s = at_stop(NOW, NOW + timedelta(seconds=3599.5), Decimal(6), SECOND, 0)
     assert (part and part.suffix, stopped_s) == ("stop-3599", 3599)

@@ -17,6 +17,8 @@ from bot.rules.policy.validation import validated
     [
         ({"price_tolerance": Decimal("0.9")}, "price_tolerance"),
         ({"max_hours": Decimal(0)}, "max_hours"),
+        ({"checkpoint_places": ("bucket/run",)}, "checkpoint_places"),
+        ({"checkpoint_places": ("s3://bucket/../payroll",)}, "checkpoint_places"),
         ({"max_hours": Decimal(800)}, "max_hours_ever"),
         ({"confirm_above_usd": Decimal(-1)}, "confirm_above_usd"),
         ({"retry_buffer": Decimal(-1)}, "retry_buffer"),
