@@ -1,4 +1,4 @@
-"""Say who acts: a person in Slack, a program, an operator or a job of the system."""
+"""Say who acts: a person in Slack, a program, an AI agent, an operator or a job of the system."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import StrEnum
 class ActorKind(StrEnum):
     SLACK = "slack"
     CONSUMER = "consumer"
+    AGENT = "agent"
     OPERATOR = "operator"
     SYSTEM = "system"
 
@@ -30,6 +31,11 @@ class Actor:
     def ref(self) -> str:
         """Return the string stored in the ledger: `slack:T1/U1`, `consumer:atlas`, `operator:ada`, `system:ticker`."""
         return f"{self.kind}:{self.team}/{self.id}" if self.team else f"{self.kind}:{self.id}"
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it acts by a key that a person answers for: a program or an AI agent."""
+        return self.kind in (ActorKind.CONSUMER, ActorKind.AGENT)
 
     @classmethod
     def from_ref(cls, ref: str) -> Actor:

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_family
 from ledger.engine.db import may_lock
-from ledger.kernel.actor import ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.request_kind import ABOUT_SESSION
 from ledger.kernel.states import InstanceState, RequestState
@@ -122,7 +122,7 @@ async def _waits(tx: AsyncSession, session: Session) -> bool:
 
 async def _behind(tx: AsyncSession, ref: str) -> str:
     """Return the person who answers for a program. Only programs have one, so people's requests cost no query."""
-    if not ref.startswith(f"{ActorKind.CONSUMER}:"):
+    if not Actor.from_ref(ref).is_program:
         return ""
     program = await tx.get(Consumer, ref)
     return program.owner if program else ""

@@ -48,6 +48,8 @@ class Purse:
 
 
 EVERYBODY = Purse()
+#: What the references of programs and AI agents begin with.
+PROGRAMS = (f"{ActorKind.CONSUMER}:", f"{ActorKind.AGENT}:")
 
 
 async def sums(
@@ -151,7 +153,7 @@ async def costs(
         for name, value, amount_usd in await tx.execute(shares_of(parts, by, purse.on_facets(), purse.on_entries())):
             if amount_usd:  # Nothing at all is summed to NULL.
                 found[name].append((value, amount_usd))
-    programs = [(name, amount) for name, amount in found.get("owner", ()) if name.startswith(f"{ActorKind.CONSUMER}:")]
+    programs = [(name, amount) for name, amount in found.get("owner", ()) if name.startswith(PROGRAMS)]
     if "owner" in by:
         found["consumer"] = programs
     return {name: sorted(found[name], key=lambda one: (-one[1], one[0])) for name in GROUPS if name in found}

@@ -81,7 +81,7 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
 async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: SteppedClock, tmp_path: Path) -> None:
     async with checked_world(sqlite_db, clock) as w:
         w.use({"vast": w.ctx.providers["vast"]})
-        made = await api_keys.create(sqlite_db, w.ctx.labels, NewKey("atlas", "operator:ada"), ADA, clock.now())
+        made = await api_keys.create(sqlite_db, w.ctx.labels, NewKey("agent:coder", "operator:ada"), ADA, clock.now())
         async with serving(build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})) as url:
             env = {"GPU_SHOPPER_URL": url, "GPU_SHOPPER_API_KEY": str(made.data["token"])}
             there = StdioServerParameters(command=PROGRAM, args=["mcp"], env=env, cwd=tmp_path)
@@ -98,7 +98,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 assert f"waiting for @{BOB.id}" in said
                 (request,) = (await w.books()).requests
                 assert (request.requester, request.reason, request.state) == (
-                    "consumer:atlas",
+                    "agent:coder",
                     'a "test"',
                     RequestState.PENDING,
                 )
@@ -109,8 +109,8 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 assert (await w.decide(request.id)).ok
                 await w.settle()
                 assert f"Decided by {BOB.ref}" in await told(agent, "request", request=request.id[-8:])
-                assert "consumer:atlas" in await told(agent, "requests")
-                assert json.loads(await told(agent, "sessions"))[0]["owner"] == "consumer:atlas"
+                assert "agent:coder" in await told(agent, "requests")
+                assert json.loads(await told(agent, "sessions"))[0]["owner"] == "agent:coder"
                 assert set(json.loads(await told(agent, "costs"))) == {"costs", "budgets"}
                 await w.end(request.id)
                 await w.settle()

@@ -58,8 +58,8 @@ async def create_api_key(deps: Deps, who: Admin, body: ApiKeyIn) -> ApiKeyMade:
 
     Keys of people are made on the server, because they may carry the right to approve.
     """
-    if who.key_id and ":" in body.name and not body.name.startswith("consumer:"):
-        sentence = "Keys of people are made on the server, with gpu-shopper keys create; here, name a program."
+    if who.key_id and ":" in body.name and not body.name.startswith(("consumer:", "agent:")):
+        sentence = "Keys of people are made on the server, with gpu-shopper keys create. Name a program or an agent."
         raise ProblemRaised(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
     ctx = deps.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)

@@ -93,7 +93,7 @@ async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repe
 
 async def _for_whom(deps: Dependencies, who: Principal, consumer: str | None) -> Actor:
     """Return whose request it becomes: your own, or a program's that you answer for; raises `ProblemRaised` else."""
-    if consumer is None or (who.actor.kind is ActorKind.CONSUMER and consumer == who.actor.id):
+    if consumer is None or (who.actor.is_program and consumer == who.actor.id):
         return who.actor
     async with deps.ctx.db.read() as tx:
         names = await authorization.mine(tx, deps.ctx.policy, who.actor)

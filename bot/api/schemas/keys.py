@@ -28,7 +28,9 @@ class ApiKeyIn(In):
     """A key for a program, and the person who answers for it; people answer for themselves."""
 
     name: str = Field(
-        max_length=60, description="A program, such as atlas, or a person as operator:ada.", examples=["atlas"]
+        max_length=60,
+        description="A program such as atlas, an AI agent as agent:coder, or a person as operator:ada.",
+        examples=["atlas"],
     )
     owner: str = Field(
         default="",

@@ -127,11 +127,11 @@ async def _there(address: str, key: str) -> AsyncIterator[ApiClient]:
         yield ApiClient(http)
 
 
-def connected(**limits: Any) -> AbstractAsyncContextManager[ApiClient]:
-    """Open the API for the length of a block: over HTTP, or in this process with `limits`, such as scopes."""
+def connected(*, is_agent: bool = False) -> AbstractAsyncContextManager[ApiClient]:
+    """Open the API for the length of a block: over HTTP, or in this process, for the operator or their AI agent."""
     where = elsewhere()
     found: AbstractAsyncContextManager[ApiClient] = (
-        _there(*where) if where else load("access.in_process_api").opened(**limits)
+        _there(*where) if where else load("access.in_process_api").opened(is_agent=is_agent)
     )
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,7 @@ from bot.clock import SystemClock
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.policy.policy import Policy
-from bot.services.access.api_keys import Principal
+from bot.services.access.api_keys import Principal, agent_of
 from bot.settings import Settings
 from bot.settings.fields import LogLevel
 from bot.wiring import build_context, close
@@ -64,8 +64,8 @@ class _AskedInSlack:
 
 
 @asynccontextmanager
-async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[ApiClient]:
-    """Open the API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
+async def opened(*, is_agent: bool = False) -> AsyncIterator[ApiClient]:
+    """Open the API over this machine's ledger and clouds: for the operator, who may do everything, or their agent."""
     private_umask()
     found = settings()
     if found.log_level is not LogLevel.DEBUG:
@@ -84,7 +84,9 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[ApiClient]:
         app.state.deps = Dependencies(
             ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False)
         )
-        who = Principal("", operator(), operator(), frozenset(scopes))
+        who = Principal("", operator(), operator(), frozenset(Scope))
+        if is_agent:
+            who = await agent_of(ctx.db, operator(), ctx.clock.now())
         transport = httpx.ASGITransport(app=_AsOperator(app, who), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=None) as http:  # noqa: S113
             yield ApiClient(http)

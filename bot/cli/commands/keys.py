@@ -24,13 +24,18 @@ HEAD = ("key", "of", "answers for it", "state", "until", "last used", "scopes")
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="A program such as atlas, or a person as operator:ada.")],
+    name: Annotated[
+        str, typer.Argument(help="A program such as atlas, an AI agent as agent:coder, or a person as operator:ada.")
+    ],
     owner: Annotated[str, typer.Option(help="Who answers for a program: a Slack id or operator:ada.")] = "",
     scope: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(MEANING)}; several times.")] = None,
     days: Annotated[int, typer.Option(min=1, max=366, help="For how long it works.")] = KEY_DAYS,
     as_json: Json = False,
 ) -> None:
-    """Create a key and show it once. A person's key may approve; a program's key never can."""
+    """Create a key and show it once.
+
+    A person's key may approve; a program's or an AI agent's never can. What an agent requests is never auto-approved.
+    """
     body = {"name": name, "owner": owner, "scopes": scope or [], "days": days}
     made = spoken(lambda api: api.post("/keys", body))
     show_once(made, "token", as_json=as_json)

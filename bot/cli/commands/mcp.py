@@ -1,7 +1,8 @@
 """`gpu-shopper mcp`: serve AI agents over the Model Context Protocol on standard input and output.
 
-An agent searches, plans and requests; a person decides. No tool approves, and on the server the agent has none of the
-operator's approval rights. With `GPU_SHOPPER_URL` and a program's key it acts as that program.
+An agent searches, plans and requests; a person decides. No tool approves, and the policy auto-approves nothing that an
+agent requests. On the server it acts as the operator's agent; with `GPU_SHOPPER_URL` it acts as the holder of its key,
+which is an agent's when it was made for a name such as `agent:coder`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from pydantic import Field
 
 from bot import logs
 from bot.api.schemas.requests import RequestOut
-from bot.cli.access.api_client import ApiClient, RefusedCall, connected, elsewhere
+from bot.cli.access.api_client import ApiClient, RefusedCall, connected
 from bot.cli.terminal.views import when
-from bot.rules.access.scopes import PLAIN
 from bot.rules.values.text_table import TextReport
 
 P = ParamSpec("P")
@@ -49,13 +49,8 @@ def mcp() -> None:
 
 
 async def _serve() -> None:
-    async with connected(**_limits()) as api:
+    async with connected(is_agent=True) as api:
         await server(api).run_stdio_async()
-
-
-def _limits() -> dict[str, Any]:
-    """Return an agent's scopes: on the server those of a program; elsewhere its key decides."""
-    return {} if elsewhere() else {"scopes": PLAIN}
 
 
 def server(api: ApiClient) -> MCPServer[Any]:

@@ -71,6 +71,7 @@ def ids() -> str:
         (code(Actor(ActorKind.SLACK, "U012AB3CD", "T012AB3CD").ref), "a person in Slack: team and user"),
         (code(Actor(ActorKind.OPERATOR, "ada").ref), "an operator at the command line: the system's user name"),
         (code(Actor(ActorKind.CONSUMER, "atlas").ref), "a program: the name that its API keys have"),
+        (code(Actor(ActorKind.AGENT, "coder").ref), "an AI agent: like a program, and never auto-approved"),
         (code(Actor(ActorKind.SYSTEM, "ticker").ref), "the service itself"),
     ]
     return whole_page(

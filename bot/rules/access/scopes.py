@@ -75,18 +75,18 @@ class Holder:
 
 
 def holder(name: str, owner: str) -> Holder:
-    """Read a holder: `atlas` with the person who answers for it, or `operator:ada`, who answers for herself.
+    """Read a holder: `atlas` or `agent:coder` with the person who answers for it, or `operator:ada` for herself.
 
     Raises `BadHolder`.
     """
     kind, colon, bare = name.partition(":")
     if not colon:
         kind, bare = ActorKind.CONSUMER, name
-    if kind not in (ActorKind.CONSUMER, ActorKind.OPERATOR) or not _NAME.fullmatch(bare):
+    if kind not in (ActorKind.CONSUMER, ActorKind.AGENT, ActorKind.OPERATOR) or not _NAME.fullmatch(bare):
         raise BadHolder(
             ReplyCode.BAD_CONSUMER,
-            "A key belongs to a program, such as atlas, or to a person, such as operator:ada: 2 to 40 lower-case "
-            "letters, digits, dots, hyphens and underscores.",
+            "A key belongs to a program such as atlas, an AI agent as agent:coder, or a person as operator:ada. "
+            "A name has 2 to 40 lower-case letters, digits, dots, hyphens and underscores.",
         )
     actor = Actor(ActorKind(kind), bare)
     if actor.kind is ActorKind.OPERATOR:

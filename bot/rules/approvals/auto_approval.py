@@ -42,7 +42,12 @@ def signer(policy: Policy, program: str = "") -> Actor:
 
 
 def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
-    """Return the policy with a requester's auto-approval terms, and the program's name when they are its own."""
+    """Return the policy with a requester's auto-approval terms, and the program's name when they are its own.
+
+    An AI agent has none: a person approves whatever it requests.
+    """
+    if asker.kind is ActorKind.AGENT:
+        return replace(policy, auto_approve_below_usd=None), ""
     limits = of(policy.consumers, asker)
     if limits is None:
         return policy, ""

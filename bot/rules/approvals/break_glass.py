@@ -30,7 +30,7 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
     names = {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
     usable = ineligible(policy, who, Deed.APPROVE) is None
     named = bool(names & set(policy.break_glass)) and not never(policy, actor)
-    if not usable or not named or actor.kind is ActorKind.CONSUMER:
+    if not usable or not named or actor.is_program:
         return deny(ReplyCode.NO_BREAK_GLASS, "The policy does not let you start without an approval.")
     if actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF

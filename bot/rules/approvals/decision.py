@@ -205,7 +205,7 @@ def is_requester(request: RequestFacts, actor: Actor) -> bool:
 
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     # A program may only withdraw its own request, regardless of its key.
-    program = decision is not Decision.CANCEL and decider.actor.kind is ActorKind.CONSUMER
+    program = decision is not Decision.CANCEL and decider.actor.is_program
     refusal = deny(ReplyCode.BOT, "A bot cannot decide a request.") if program else None
     if refusal := refusal or ineligible(policy, decider, Deed.APPROVE):
         return refusal

@@ -23,7 +23,7 @@ def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: dat
     Only rights that the policy gives can be passed on.
     """
     usable = ineligible(policy, who, Deed.APPROVE) is None
-    if not usable or who.actor.kind is ActorKind.CONSUMER or not is_approver(policy, who):
+    if not usable or who.actor.is_program or not is_approver(policy, who):
         return deny(ReplyCode.NOT_AN_APPROVER, "Only those whom the policy names as approvers can name a delegate.")
     if to is not None and who.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF  # People who click in Slack decide nothing there, so they name no delegate there either.

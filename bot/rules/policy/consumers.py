@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import hours
 from bot.rules.values.reply_code import ReplyCode
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 from providers.gpus.table import lookup
 
@@ -42,7 +42,7 @@ class NotAllowed(ValueError):
 
 def of(consumers: Mapping[str, ConsumerPolicy], actor: Actor) -> ConsumerPolicy | None:
     """Return the limits of a program; None for people, and for programs that the policy does not name."""
-    return consumers.get(actor.id) if actor.kind is ActorKind.CONSUMER else None
+    return consumers.get(actor.id) if actor.is_program else None
 
 
 def cloud_of(job: JobRequest) -> str:

@@ -18,6 +18,7 @@ from bot.rules.access.scopes import (
     KEY_DAYS,
     KEY_ID_LENGTH,
     MOST_KEY_DAYS,
+    PLAIN,
     TOKEN,
     BadHolder,
     Scope,
@@ -30,7 +31,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply, refuse
 from ledger.core import record
 from ledger.engine.db import Database
-from ledger.kernel.actor import Actor
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import BASE32
 from ledger.models import ApiKey
@@ -186,6 +187,14 @@ async def authenticate(db: Database, labels: LabelKey, token: str, now: datetime
         async with db.write() as tx:
             await touch_key(tx, key.id, now)
     return Principal(key.id, Actor.from_ref(key.actor), Actor.from_ref(behind.owner), _known(key.scopes))
+
+
+async def agent_of(db: Database, person: Actor, now: datetime) -> Principal:
+    """Return the principal of a person's AI agent on the server, which needs no key and has a program's scopes."""
+    agent = Actor(ActorKind.AGENT, person.id)
+    async with db.write() as tx:
+        await lock_consumer(tx, agent.ref, person.ref, person.ref, now)
+    return Principal("", agent, person, frozenset(PLAIN))
 
 
 def _known(names: Collection[str]) -> frozenset[Scope]:

@@ -18,7 +18,7 @@ from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.models import Request, Session
 from ledger.queries.access import Whose, consumers_owned
 from ledger.queries.views import nothing_ends_in, resolve, session_to_change
@@ -30,7 +30,7 @@ async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
     A program has only its own name: what its owner requested is not the program's.
     """
     names = [actor, *linked(policy, actor)]
-    if actor.kind is ActorKind.CONSUMER:
+    if actor.is_program:
         return Whose.of([actor])
     return Whose.of([*names, *await consumers_owned(tx, Whose.of(names))])
 
@@ -40,7 +40,7 @@ def sees_all(policy: Policy, who: Principal) -> bool:
 
     A key without `approvals:write` has no approver rights.
     """
-    if who.actor.kind is ActorKind.CONSUMER:
+    if who.actor.is_program:
         return False
     return Scope.ADMIN in who.scopes or (decides(who) and is_approver(policy, DeciderFacts(who.actor)))
 
@@ -62,7 +62,7 @@ async def looked_up(ctx: Context, who: Principal) -> DeciderFacts:
 
 
 def _may_stand_in(who: Principal) -> bool:
-    return decides(who) and who.actor.kind is not ActorKind.CONSUMER
+    return decides(who) and not who.actor.is_program
 
 
 async def visible(

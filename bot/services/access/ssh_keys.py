@@ -16,7 +16,7 @@ from bot.services.runtime.commands import AddKey, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core import Tx, record
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
@@ -135,7 +135,7 @@ async def keyless(tx: Tx, request: Request) -> str:
     A program may never log in, so it gets no warning.
     """
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
-    if owner.kind is ActorKind.CONSUMER or request.kind is not RequestKind.PROVISION or request.state not in open_now:
+    if owner.is_program or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""
     if request.job.public_key or await public_key(tx, owner.ref) is not None:
         return ""

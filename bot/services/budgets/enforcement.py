@@ -27,7 +27,7 @@ from ledger.queries.spend import EVERYBODY, Purse, counted, outstanding
 OPERATORS = "channel:operators"
 _NOTHING = Decimal(0)
 #: Kinds of actors that have no user budget.
-_NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
+_NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.AGENT, ActorKind.SYSTEM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +151,12 @@ async def _lines(
     ctx: Context, tx: Tx, limits: budget_limits.Limits, owner_ref: str, label: str, now: datetime
 ) -> list[BudgetLine]:
     owner = Actor.from_ref(owner_ref)
-    behind = await consumer_of(tx, owner.ref) if owner.kind is ActorKind.CONSUMER else None
+    behind = await consumer_of(tx, owner.ref) if owner.is_program else None
     person = Actor.from_ref(behind.owner) if behind else owner
     people = [person, *linked(ctx.policy, person)] if person.kind not in _NOBODY else []
     names = [_name(one) for one in people]
     teams = [team for team, members in ctx.policy.teams.items() if {*names, *(p.ref for p in people)} & set(members)]
-    programs = [owner.id] if owner.kind is ActorKind.CONSUMER else []
+    programs = [owner.id] if owner.is_program else []
     return await _measured(ctx, tx, limits, scopes_of(limits, names, programs, teams, label), now)
 
 
@@ -186,7 +186,7 @@ async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
     if kind == "label":
         return Purse(label=name)
     if kind == "consumer":
-        return Purse(Whose.of([Actor(ActorKind.CONSUMER, name)]))
+        return Purse(Whose.of([Actor(ActorKind.CONSUMER, name), Actor(ActorKind.AGENT, name)]))
     members = {"user": (name,), "team": ctx.policy.teams.get(name, ())}.get(kind)
     if members is None:
         return EVERYBODY

@@ -42,7 +42,7 @@ async def approver_groups(
     about = {one.id: (one.parent_id or one.id) if one.kind is RequestKind.OVERRIDE_12H else one.id for one in requests}
     options = await shown_options(tx, set(about.values()))
     askers = {one.id: parents.get(one.parent_id or "", one).requester for one in requests}
-    programs = {ref for ref in askers.values() if ref.startswith(f"{ActorKind.CONSUMER}:")}
+    programs = {ref for ref in askers.values() if Actor.from_ref(ref).is_program}
     behind = await people_behind(tx, programs)
     found = {}
     for one in requests:

@@ -19,7 +19,7 @@ async def slack_user(tx: Tx, policy: Policy, owner: str) -> str | None:
     that the policy names beside them under `same_person`.
     """
     actor = Actor.from_ref(owner)
-    if actor.kind is ActorKind.CONSUMER:
+    if actor.is_program:
         consumer = await consumer_of(tx, owner)
         if consumer is None:
             return None

@@ -16,7 +16,7 @@ from ledger.queries.access import consumer_of
 
 async def responsible_for(ctx: Context, actor: Actor) -> Actor:
     """Return the person who answers for an actor: a program's owner; anybody else for themselves."""
-    if actor.kind is not ActorKind.CONSUMER:
+    if not actor.is_program:
         return actor
     async with ctx.db.read() as tx:
         consumer = await consumer_of(tx, actor.ref)

@@ -145,7 +145,8 @@ def person(ref: str) -> str:
         return f"<@{actor.id}>"
     if actor.kind is ActorKind.SYSTEM:
         return "the policy" if actor.id.startswith("policy") else "GPU Shopper"
-    lead = {ActorKind.OPERATOR: "operator ", ActorKind.CONSUMER: "API key "}.get(actor.kind, "")
+    leads = {ActorKind.OPERATOR: "operator ", ActorKind.CONSUMER: "API key ", ActorKind.AGENT: "agent "}
+    lead = leads.get(actor.kind, "")
     return f"{lead}{safe(actor.id)}"
 
 

@@ -71,6 +71,15 @@ async def test_a_small_spend_goes_ahead_under_an_approval_of_its_own(signed: Wor
     assert session.state is SessionState.RUNNING
 
 
+async def test_what_an_ai_agent_requests_is_approved_by_a_person_only(signed: World) -> None:
+    w = signed
+    reply = await w.ask(Actor(ActorKind.AGENT, "coder"), candidates=("vast",))
+    await quoting.quote_due(w.ctx)
+    view = await w.view(str(reply.data["request_id"]))
+    assert view.request.state is RequestState.PENDING
+    assert (await w.books()).approvals == ()
+
+
 async def test_the_requester_is_told_and_the_channel_sees_it(signed: World) -> None:
     w = signed
     request_id = await asked(w)
