@@ -13,7 +13,7 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import Instance
-from ledger.queries.audit import ping, read_books, values_of
+from ledger.queries.audit import database_time, ping, read_books, values_of
 from tests.ledger.queries.test_views import accrue
 from tests.support import rows
 from tests.support.clock import START
@@ -40,3 +40,9 @@ async def test_the_whole_ledger_in_one_read(db: Database) -> None:
     assert len(list(books.rows())) == 8
     values = values_of(books.grants[0])
     assert (values["state"], values["price_cap_usd_h"]) == (GrantState.USED, Decimal("0.44"))
+
+
+async def test_only_a_server_has_a_clock_of_its_own(db: Database) -> None:
+    shown = await database_time(db)
+    assert (shown is None) is (db.dialect == "sqlite")
+    assert shown is None or shown.utcoffset() is not None

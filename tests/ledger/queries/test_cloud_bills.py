@@ -14,7 +14,16 @@ from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState, OrphanState, SessionState
 from ledger.models import Instance, Orphan
-from ledger.queries.cloud_bills import BillSubject, account_of, accounts, corrected, keep_lines, used_by
+from ledger.queries.cloud_bills import (
+    BillSubject,
+    account_of,
+    accounts,
+    corrected,
+    earliest,
+    keep_lines,
+    subject_of,
+    used_by,
+)
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import somebody_waits
@@ -186,3 +195,18 @@ async def test_what_ended_sessions_have_used_by_instance(db: Database) -> None:
         assert used[unused.session_id] == {}
         assert await used_by(tx, [running.session_id]) == ([], {})
         assert await used_by(tx, []) == ([], {})
+
+
+async def test_the_oldest_that_ended_and_one_by_its_id(db: Database) -> None:
+    async with db.read() as tx:
+        assert await earliest(tx, "vast", "acct-1", START) is None
+    async with db.write() as tx:
+        ended = await gone(tx, sent_at=START + HOUR / 2)
+        live = await rows.instance(tx)
+        orphan = await rows.stray(tx, OrphanState.GONE, at=START, ended_at=START + HOUR)
+        seen = await rows.stray(tx)
+    async with db.read() as tx:
+        assert await earliest(tx, "vast", "acct-1", START) == START
+        assert await earliest(tx, "vast", "acct-1", START + 2 * HOUR) is None
+        found = [await subject_of(tx, one) for one in (ended.id, live.id, orphan.id, seen.id, "ins_none")]
+    assert [one and one.ref for one in found] == [ended.ref, None, orphan.ref, None, None]

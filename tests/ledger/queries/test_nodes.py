@@ -17,6 +17,7 @@ from ledger.queries.nodes import (
     node_contexts,
     node_of,
     nodes_of,
+    note_listening,
     reporting,
     suspects,
     write_checkins,
@@ -155,3 +156,14 @@ async def test_host_keys_that_are_to_be_looked_at(db: Database) -> None:
     async with db.read() as tx:
         assert [row.id for row in await due_for_key(tx, before, 9)] == [never.id, early.id, late.id]
         assert [row.id for row in await due_for_key(tx, before, 2)] == [never.id, early.id]
+
+
+async def test_time_that_somebody_travelled_counts_as_listened_to(db: Database) -> None:
+    async with db.write() as tx:
+        await note_listening(tx, "look", START)  # A check that never ran has listened to nothing.
+        assert await listened_at(tx, "look") is None
+        await listening_since(tx, "look", 60.0, START)
+        await note_listening(tx, "look", START + 3600 * SECOND)
+        await note_listening(tx, "look", START)
+        assert await listened_at(tx, "look") == START + 3600 * SECOND
+        assert await listening_since(tx, "look", 60.0, START + 3630 * SECOND) == START

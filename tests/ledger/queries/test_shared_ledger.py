@@ -24,6 +24,7 @@ from ledger.queries.shared_ledger import (
     entries_of,
     externals_known,
     live_instances,
+    others_entries,
     own_entries,
     totals,
 )
@@ -60,6 +61,8 @@ async def test_another_tools_cost_is_known_by_its_key(db: Database) -> None:
     async with db.write() as tx:
         assert await externals_known(tx, keys) == {"a": first["entry_id"], "c": refund["entry_id"]}
         assert await externals_known(tx, []) == {}
+        assert [one.key for one in await others_entries(tx, None)] == ["a", "b", "c", "d", "e"]
+        assert await others_entries(tx, START + HOUR) == []
         assert await entries_of(tx, ["external/a", "external/none"]) == {"external/a": first["entry_id"]}
         assert await booked_of_tools(tx, {"storage", "unused"}, ADA) == {"storage": Decimal("4.5"), "unused": 0}
         assert await booked_of_tools(tx, ["search"], ADA) == {"search": Decimal(11)}

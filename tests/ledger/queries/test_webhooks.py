@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from ledger.core import claim_deliveries
 from ledger.engine.db import Database
 from ledger.kernel.states import NotificationState
 from ledger.models import ApiKey, Webhook, WebhookDelivery
@@ -166,3 +167,23 @@ async def test_deliveries_are_shown_repeated_and_forgotten(db: Database) -> None
     async with db.read() as tx:
         assert [one.id for one in await webhooks(tx, None)] == ["whk_2"]
         assert list(await tx.scalars(select(WebhookDelivery.id))) == ["d7"]
+
+
+async def test_claimed_deliveries_are_shared_among_webhooks(db: Database) -> None:
+    async def take(limit: int, after_s: int = 0) -> list[str]:
+        now = NOW + after_s * SECOND
+        held = await claim_deliveries(db, now=now, share=2, limit=limit, lease=30 * SECOND)
+        return sorted(one.row_id for one in held)
+
+    due = [("a1", "whk_1"), ("a2", "whk_1"), ("a3", "whk_1"), ("b1", "whk_2")]
+    async with db.write() as tx:
+        tx.add_all([hook("whk_1"), hook("whk_2", BEN)])
+        await tx.flush()
+        tx.add_all([WebhookDelivery(**delivery(name, of, due_at=NOW)) for name, of in due])
+        tx.add(WebhookDelivery(**delivery("b2", "whk_2", due_at=NOW + SECOND)))
+    assert await take(2) == ["a1", "b1"]  # The first of each, before the second of any.
+    assert await take(9) == ["a2"]  # Two of the first webhook are under way now, and no third.
+    assert await take(9, after_s=5) == ["b2"]
+    # Their workers are gone. The third was due all the while, so it comes before one of the first two.
+    assert await take(9, after_s=31) == ["a1", "a3", "b1"]
+    assert await claim_deliveries(db, now=START, share=2, limit=9, lease=SECOND) == []
