@@ -15,7 +15,6 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -70,7 +69,7 @@ class Bot:
         self._beats_at_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self.slack_app = SlackApp(ctx, slack)
-        ctx = self.ctx = replace(ctx, people=self.slack_app.people)
+        ctx = self.ctx = self.slack_app.ctx
         self.ticker = Ticker(jobs(ctx, self.slack_app.messenger, self._recover))
         self._slack_over_http = not slack.app_token
         self._slack = self.slack_app.asgi if self._slack_over_http else None
@@ -128,7 +127,6 @@ class Bot:
                 log.exception("the policy file was not followed; it is looked at again")
 
     async def _take_up(self, edited: PolicyFile) -> None:
-        self.ctx.policy = edited.policy
         self.slack_app.take_up(edited.policy)
         if self._ends is not None:
             self._ends.take_up(edited.policy)

@@ -97,7 +97,10 @@ async def test_it_serves_slack_and_health_until_sigterm(tmp_path: Path, socket_m
         async with running(around, settings) as url, httpx.AsyncClient(trust_env=False, base_url=url) as client:
             assert (await client.get("/healthz")).status_code == 200
             ready = await client.get("/readyz")
-            assert (ready.status_code, ready.json()["checks"]) == (
+            checks = ready.json()["checks"]
+            # Whether a cloud has confirmed the clock yet depends on the moment, and keeps nobody from working.
+            assert isinstance(checks.pop("clock"), bool)
+            assert (ready.status_code, checks) == (
                 200,
                 {"ledger": True, "ticker": True, "writable": True, "ends": True},
             )

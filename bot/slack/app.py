@@ -61,11 +61,13 @@ class SlackApp:
     def __init__(self, ctx: Context, settings: SlackSettings) -> None:
         for name in LIBRARIES:
             quiet_logger(name)
-        self._ctx = ctx
         self._settings = settings
         self._web = Web(settings)
         directory = Directory(self._web, ctx.clock, ctx.policy, settings.team_id)
-        self._handler = HandlerContext(replace(ctx, people=directory), settings, self._web, directory)
+        #: The context with people who can be looked up in Slack. The whole process uses this one, because a policy that
+        #: is edited is taken up in it.
+        self.ctx = ctx = replace(ctx, people=directory)
+        self._handler = HandlerContext(ctx, settings, self._web, directory)
         self._worker = Worker(self._handler, process)
         self._bolt = self._build()
         self._socket: AsyncSocketModeHandler | None = None
@@ -74,7 +76,7 @@ class SlackApp:
     @property
     def asgi(self) -> ASGIApp:
         """Return the application to mount at /slack/events; it needs the signing secret."""
-        return Guard(self._serve, self._settings.signing_secret, self._ctx.clock)
+        return Guard(self._serve, self._settings.signing_secret, self.ctx.clock)
 
     @property
     def people(self) -> Directory:
@@ -83,7 +85,7 @@ class SlackApp:
 
     def take_up(self, policy: Policy) -> None:
         """Use another policy from now on."""
-        self._ctx.policy = policy
+        self.ctx.policy = policy
         self._handler.directory.take_up(policy)
 
     @property
@@ -110,7 +112,7 @@ class SlackApp:
             await self._socket.close_async()  # type: ignore[no-untyped-call] # Bolt does not type it.
             self._socket = None
         await self._worker.stop()
-        await self._ctx.inbox.drain()
+        await self.ctx.inbox.drain()
         await self._web.close()
 
     async def idle(self) -> None:
@@ -151,7 +153,7 @@ class SlackApp:
 
     async def _listen(self, ack: Any, body: dict[str, Any], req: AsyncBoltRequest) -> None:
         """Plan the answer, store the message, acknowledge it and queue the work; a replay gets the stored answer."""
-        self._ctx.pressure.arrived()
+        self.ctx.pressure.arrived()
         answer = await self._take(body, req.headers)
         await ack(answer or "")
 
@@ -163,21 +165,21 @@ class SlackApp:
             if received.kind is InboundKind.COMMAND:
                 return {"response_type": "ephemeral", "text": NO_TEAM_YET}
             raise WebError("auth.test", "no_answer")  # Slack tells whoever clicked that it did not work.
-        planned = plan(received, self._ctx.policy, tuple(self._ctx.providers), settings.command, home)
+        planned = plan(received, self.ctx.policy, tuple(self.ctx.providers), settings.command, home)
         if planned.work is None:
             return planned.answer
         signature = next(iter(headers.get(SIGNATURE_HEADER, ())), None)
         key = key_of(body, signature)
-        message = Inbound(key, received.kind, received.to_json(), planned.answer, self._ctx.clock.now())
+        message = Inbound(key, received.kind, received.to_json(), planned.answer, self.ctx.clock.now())
         try:
-            receipt = await self._ctx.inbox.put(message)
+            receipt = await self.ctx.inbox.put(message)
         except Exception:
             log.exception("an inbound message was not stored")
             if received.kind is InboundKind.COMMAND:
                 return {"response_type": "ephemeral", "text": NOT_STORED}
             raise
         if receipt.claim is not None:
-            since = self._ctx.clock.monotonic()
+            since = self.ctx.clock.monotonic()
             job = HandlerJob(key, receipt.claim, received, trigger_of(body), since, planned.parsed)
             self._worker.submit(job, urgent=received.kind is not InboundKind.COMMAND or not planned.answer)
         return receipt.answer

@@ -39,6 +39,7 @@ TICK = timedelta(seconds=1)
 #: How often a job with a pace of its own runs here, in seconds. What a month would run a million times is run less
 #: often, and no more seldom than what is promised about it allows.
 PACE_S: Mapping[str, float] = {
+    "clock": 600,
     "drift": 300,
     "disks": 600,
     "host-keys": 14400,

@@ -25,7 +25,7 @@ from tests.services.sessions.test_overspend import cheaper
 from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import START, MachineClock, SteppedClock
 from tests.support.proxy_provider import InFront
-from tests.support.world import BOB, World
+from tests.support.world import BOB, World, checked_world
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -170,22 +170,26 @@ async def test_three_hours_ahead_for_twelve_seconds_destroys_and_books_nothing(w
     assert [one.key for one in (await w.books()).entries] == before
 
 
-async def test_ten_minutes_back_refuses_no_call_buys_nothing_and_is_paged_once(w: World) -> None:
-    request_id = await w.approved(candidates=("vast",))
-    w.machine.off = -600 * SECOND
-    await clock_check_due(w.ctx)
-    await w.run(300, 30)
-    assert await clock_check_due(w.ctx) == 0
-    assert w.engine.creates == []
-    assert await state(w, request_id) is SessionState.QUEUED
-    found = await reconcile.observe(w.ctx, "vast")
-    assert "this machine's clock shows" in found.problem
-    w.machine.off = timedelta()
-    await clock_check_due(w.ctx)
-    await w.run(120, 30)
-    assert await state(w, request_id) is SessionState.RUNNING
-    pages = [one for one in (await w.books()).notifications if one.subject.startswith("clock/")]
-    assert [(one.version, "is right again" in one.body["text"]) for one in pages] == [(2, True)]
+async def test_ten_minutes_back_refuses_no_call_buys_nothing_and_is_paged_once(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    """On SQLite, because the clock of a real database server is not the one of the test."""
+    async with checked_world(sqlite_db, clock) as w:
+        request_id = await w.approved(candidates=("vast",))
+        w.machine.off = -600 * SECOND
+        await clock_check_due(w.ctx)
+        await w.run(300, 30)
+        assert await clock_check_due(w.ctx) == 0
+        assert w.engine.creates == []
+        assert await state(w, request_id) is SessionState.QUEUED
+        found = await reconcile.observe(w.ctx, "vast")
+        assert "this machine's clock shows" in found.problem
+        w.machine.off = timedelta()
+        await clock_check_due(w.ctx)
+        await w.run(120, 30)
+        assert await state(w, request_id) is SessionState.RUNNING
+        pages = [one for one in (await w.books()).notifications if one.subject.startswith("clock/")]
+        assert [(one.version, "is right again" in one.body["text"]) for one in pages] == [(2, True)]
 
 
 @pytest.mark.parametrize("off", [-600 * SECOND, 3 * HOUR])
