@@ -78,10 +78,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("db_url", databases_of(metafunc), indirect=True)
 
 
+def is_slow(item: pytest.Item) -> bool:
+    """Whether a test runs in `make test-all` only: it is marked so, or it plays a whole scenario with its faults."""
+    return item.get_closest_marker("slow") is not None or item.path.is_relative_to(HERE / "scenarios")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Above the adapters, a test of many clouds runs on some of them. Tests of processes begin, so none is last."""
     if not everything(config):
-        leave_out(config, items, [item for item in items if item.get_closest_marker("slow")])
+        leave_out(config, items, [item for item in items if is_slow(item)])
     above = (HERE / "services", HERE / "scenarios/faults")
     sample_clouds(config, items, [item for item in items if any(map(item.path.is_relative_to, above))])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
