@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ from sqlalchemy import text
 from bot.clock import SystemClock
 from ledger.engine.db import Database
 from migrations.run import upgrade
+from tests.scenarios.chaos.machine import Machine, machine
 from tests.scenarios.chaos.people import People
 from tests.scenarios.chaos.place import Place, place
 from tests.scenarios.chaos.trouble import Trouble
@@ -41,10 +43,10 @@ class Outcome:
     asked: int
 
 
-async def run(database: str, db_url: str, folder: Path, seconds: float, seed: int) -> Outcome:
+async def run(database: str, db_url: str, folder: Path, on: Machine, seconds: float, seed: int) -> Outcome:
     """Bring trouble for so long, then heal everything, wait for rest, and judge."""
     random = Random(f"{seed}:{database}")
-    async with place(db_url, folder, REPLICAS[database], random) as here:
+    async with place(db_url, folder, REPLICAS[database], random, on) as here:
         people, trouble = People(here, random), Trouble(here, db_url, random)
         living = asyncio.create_task(people.live())
         try:
@@ -85,6 +87,7 @@ async def _rest(here: Place) -> None:
 def table(outcome: Outcome) -> str:
     """Write what happened and what was judged as a table of Markdown."""
     here, verdict = outcome.place, outcome.verdict
+    missing = here.machine.missing
     kills = sum(n for what, n in here.counts.items() if what.startswith("kill"))
     faults = sum(here.proxy.counts.values()) + sum(here.counts.values()) - kills
     rows = [
@@ -98,6 +101,7 @@ def table(outcome: Outcome) -> str:
         *((f"… {what}", str(n)) for what, n in sorted((here.counts + here.proxy.counts).items())),
         ("latest end, seconds of reachable cloud", f"{verdict.latest_s:.0f}"),
         *((f"{cloud}: booked / billed", f"${a:.2f} / ${b:.2f}") for cloud, (a, b) in sorted(verdict.bills.items())),
+        *((("left out, because this machine cannot do it", ", ".join(missing)),) if missing else ()),
         ("broken", str(len(verdict.broken))),
     ]
     return "\n".join(["| What | Figure |", "|---|---|", *(f"| {what} | {figure} |" for what, figure in rows)])
@@ -112,6 +116,8 @@ def main() -> int:
     chosen = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+    # Ended like this, too, it stops its processes and removes its files.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     broken = 0
     for database in chosen.databases:
         sys.stdout.write(f"\n{database}, seed {chosen.seed}\n\n")
@@ -124,16 +130,16 @@ def main() -> int:
 
 
 def _one(database: str, seconds: float, seed: int) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="gpu-shopper-chaos-") as name:
+    with tempfile.TemporaryDirectory(prefix="gpu-shopper-chaos-") as name, machine(Path(name)) as on:
         folder = Path(name)
         if database == "sqlite":
-            url = f"sqlite+aiosqlite:///{folder / 'ledger.db'}"
-            return asyncio.run(run(database, url, folder, seconds, seed))
+            url = f"sqlite+aiosqlite:///{on.folder / 'ledger.db'}"
+            return asyncio.run(run(database, url, folder, on, seconds, seed))
         with postgres_template() as server:
             url = server.url("chaos")
             finish(server.execute("CREATE DATABASE chaos TEMPLATE template0"))
             finish(_migrate(url))
-            return asyncio.run(run(database, url, folder, seconds, seed))
+            return asyncio.run(run(database, url, folder, on, seconds, seed))
 
 
 async def _migrate(url: str) -> None:

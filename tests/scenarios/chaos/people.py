@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from random import Random
 
@@ -64,6 +65,7 @@ class People:
             self._clicked |= {str(one.get("value", "")) for one in buttons(message)}
             if self._random.random() < REJECTED:
                 return
+            self._place.clicked_s.setdefault(value.split("/", maxsplit=1)[0], time.monotonic())
             clicks = [driver.as_(who).click(message, value) for who in APPROVERS]
             if self._random.random() < TWICE:
                 results = await asyncio.gather(*clicks)

@@ -28,6 +28,8 @@ from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.server import build_app
+from tests.scenarios.chaos.machine import Machine
+from tests.scenarios.chaos.programs import api_key
 from tests.scenarios.chaos.proxy import FaultProxy, Point
 from tests.scenarios.chaos.verdict import Evidence
 from tests.scenarios.processes.processes import Nursery, Served, fork, nursery
@@ -126,6 +128,7 @@ class Place:
         proxy: FaultProxy,
         db: Database,
         random: Random,
+        machine: Machine,
     ) -> None:
         self.practice, self.clouds, self.proxy, self.db, self.random = practice, clouds, proxy, db, random
         self.clock = SystemClock()
@@ -133,6 +136,10 @@ class Place:
         self.counts: Counter[str] = Counter()
         #: Signatures of messages that were answered with 200, which is an acknowledgement.
         self.acknowledged: set[str] = set()
+        #: When each button of an approval was first clicked, in seconds of the monotonic clock.
+        self.clicked_s: dict[str, float] = {}
+        self.machine = machine
+        self.api_key = ""
         self.no_process = Outages()
         self.no_cloud = {cloud: Outages() for cloud in clouds}
         self._armed: dict[int, tuple[Point, asyncio.Event]] = {}
@@ -183,7 +190,16 @@ class Place:
         """Return what was seen from outside, for the verdict."""
         true = [item for cloud in self.clouds.values() for item in cloud.instances()]
         now = self.clock.now()
-        return Evidence(true, self.proxy.sent, self.acknowledged, self.away_s, now, len(self.replicas))
+        return Evidence(
+            true,
+            self.proxy.sent,
+            self.acknowledged,
+            self.away_s,
+            now,
+            len(self.replicas),
+            self.clicked_s,
+            self.proxy.sent_s,
+        )
 
     def alive(self) -> list[str]:
         """Return the names of what really runs."""
@@ -215,14 +231,14 @@ class LoadBalancer:
 
 
 @asynccontextmanager
-async def place(db_url: str, folder: Path, replicas: int, random: Random) -> AsyncIterator[Place]:
+async def place(db_url: str, folder: Path, replicas: int, random: Random, here: Machine) -> AsyncIterator[Place]:
     """Serve everything, start the replicas, and kill what still runs at the end."""
     clock = SystemClock()
     workspace = Workspace(clock, signing_secret=SIGNING, bot_token=BOT_TOKEN, manifest=ROOT / "manifest.yml")
     practice = Practice(workspace)
     made = sandboxes(clock, SandboxTiming.quick(boot_s=2.0, reachable_s=0.3, destroy_s=0.2))
     proxy = FaultProxy(build_app(made, tick_s=0.25), random, RATE)
-    built = Place(practice, {name: made[name] for name in CLOUDS}, proxy, Database(db_url), random)
+    built = Place(practice, {name: made[name] for name in CLOUDS}, proxy, Database(db_url), random, here)
     async with (
         AsyncExitStack() as parents,
         serve_on_loopback(practice.app) as slack_url,
@@ -232,17 +248,22 @@ async def place(db_url: str, folder: Path, replicas: int, random: Random) -> Asy
         workspace.base_url = slack_url
         workspace.request_url = f"{front_url}/slack/events"
         for number in range(replicas):
+            data, own = here.folder / f"data-{number}", here.environment(number)
+            data.mkdir(mode=0o700)
             environment = {
                 **environment_of(folder, db_url, practice.api_url, TIMING | {"quarantine_floor_s": 60.0}),
                 **{k: v for n, c in made.items() for k, v in c.environment(f"{clouds_url}/r{number}/{n}").items()},
+                **own,
+                "GPU_SHOPPER_DATA_DIR": str(data),
             }
             # Each has a parent of its own, because one parent answers one order after the other.
-            parent = parents.enter_context(nursery())
+            parent = parents.enter_context(nursery(here.command(), own))
             log = folder / f"serve-{number}.log"
             built.replicas.append(Replica(number, parent, environment, log, built.changed))
         try:
             for replica in built.replicas:  # One after the other, because the first one migrates.
                 await replica.start()
+            built.api_key = await asyncio.to_thread(api_key, environment, folder)
             yield built
         finally:
             for replica in built.replicas:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -79,6 +80,8 @@ class FaultProxy:
         self.counts: Counter[str] = Counter()
         #: How often the bot itself sent a create with each label; what the proxy doubled is not in it.
         self.sent: Counter[str] = Counter()
+        #: When the first create with each label arrived, in seconds of the monotonic clock.
+        self.sent_s: dict[str, float] = {}
         #: Clouds that nobody reaches now.
         self.dark: set[str] = set()
         #: Called with the replica and the point (before or after the effect); True: the caller is dead now.
@@ -101,7 +104,10 @@ class FaultProxy:
         body = await _whole(receive)
         kind = _kind(cloud, scope["method"], path)
         if kind == "create":
-            self.sent.update(LABEL.findall(unquote(body.decode("latin-1")))[:1])
+            labels = LABEL.findall(unquote(body.decode("latin-1")))[:1]
+            self.sent.update(labels)
+            for label in labels:
+                self.sent_s.setdefault(label, time.monotonic())
         if cloud in self.dark or self.on_call(replica, Point(kind, is_after=False)):
             _hang_up(send)
             return

@@ -15,6 +15,7 @@ from random import Random
 from sqlalchemy import make_url
 
 from tests.scenarios.chaos.place import Place, Replica, postmaster
+from tests.scenarios.chaos.programs import press
 from tests.scenarios.chaos.proxy import Point
 
 KINDS = ("search", "create", "list", "destroy", "other")
@@ -23,6 +24,9 @@ PAUSE_S = (16.0, 22.0)
 DARK_S = (5.0, 25.0)
 LOCK_S = (3.0, 20.0)
 SOCKETS_S = 12.0
+STEPS_S = (-7200, -600, -90, 90, 600, 10_800)
+STEPPED_S = (8.0, 25.0)
+FULL_S = (5.0, 25.0)
 #: More idle connections than a process may have descriptors here.
 SOCKETS = 1100
 KILLS_APART_S = {1: (2.0, 7.0), 3: (0.5, 2.5)}
@@ -42,6 +46,11 @@ class Trouble:
             group.create_task(self._again((20, 60), self._dark))
             group.create_task(self._again((45, 90), self._ledger))
             group.create_task(self._again((60, 120), self._sockets))
+            group.create_task(self._again((30, 60), self._programs))
+            if self._place.machine.has_clocks:
+                group.create_task(self._again((40, 80), self._clock))
+            if self._place.machine.has_disk:
+                group.create_task(self._again((50, 90), self._disk))
 
     async def _again(self, apart_s: tuple[float, float], what: Callable[[], Coroutine[None, None, None]]) -> None:
         while True:
@@ -93,6 +102,29 @@ class Trouble:
             main = postmaster(self._db_url)
             with suppress(ProcessLookupError, IndexError):
                 os.kill(self._random.choice(_children(main)), signal.SIGKILL)
+
+    async def _clock(self) -> None:
+        """Set one replica's clock wrong for a while, by seconds that do harm in either direction."""
+        replica, step_s = self._random.choice(self._place.replicas), self._random.choice(STEPS_S)
+        self._place.counts["clock stepped"] += 1
+        self._place.machine.step_clock(replica.number, step_s)
+        try:
+            await asyncio.sleep(self._random.uniform(*STEPPED_S))
+        finally:
+            self._place.machine.step_clock(replica.number, 0)
+
+    async def _disk(self) -> None:
+        """Fill the disk with the ledger's file or, where a server has the ledger, with the copies of what must end."""
+        self._place.counts["disk full"] += 1
+        with self._place.machine.full_disk():
+            await asyncio.sleep(self._random.uniform(*FULL_S))
+
+    async def _programs(self) -> None:
+        """Let a program take every stream, every request at a time and every thread that resolves names."""
+        replica = self._ready()
+        if replica is not None and replica.served is not None:
+            self._place.counts["a program's streams, requests and names exhausted"] += 1
+            await press(replica.served.port, self._place.api_key, self._random)
 
     async def _sockets(self) -> None:
         """Open more idle connections than a process has descriptors, and keep them for a while."""

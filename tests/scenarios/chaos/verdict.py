@@ -24,10 +24,10 @@ INSTANCES = """
 SELECT i.cloud, i.ref, i.label, i.state, i.request_id, s.state AS session_state, s.deadline
 FROM instances i JOIN sessions s ON s.id = i.session_id
 """
-#: Creates are sent for rows only; each needs an approval that was given before.
+#: Creates are sent for rows only; each needs an approval.
 UNAPPROVED = """
 SELECT i.label FROM instances i JOIN grants g ON g.id = i.grant_id
-LEFT JOIN approvals a ON a.id = g.approval_id AND a.decision = 'approve' AND a.at <= i.sent_at
+LEFT JOIN approvals a ON a.id = g.approval_id AND a.decision = 'approve'
 WHERE i.sent_at IS NOT NULL AND a.id IS NULL
 """
 BOOKED = """
@@ -35,6 +35,7 @@ SELECT i.cloud, i.ref, sum(CASE WHEN e.debit LIKE 'payable:%' THEN -e.amount_usd
 FROM ledger_entries e JOIN instances i ON i.id = e.instance_id
 WHERE e.kind IN ('accrue', 'true_up', 'loss') GROUP BY i.cloud, i.ref
 """
+TOKENS = "SELECT token, request_id FROM tokens WHERE action = 'approve'"
 UNFINISHED = "SELECT count(*) FROM inbox WHERE state <> 'done'"
 
 
@@ -49,6 +50,9 @@ class Evidence:
     away_s: Callable[[str, datetime, datetime], float]
     now: datetime
     replicas: int = 1
+    #: When a button of an approval was first clicked, and when the first create with a label arrived, in seconds.
+    clicked_s: Mapping[str, float] = field(default_factory=dict)
+    sent_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -73,9 +77,10 @@ async def judge(db: Database, seen: Evidence) -> Verdict:
         booked = {(row["cloud"], row["ref"]): row["micro_usd"] for row in (await tx.execute(text(BOOKED))).mappings()}
         unapproved = (await tx.scalars(text(UNAPPROVED))).all()
         keys = set((await tx.scalars(text("SELECT key FROM inbox"))).all())
+        tokens = {row["token"]: row["request_id"] for row in (await tx.execute(text(TOKENS))).mappings()}
         unfinished = (await tx.scalar(text(UNFINISHED))) or 0
     verdict.sessions = len({row["request_id"] for row in rows})
-    verdict.broken += [f"spent without an approval: {label}" for label in unapproved]
+    verdict.broken += [f"spent without an approval: {label}" for label in {*unapproved, *_too_early(seen, tokens)}]
     lost = [key for key in seen.acknowledged if key[:128] not in keys]
     verdict.broken += [f"{len(lost)} acknowledged messages are lost"] if lost else []
     verdict.broken += [f"{unfinished} acknowledged messages were never processed"] if unfinished else []
@@ -90,6 +95,15 @@ async def judge(db: Database, seen: Evidence) -> Verdict:
     _kept_twice(verdict, seen.true)
     _bills(verdict, seen.true, booked)
     return verdict
+
+
+def _too_early(seen: Evidence, tokens: Mapping[str, str]) -> list[str]:
+    """Return the labels whose create arrived before anybody had clicked on an approval of their request."""
+    approved_s: dict[str, float] = {}
+    for token, at_s in seen.clicked_s.items():
+        request = tokens.get(token, "").removeprefix("req_")
+        approved_s[request] = min(at_s, approved_s.get(request, at_s))
+    return [label for label, at_s in seen.sent_s.items() if approved_s.get(label.split("-")[1], at_s + 1) > at_s]
 
 
 def _late(verdict: Verdict, seen: Evidence, item: TrueInstance, deadline: datetime) -> None:

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,11 +78,15 @@ class Nursery:
 
 
 @contextmanager
-def nursery() -> Iterator[Nursery]:
-    """Start the program that forks processes, and stop it with everything that it forked."""
+def nursery(before: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Iterator[Nursery]:
+    """Start the program that forks processes, and stop it with everything that it forked.
+
+    `before` are the words that start it as another program's child; `environment` is added to this process's.
+    """
     pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "tests.support.process_group"]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+    command = [*before, sys.executable, "-m", "tests.support.process_group"]
+    env = {**os.environ, **(environment or {})}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env) as process:
         opened = Nursery(process)
         opened.answer()
         yield opened
