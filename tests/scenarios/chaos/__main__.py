@@ -30,6 +30,8 @@ REPLICAS = {"sqlite": 1, "postgres": 3}
 #: Longer than the longest session, the search for an unknown outcome and the proof of an end together.
 REST_S = 600.0
 LOOK_S = 1.0
+#: By then a process that started has read the bills and corrected the ledger.
+BILLS_S = 20.0
 
 
 @dataclass
@@ -60,6 +62,10 @@ async def run(database: str, db_url: str, folder: Path, on: Machine, seconds: fl
                     await _up_again(here, replica.number)
             await here.proxy.settle()
             await _rest(here)
+            # A process reads every bill when it starts, and then once an hour.
+            for replica in here.replicas:
+                await here.kill(replica, None)
+            await asyncio.sleep(BILLS_S)
         finally:
             living.cancel()
         return Outcome(database, seconds, here, await judge(here.db, here.evidence()), people.asked)

@@ -23,6 +23,7 @@ from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.server import serve_on_loopback
 from bot.practice.workspace import Workspace
+from bot.slack.app import NO_TEAM_YET, NOT_STORED
 from ledger.engine.db import Database
 from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
@@ -225,9 +226,15 @@ class LoadBalancer:
                 async with httpx.AsyncClient(trust_env=False, timeout=3) as client:
                     got = await client.post(url, content=body, headers=headers)
                 response = Response(got.content, got.status_code, media_type=got.headers.get("content-type"))
-                if got.status_code == 200:
+                if got.status_code == 200 and not _is_refused(got):
                     self._place.acknowledged.add(headers.get("x-slack-signature", ""))
         await response(scope, receive, send)
+
+
+def _is_refused(answer: httpx.Response) -> bool:
+    """Tell whether a command was answered that it was not stored: its author reads that and repeats it."""
+    is_json = answer.headers.get("content-type", "").startswith("application/json")
+    return is_json and answer.json().get("text") in {NOT_STORED, NO_TEAM_YET}
 
 
 @asynccontextmanager
