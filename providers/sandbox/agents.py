@@ -199,6 +199,8 @@ class Nodes:
             node.status = 0
             return
         node.status = answer.status_code
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            node.token = ""  # The next check-in shows the nonce again.
         if answer.status_code == httpx.codes.OK:
             said = answer.json()
             node.next_at = self._next(now, said["next_in_s"])

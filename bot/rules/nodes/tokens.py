@@ -32,8 +32,8 @@ class TokenKind(StrEnum):
 class StoredTokens:
     """Hold what is stored of an agent's tokens. Hashes are hexadecimal.
 
-    `previous` is the check-in token before the last exchange; `nonce` belongs to the last exchange until its check-in
-    token is used; `open_since` is when a restart opened another exchange.
+    `previous` is the check-in token before the last exchange, and `nonce` belongs to the last one. `open_since` is when
+    a restart opened another one.
     """
 
     boot: str
@@ -85,7 +85,8 @@ def judge_token(stored: StoredTokens, shown: ShownToken, now: datetime, *, is_st
         # An agent of before exchanges nothing; its boot token works as long as nobody exchanged it.
         return JudgedToken(TokenVerdict.ACCEPTED, stored) if stored.checkin is None else _refused(stored, now)
     if _same(stored.nonce, shown.nonce):
-        return JudgedToken(TokenVerdict.EXCHANGED, stored)  # The reply was lost, so the same agent asks again.
+        # The same agent asks again, because the reply was lost. Only its memory has the nonce, as it has the token.
+        return JudgedToken(TokenVerdict.EXCHANGED, stored)
     if is_stopped:
         return JudgedToken(TokenVerdict.REPLACED, stored)  # Its next listing shows whether it runs again.
     if stored.checkin is not None and stored.open_since is None:
@@ -107,7 +108,7 @@ def _checkin(stored: StoredTokens, shown: ShownToken, now: datetime) -> JudgedTo
     if _same(stored.checkin, shown.hashed):
         since = stored.open_since
         kept = since if since is not None and now - since < RESTART_TAKES else None
-        return JudgedToken(TokenVerdict.ACCEPTED, replace(stored, nonce=None, open_since=kept))
+        return JudgedToken(TokenVerdict.ACCEPTED, replace(stored, open_since=kept))
     return _refused(stored, now) if _same(stored.previous, shown.hashed) else JudgedToken(TokenVerdict.UNKNOWN, stored)
 
 
