@@ -16,7 +16,7 @@ from bot.services.runtime.commands import Switch
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Event, Instance
-from ledger.queries.nodes import amend_node
+from ledger.queries.nodes import amend_node, nodes_of
 from providers.contract import Provider
 from providers.errors import Unsupported
 from providers.sandbox.agents import SandboxAgent
@@ -158,6 +158,30 @@ async def test_after_an_ordered_restart_the_agent_exchanges_once_more(
         assert (await send(door, before.token, node.seq + 2)).status_code == 401
         await w.settle()
         assert notified(w, await the(w)) == sorted([ALICE.id, OPERATORS])
+
+
+async def test_an_ordered_restart_opens_an_exchange_when_it_is_ordered_and_when_the_cloud_accepts_it(
+    sqlite_door: Door,
+) -> None:
+    """Its listing may never show that the instance was away for some seconds."""
+    w = sqlite_door.w
+    async with listening(w):
+        request_id = await w.running(candidates=("vast",))
+        await pass_time(w, 61)
+        node, row = agent(w), await the(w)
+
+        async def open_at() -> object:
+            async with w.ctx.db.read() as tx:
+                return (await nodes_of(tx, [row.id]))[row.id].exchange_open_at
+
+        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.RESTART))).ok
+        assert await open_at() == w.clock.now()
+        # The cloud could not be called for a while, and the agent, which has its memory, reports.
+        w.clock.advance(660)
+        assert (await send(sqlite_door, node.token, node.seq + 1)).status_code == 200
+        assert await open_at() is None
+        assert await power.switch_due(w.ctx) == 1
+        assert await open_at() == w.clock.now()
 
 
 async def test_a_restart_that_the_cloud_refused_leaves_no_exchange_open(door: Door) -> None:
