@@ -27,7 +27,7 @@ PATTERNS = (
     re.compile(r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{6,}"),
     re.compile(r"xapp-[A-Za-z0-9-]{6,}"),
     re.compile(r"whsec_[A-Za-z0-9+/=_-]{6,}"),
-    re.compile(r"gpu[akn]_[A-Za-z0-9_-]{6,}"),
+    re.compile(r"gpu[ackn]_[A-Za-z0-9_-]{6,}"),
     re.compile(r"rpa_[A-Za-z0-9]{6,}"),
     re.compile(r"(?i)(?<=\bbearer )[A-Za-z0-9._~+/=-]{6,}"),
     re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)", re.DOTALL),

@@ -36,6 +36,8 @@ class EventKind(Vocabulary):
     INSTANCE_HOST_KEY_CHANGED = "instance.host_key_changed", "instance host key changed"
     INSTANCE_API_CERTIFICATE_CHANGED = "instance.api_certificate_changed", "instance api certificate changed"
     INSTANCE_API_TOKEN_MADE = "instance.api_token_made", "instance api token made"
+    INSTANCE_AGENT_TOKEN_EXCHANGED = "instance.agent_token_exchanged", "instance agent token exchanged"
+    INSTANCE_AGENT_TOKEN_REFUSED = "instance.agent_token_refused", "instance agent token refused"
     INSTANCE_ACCOUNT_MOVED = "instance.account_moved", "instance account moved"
 
     ORPHAN_SEEN = "stray.seen", "instance without a row seen"

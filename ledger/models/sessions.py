@@ -220,6 +220,16 @@ class Node(Base):
     #: HMAC-SHA256 of the token's secret under the deployment's pepper, hexadecimal.
     token_hash: Mapped[str] = mapped_column(SafeString(64))
     made_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: The same of the token that its agent received for the first one, of the one before that, and of the nonce that it
+    #: was exchanged with; null where it never exchanged one.
+    checkin_hash: Mapped[str | None] = mapped_column(SafeString(64))
+    previous_hash: Mapped[str | None] = mapped_column(SafeString(64))
+    nonce_hash: Mapped[str | None] = mapped_column(SafeString(64))
+    #: When it was last exchanged, when a restart opened one more exchange, and when people were last notified of a
+    #: token that was replaced.
+    exchanged_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    exchange_open_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    token_notified_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The number of the last check-in; one that is not above it is a replay.
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
     at: Mapped[datetime | None] = mapped_column(UtcDateTime)

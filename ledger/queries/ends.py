@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.must_end import MustEnd
-from ledger.kernel.states import BILLABLE_INSTANCE, OrphanState, SessionState
+from ledger.kernel.states import BILLABLE_INSTANCE, InstanceState, OrphanState, SessionState
 from ledger.models import Instance, Mark, Orphan, Request, Session
 
 REPLICA = "replica/"
 
 
 async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[MustEnd]:
-    """Return every instance that a cloud may bill and that a call can end, or that one; one query."""
+    """Return every instance that a cloud may bill and that a call can end, or that one; one query.
+
+    Among them are creates that were sent and whose reply is not stored: the ledger may take no write any more.
+    """
     waits = (Orphan.state == OrphanState.QUARANTINED, Orphan.instance_id.is_(None))
     since = select(func.min(Orphan.first_seen_at)).where(*waits).scalar_subquery()
     query = (
         select(Instance, Session, Request.job, since)
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Instance.request_id)
-        .where(Instance.state.in_(list(BILLABLE_INSTANCE)), Instance.ref.is_not(None))
+        .where(
+            or_(
+                and_(Instance.state.in_(list(BILLABLE_INSTANCE)), Instance.ref.is_not(None)),
+                and_(Instance.state.in_([InstanceState.SENDING, InstanceState.UNKNOWN]), Instance.sent_at.is_not(None)),
+            )
+        )
         .order_by(Session.deadline, Instance.id)
     )
     if instance_id is not None:
@@ -39,12 +48,12 @@ def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime |
         owner=session.owner,
         cloud=row.cloud,
         account=row.account,
-        ref=str(row.ref),
+        ref=row.ref or "",
         label=row.label,
         name=row.name,
         state=row.state,
         status=row.status,
-        deadline=session.deadline,
+        deadline=session.deadline or _first_end(row, session),
         warned_at=session.warned_at,
         ordered_at=row.terminate_asked_at,
         accepted_at=row.terminate_acked_at,
@@ -57,6 +66,11 @@ def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime |
         used=row.reachable_at is not None or session.ready_at is not None,
         recovery_since=recovery_since,
     )
+
+
+def _first_end(row: Instance, session: Session) -> datetime | None:
+    """Return the approved end of a first create, whose hours count from its send."""
+    return row.sent_at + timedelta(hours=float(Decimal(session.hours))) if row.sent_at is not None else None
 
 
 async def other_replicas(tx: AsyncSession, own: str, since: datetime) -> int:

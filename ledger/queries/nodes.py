@@ -27,6 +27,7 @@ class NodeContext:
     """Hold an agent's row with what decides the answer to its check-in."""
 
     node: Node
+    instance_state: InstanceState
     wanted: str | None
     session_state: SessionState
     deadline: datetime | None
@@ -38,7 +39,15 @@ class NodeContext:
 async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, NodeContext]:
     """Return the agents of these instances, locked for a write in one order, unless their instances ended."""
     query = (
-        select(Node, Instance.wanted, Session.state, Session.deadline, Session.early_end_at, Instance.ssh_host)
+        select(
+            Node,
+            Instance.state,
+            Instance.wanted,
+            Session.state,
+            Session.deadline,
+            Session.early_end_at,
+            Instance.ssh_host,
+        )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
         .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(REPORTING))
@@ -51,7 +60,7 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
-    """Store a group of check-ins in one statement. Each row has its columns and `of_instance`."""
+    """Store columns of a group of agents in one statement. Each row has the same columns, and `of_instance`."""
     if rows:
         await tx.execute(_WRITE, list(rows))
 
@@ -59,6 +68,12 @@ async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> No
 async def amend_node(tx: AsyncSession, instance_id: str, **values: Any) -> None:
     """Set columns of the agent of one instance; where it has none, nothing happens."""
     await tx.execute(update(Node).where(Node.instance_id == instance_id).values(**values))
+
+
+async def open_exchange(tx: AsyncSession, instance_id: str, now: datetime) -> None:
+    """Open one more exchange of the boot token, unless one is open or the agent never exchanged it."""
+    closed = Node.checkin_hash.is_not(None) & Node.exchange_open_at.is_(None)
+    await tx.execute(update(Node).where(Node.instance_id == instance_id, closed).values(exchange_open_at=now))
 
 
 async def node_of(tx: AsyncSession, instance_id: str) -> Node | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import secrets
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -76,6 +77,10 @@ class SandboxAgent:
     #: The status of the last answer; 0 when there was none.
     status: int = 0
     worked_at: datetime | None = None
+    #: What it has in memory only, and loses with its machine's power: a nonce, and the token that it is exchanged for.
+    #: An agent of before has no nonce, and goes on with the token of its environment.
+    nonce: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    token: str = field(default="", repr=False)
     #: The API that it serves itself, once it was told to.
     api: NodeApi | None = None
     #: What its last answer said was wrong with its word about that.
@@ -99,6 +104,8 @@ class SandboxAgent:
             "tokens_per_s": self.tokens_per_s,
             "idle_since": self.idle_since.isoformat() if self.idle_since else None,
         }
+        if self.nonce and not self.token:
+            body["nonce"] = self.nonce
         if self.saved_at is not None:
             body["checkpoint"] = {"step": self.saved_step, "at": self.saved_at.isoformat()}
         if self.api is not None:
@@ -108,6 +115,7 @@ class SandboxAgent:
     def obey(self, answer: Mapping[str, Any], now: datetime) -> None:
         """Do what the answer asks for, and believe its deadline when its signature says that it may."""
         self.asks, self.api_problem = tuple(answer["asks"]), str(answer.get("api_problem", ""))
+        self.token = str(answer.get("token") or self.token)
         if "save" in self.asks:
             self.saved_step, self.saved_at = int(self.step), now
         if "pause" in self.asks or "stop" in self.asks:
@@ -150,6 +158,8 @@ class Nodes:
         #: All agents report together, at multiples of so many seconds, instead of when their answers ask for it; 0: as
         #: their answers ask. A run over weeks sets it.
         self.every_s = 0.0
+        #: Whether new agents exchange the token of their environment; agents of before do not.
+        self.exchange = True
 
     async def match(self, prefix: str, environments: Mapping[str, Mapping[str, str]]) -> None:
         """Run agents on exactly these machines among those whose key starts so, and let those report that are due."""
@@ -161,7 +171,9 @@ class Nodes:
         for key, env in environments.items():
             if key not in self.running and URL in env and TOKEN in env:
                 # After a restart it goes on counting, as an agent does that counts milliseconds.
-                self.running[key] = SandboxAgent(env, now, seq=self._counted.get(env[TOKEN], 0))
+                started = self.running[key] = SandboxAgent(env, now, seq=self._counted.get(env[TOKEN], 0))
+                if not self.exchange:
+                    started.nonce = ""
         due = [node for key, node in self.running.items() if key.startswith(prefix) and now >= node.next_at]
         await asyncio.gather(*(self._check_in(node, now) for node in due))
 
@@ -180,13 +192,15 @@ class Nodes:
             return
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
-        token = {"Authorization": f"Bearer {node.env[TOKEN]}"}
+        token = {"Authorization": f"Bearer {node.token or node.env[TOKEN]}"}
         try:
             answer = await self._client.post(node.env[URL], json=node.report(), headers=token)
         except httpx.HTTPError:
             node.status = 0
             return
         node.status = answer.status_code
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            node.token = ""  # The next check-in shows the nonce again.
         if answer.status_code == httpx.codes.OK:
             said = answer.json()
             node.next_at = self._next(now, said["next_in_s"])

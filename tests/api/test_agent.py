@@ -32,7 +32,7 @@ async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_si
         await pass_time(w, 61)
         session = (await w.books()).sessions[0]
         assert (node.status, node.deadline) == (200, session.deadline)
-        token = node.env[enrollment.TOKEN]
+        token = node.token
         books = await w.books()
         assert token not in repr([vars(one) for group in (books.events, books.notifications) for one in group])
         head = {"Authorization": f"Bearer {token}"}

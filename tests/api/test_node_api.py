@@ -78,7 +78,7 @@ async def test_a_program_reaches_the_api_of_its_machine_with_a_token_that_is_sho
         assert (await asked_of(url, certificate, token))[0] == 401  # Its machine has not heard of it.
         await pass_time(w, 61)
         assert await asked_of(url, certificate, token) == (200, {"status": "ok"})
-        for wrong in ("", node.env["GPU_SHOPPER_CHECKIN_TOKEN"], f"{token}x", serving.token_sha256):
+        for wrong in ("", node.env["GPU_SHOPPER_CHECKIN_TOKEN"], node.token, f"{token}x", serving.token_sha256):
             assert (await asked_of(url, certificate, str(wrong)))[0] == 401
         # A token for the machine opens nothing here, and nobody can read it again.
         assert code_of(await door.call("GET", "/sessions", token)) == "unauthenticated"
@@ -110,7 +110,8 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
     async with listening(w):
         request_id = await w.running(ALICE, candidates=("vast",))
         node, row = agent(w), (await w.books()).instances[0]
-        head = {"Authorization": f"Bearer {node.env['GPU_SHOPPER_CHECKIN_TOKEN']}"}
+        await pass_time(w, 61)
+        head = {"Authorization": f"Bearer {node.token}"}
 
         async def report(seq: int, **api: object) -> str:
             body = {"seq": seq, "api": {"certificate_sha256": "e" * 64, **api}}

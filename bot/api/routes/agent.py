@@ -18,7 +18,10 @@ from bot.services.runtime.commands import Reply
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
 #: For the documentation only: the middleware reads the token before any route is looked for.
 TOKEN = HTTPBearer(
-    auto_error=False, description="The token of a node: gpun_…", bearerFormat="gpun", scheme_name="NodeToken"
+    auto_error=False,
+    description="The boot token of a node, gpun_…, or its check-in token, gpuc_…",
+    bearerFormat="gpuc",
+    scheme_name="NodeToken",
 )
 
 
@@ -26,12 +29,14 @@ TOKEN = HTTPBearer(
 async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Security(TOKEN)] = None) -> CheckinOut:
     """Check in from a rented machine.
 
+    The first one exchanges the boot token: it sends a nonce, and the answer has the token for all later ones.
+
     A check-in shows that the machine still exists; it extends nothing. The answer says what to do and when the session
     ends.
     """
     checkins: Checkins = request.app.state.checkins
     claim = NodeApiReport(body.api.certificate_sha256, body.api.url, body.api.port) if body.api else None
-    taken = await checkins.take(request.scope["state"][NODE], _report(body), claim)
+    taken = await checkins.take(request.scope["state"][NODE], _report(body), claim, body.nonce)
     if isinstance(taken, Reply):
         raise ProblemRaised(taken)
     return CheckinOut.of(taken, deadline=SignedDeadline.of(taken))

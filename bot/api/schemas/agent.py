@@ -48,6 +48,9 @@ class CheckinIn(In):
     idle_since: AwareDatetime | None = optional("Since when its GPUs are idle; null while they work.")
     checkpoint: CheckpointIn | None = optional("The newest checkpoint that was saved.")
     api: NodeApiIn | None = optional("The agent's own API, where it serves one.")
+    nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{32,64}$")] | None = optional(
+        "Random, new at each start of the agent: exchanges the boot token. Repeat it until the answer has the token."
+    )
 
 
 class SignedDeadline(Out):
@@ -71,4 +74,7 @@ class CheckinOut(Out):
     deadline: SignedDeadline = Field(description="The approved end, signed for the agent.")
     asks: list[str] = Field(description="What the agent is asked to do now: save, upload, pause or stop.")
     next_in_s: int = Field(description="In how many seconds the next check-in is expected.")
+    token: str = optional(
+        "The token for all check-ins from now on, where this one exchanged the boot token. Keep it in memory only.", ""
+    )
     api_problem: str = optional("Why its report about its own API was refused.", "")

@@ -60,6 +60,7 @@ _EVENTS: Final[dict[str, tuple[Topic, str]]] = {
     EventKind.INSTANCE_NOT_SWITCHED: (Topic.DRIFT, "drift.not_switched"),
     EventKind.INSTANCE_HOST_KEY_CHANGED: (Topic.SESSION, "session.host_key_changed"),
     EventKind.INSTANCE_API_CERTIFICATE_CHANGED: (Topic.SESSION, "session.api_certificate_changed"),
+    EventKind.INSTANCE_AGENT_TOKEN_REFUSED: (Topic.SESSION, "session.agent_token_refused"),
     EventKind.SPEND_SAVING: (Topic.BUDGET, "spend.saving"),
 }
 #: Moves of an instance that nobody ordered: the cloud's state was not the ledger's.

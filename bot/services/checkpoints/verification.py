@@ -96,9 +96,10 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
 async def is_saved(ctx: Context, row: Instance, now: datetime) -> bool:
     """Whether the newest checkpoint of a running instance is verified; False where none can be checked."""
     async with ctx.db.read() as tx:
-        where = rules.place((await tx.get_one(Request, row.request_id)).job.checkpoint)
+        location = (await tx.get_one(Request, row.request_id)).job.checkpoint
         node = await node_of(tx, row.id)
-    if where is None or ctx.checkpoints is None:
+    where = rules.place(location)
+    if where is None or ctx.checkpoints is None or not_listed(location, ctx.policy.checkpoint_places) is not None:
         return False
     return (await _verify(ctx, where, row, node, now)).allowed
 

@@ -22,6 +22,7 @@ from bot.services.instances import adoption_approval
 from bot.services.instances.adoption_approval import Adopt, Judged
 from bot.services.instances.transitions import adopt
 from bot.services.market.codec import offer_to_json
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -48,6 +49,10 @@ async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
     refusal = _may(ctx, command)
     if refusal is not None:
         return refusal
+    if doubt := clock_problem(ctx.clock):
+        # It approves an end and books what the orphan has cost until now: neither follows from a wrong time.
+        sentence = f"Nothing can be adopted now: {doubt}. Try again when the clock is right."
+        return refuse(ReplyCode.CLOCK_WRONG, sentence)
     async with ctx.db.read() as tx:
         orphan = await _waiting(tx, command, ctx.clock.now())
     if isinstance(orphan, Reply):

@@ -34,6 +34,7 @@ from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, open_starts
+from ledger.queries.nodes import amend_node, open_exchange
 from ledger.queries.overspend import ApprovedRate, approved_rate, open_overspend_request
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
@@ -121,6 +122,8 @@ async def give(
     elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
+    if which is PowerAction.RESTART:
+        await open_exchange(tx, row.id, now)  # Its agent loses the token that it has in memory.
     record(tx, now, actor, row.id, _event(which), reason=verdict.sentence, key=key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
@@ -199,6 +202,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
                 async with ctx.db.write() as tx:
                     await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None, **forgotten(row, now))
                     await node_api.forget(tx, row)
+                    await open_exchange(tx, row.id, now)
             else:
                 await _later(ctx, held, row, "the cloud took the order and does not show it")
 
@@ -226,6 +230,8 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         if not await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None):
             return
         await _void_starts(tx, row.session_id, SYSTEM, why, now)
+        if row.wanted == PowerAction.RESTART:
+            await amend_node(tx, row.id, exchange_open_at=None)
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)

@@ -25,6 +25,7 @@ from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
 from bot.services.instances.readiness import boot
 from bot.services.instances.transitions import adopt, check_rate, gone
+from bot.services.nodes.token_exchange import note_reported_restarts
 from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.clock_guard import clock_problem
@@ -36,6 +37,7 @@ from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
 from ledger.queries.lookups import open_instances
+from ledger.queries.nodes import open_exchange
 from providers.capabilities import BillingRule
 from providers.contract import InstanceStatus, Leaves, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
@@ -87,6 +89,7 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     steps = await asyncio.gather(
         *(alone(ctx, row.id, "the look", step, False) for row, step in zip(rows, followed, strict=True))
     )
+    await note_reported_restarts(ctx, running, seen, ctx.clock.now())
     held = {item.ref for item in seen.values()}
     found_orphans = await note_orphans(ctx, provider, listing, len(running), held)
     if any(_is_repriced(row, seen.get(row.id)) for row in rows):
@@ -205,6 +208,8 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
             if not await amend(tx, Instance, row.id, version=row.version, **(others or {"absent_at": []})):
                 return True
             await _rebill(ctx, tx, row.id, changes, now)
+            if "status" in changes and row.status == InstanceStatus.RUNNING:
+                await open_exchange(tx, row.id, now)  # An instance that stops loses what its agent has in memory.
             if "status" in changes or "ssh_host" in changes:
                 await show_again(tx, await tx.get_one(Request, row.request_id), now)
             if row.state in RUNNING_STATES:

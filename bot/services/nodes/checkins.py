@@ -7,19 +7,23 @@ answered when it is stored.
 from __future__ import annotations
 
 import asyncio
-import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
+from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.nodes import enrollment, node_api
+from bot.services.nodes import enrollment, node_api, token_exchange
+from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
+from ledger.core import Tx
+from ledger.kernel.states import InstanceState
 from ledger.models import Node
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
 
@@ -28,7 +32,7 @@ GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
 
 STRANGE = refuse(
-    ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpun_…."
+    ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpuc_… or gpun_…."
 )
 
 
@@ -41,13 +45,25 @@ class CheckinReply:
     message: str
     signature: str
     asks: tuple[str, ...]
+    #: The token for its check-ins from now on, where this one exchanged its boot token; stored nowhere.
+    token: str = field(default="", repr=False)
     #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
     next_in_s: int = rules.INTERVAL_S
 
 
 Taken = CheckinReply | Reply
-_Waiting = tuple[str, Report, NodeApiReport | None, "asyncio.Future[Taken]"]
+_Waiting = tuple[Presented, Report, NodeApiReport | None, "asyncio.Future[Taken]"]
+
+
+@dataclass(slots=True)
+class _Changes:
+    """Collect what one group of check-ins changes, by instance; later check-ins of the group start from it."""
+
+    status: dict[str, NodeStatus] = field(default_factory=dict)
+    apis: dict[str, Declared] = field(default_factory=dict)
+    tokens: dict[str, StoredTokens] = field(default_factory=dict)
+    is_told: bool = False
 
 
 class Checkins:
@@ -59,12 +75,18 @@ class Checkins:
         self._flusher: asyncio.Task[None] | None = None
         self._next_group_at = 0.0
 
-    async def take(self, token: str, report: Report, claim: NodeApiReport | None = None) -> Taken:
-        """Store one check-in and its API's `claim`; a `Reply` refuses it: `unauthenticated` or `replayed`."""
-        if not enrollment.SHAPE.fullmatch(token):
+    async def take(
+        self, token: str, report: Report, claim: NodeApiReport | None = None, nonce: str | None = None
+    ) -> Taken:
+        """Store one check-in and its API's `claim`; a `Reply` refuses it: `unauthenticated` or `replayed`.
+
+        A boot token with a `nonce` is exchanged: the answer has the token for the check-ins from then on.
+        """
+        shown = token_exchange.presented(self._ctx.labels, token, nonce)
+        if shown is None:
             return STRANGE
         answer: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
-        self._waiting.append((token, report, claim, answer))
+        self._waiting.append((shown, report, claim, answer))
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(), name="checkins")
         return await answer
@@ -89,44 +111,75 @@ class Checkins:
 
     async def _store(self, group: list[_Waiting]) -> list[Taken]:
         ctx, now = self._ctx, self._ctx.clock.now()
-        shapes = [enrollment.SHAPE.fullmatch(token) for token, *_ in group]
-        named = [(f"ins_{shape[1]}", shape[2]) for shape in shapes if shape]
-        changed: dict[str, NodeStatus] = {}
-        apis: dict[str, Declared] = {}
+        changes = _Changes()
         answers: list[Taken] = []
         async with ctx.db.write() as tx:
-            found = await node_contexts(tx, {instance_id for instance_id, _ in named})
-            for (instance_id, secret), (_, report, claim, _) in zip(named, group, strict=True):
-                stands = found.get(instance_id)
-                kept = stands.node.token_hash if stands else "0" * 64
-                if not hmac.compare_digest(kept, enrollment.hashed(ctx.labels, secret)) or stands is None:
-                    answers.append(STRANGE)
-                    continue
-                before = changed.get(instance_id) or node_status(stands.node)
-                if rules.is_replay(before.seq, report.seq):
-                    answers.append(_replayed(before.seq))
-                    continue
-                changed[instance_id] = rules.after_checkin(before, report, ctx.policy.idle_below_percent, now)
-                known = apis[instance_id].api if instance_id in apis else node_api.stored_node_api(stands.node)
-                api = apis[instance_id] = declared(known, claim, stands.host, now) if claim else Declared(known)
-                if api.is_told:
-                    await node_api.notify_changed_certificate(tx, instance_id, known, api.api, now)
-                answers.append(self._answer(stands, report.seq, api.problem, now))
-            rows = sorted(changed.items())
-            each = ({"of_instance": key, **columns(one), **node_api.columns(apis[key].api)} for key, one in rows)
+            found = await node_contexts(tx, {shown.instance_id for shown, *_ in group})
+            for shown, report, claim, _ in group:
+                stands = found.get(shown.instance_id)
+                taken = STRANGE if stands is None else await self._one(tx, changes, stands, shown, report, claim, now)
+                answers.append(taken)
+            rows = sorted(changes.status.items())
+            each = ({"of_instance": k, **columns(one), **node_api.columns(changes.apis[k].api)} for k, one in rows)
             await write_checkins(tx, list(each))
-        if any(one.is_told for one in apis.values()):
+            tokens = sorted(changes.tokens.items())
+            await write_checkins(tx, [{"of_instance": k, **token_exchange.columns(one)} for k, one in tokens])
+        if changes.is_told:
             ctx.hints.outbox.set()
         return answers
 
-    def _answer(self, stands: NodeContext, seq: int, problem: str, now: datetime) -> CheckinReply:
+    async def _one(
+        self,
+        tx: Tx,
+        changes: _Changes,
+        stands: NodeContext,
+        shown: Presented,
+        report: Report,
+        claim: NodeApiReport | None,
+        now: datetime,
+    ) -> Taken:
+        """Judge one check-in of a known instance, and add what it changes."""
+        key, node = shown.instance_id, stands.node
+        tokens = changes.tokens.get(key) or token_exchange.stored_tokens(node)
+        still = stands.instance_state is InstanceState.STOPPED and stands.wanted != PowerAction.START
+        judged = judge_token(tokens, shown.shown, now, is_stopped=still)
+        if judged.verdict is TokenVerdict.UNKNOWN:
+            return STRANGE
+        before = changes.status.get(key) or node_status(node)
+        if rules.is_replay(before.seq, report.seq):
+            return _replayed(before.seq)
+        if judged.tokens != tokens:
+            changes.tokens[key] = judged.tokens
+            await self._note_tokens(tx, changes, shown, tokens, judged, now)
+        if judged.verdict is TokenVerdict.REPLACED:
+            return REPLACED
+        changes.status[key] = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
+        known = changes.apis[key].api if key in changes.apis else node_api.stored_node_api(node)
+        api = changes.apis[key] = declared(known, claim, stands.host, now) if claim else Declared(known)
+        if api.is_told:
+            changes.is_told = True
+            await node_api.notify_changed_certificate(tx, key, known, api.api, now)
+        token = shown.next_token if judged.verdict is TokenVerdict.EXCHANGED else ""
+        return self._answer(stands, report.seq, api.problem, token, now)
+
+    async def _note_tokens(
+        self, tx: Tx, changes: _Changes, shown: Presented, before: StoredTokens, judged: JudgedToken, now: datetime
+    ) -> None:
+        if judged.is_notified:
+            changes.is_told = True
+            await token_exchange.notify_replaced(tx, shown.instance_id, shown.shown.kind, now)
+        elif judged.verdict is TokenVerdict.EXCHANGED:
+            token_exchange.note_exchange(tx, shown.instance_id, before.checkin is not None, now)
+
+    def _answer(self, stands: NodeContext, seq: int, problem: str, token: str, now: datetime) -> CheckinReply:
         node = stands.node
         message, signature = enrollment.signed(
             self._ctx.labels, node.instance_id, seq, stands.deadline, node.api_token_hash
         )
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
-        return CheckinReply(seq, ends_at, message, signature, tuple(str(one) for one in asked), problem)
+        asks = tuple(str(one) for one in asked)
+        return CheckinReply(seq, ends_at, message, signature, asks, api_problem=problem, token=token)
 
 
 def _replayed(seen: int) -> Reply:

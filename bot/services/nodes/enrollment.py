@@ -1,6 +1,6 @@
-"""Enroll the agent of an instance with a token that is passed in its environment and stored as a hash only.
+"""Enroll the agent of an instance with a boot token that is passed in its environment and stored as a hash only.
 
-A token is good for its own check-ins and nothing else, and it ends with its instance. The deadline that an agent
+Its tokens are good for its own check-ins and nothing else, and they end with its instance. The deadline that an agent
 receives is signed, so that nobody between can prolong a session; the key pair follows from the deployment's label key.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from bot.rules.nodes.tokens import TokenKind
 from bot.rules.values.labels import LabelKey
 from bot.services.access.api_keys import pepper
 from bot.services.runtime.context import Context
@@ -30,14 +31,21 @@ from ledger.models import Instance, Node
 #: The variables in the environment of an instance; docs/node.md says what an agent does with them.
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
 PATH = "/agent/v1/checkin"
-SHAPE = re.compile(r"gpun_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
+SHAPE = re.compile(r"(gpu[nc])_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 _COMPACT: Any = {"separators": (",", ":"), "sort_keys": True}
 _SEED = b"gpu-shopper deadlines of nodes, version 1"
+_EXCHANGE = b"gpu-shopper check-in tokens of nodes, version 1"
+_DOMAINS = {TokenKind.BOOT: b"node ", TokenKind.CHECKIN: b"check-in of node "}
 
 
-def hashed(labels: LabelKey, secret: str) -> str:
+def hashed(labels: LabelKey, secret: str, kind: TokenKind = TokenKind.BOOT) -> str:
     """Return the hash of a token's secret, as it is stored."""
-    return hmac.new(pepper(labels), b"node " + secret.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(pepper(labels), _DOMAINS[kind] + secret.encode(), hashlib.sha256).hexdigest()
+
+
+def exchange_key(labels: LabelKey) -> bytes:
+    """Derive the deployment's key for check-in tokens; every replica derives the same."""
+    return hmac.digest(labels.key, _EXCHANGE, "sha256")
 
 
 def signing_key(labels: LabelKey) -> Ed25519PrivateKey:
@@ -73,7 +81,7 @@ class Minted:
 
 
 def mint(ctx: Context, row: Instance) -> Minted:
-    """Create the token of an instance that is about to be created.
+    """Create the boot token of an instance that is about to be created.
 
     Empty where instances cannot reach this service, and at batch clouds, whose environment is part of a stored program.
     """
@@ -82,7 +90,7 @@ def mint(ctx: Context, row: Instance) -> Minted:
     secret = secrets.token_urlsafe(32)
     env = {
         URL: ctx.node_url.rstrip("/") + PATH,
-        TOKEN: f"gpun_{bare_id(row.id)}_{secret}",
+        TOKEN: f"{TokenKind.BOOT}_{bare_id(row.id)}_{secret}",
         KEY: public_key(ctx.labels),
     }
     return Minted(env, hashed(ctx.labels, secret))

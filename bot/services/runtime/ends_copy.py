@@ -24,7 +24,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An order that a cloud took without the ledger: what, when, and how it was decided."""
+    """An order that a cloud took without the ledger: what, when, and how it was decided.
+
+    `ref` is the cloud's id of an instance whose create's reply was not stored, "" of every other.
+    """
 
     instance_id: str
     session_id: str
@@ -32,6 +35,7 @@ class Sent:
     at: datetime
     #: Whether it was decided from the copy, because the ledger could not be read.
     from_copy: bool
+    ref: str = ""
 
 
 @dataclass(frozen=True, slots=True)

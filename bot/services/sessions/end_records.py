@@ -6,6 +6,7 @@ from datetime import datetime
 
 from bot.rules.instances.watchdog import EndOrder
 from bot.services.instances.termination import end_session
+from bot.services.instances.transitions import ADOPTABLE, adopt
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import Sent
@@ -14,6 +15,7 @@ from ledger.core import Tx, amend, announce, lock_family, record
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind
 from ledger.models import Instance, Session
+from providers.contract import InstanceStatus, ObservedInstance
 
 
 async def record_sent(ctx: Context, tx: Tx, sent: Sent, now: datetime) -> None:
@@ -28,6 +30,12 @@ async def record_sent(ctx: Context, tx: Tx, sent: Sent, now: datetime) -> None:
     said = f"The end watchdog sent a {sent.order} {how} at {sent.at:%Y-%m-%d %H:%M:%S} UTC."
     record(tx, now, SCHEDULER, sent.instance_id, kind, reason=said)
     if sent.order == EndOrder.TERMINATE:
+        row = await tx.get_one(Instance, sent.instance_id, populate_existing=True)
+        if sent.ref and row.state in ADOPTABLE:
+            # Its create's reply was not stored, so nothing was booked: it existed from its send until this order.
+            seen = ObservedInstance(row.cloud, sent.ref, row.name, InstanceStatus.RUNNING)
+            await adopt(ctx, tx, row.id, seen, now)
+            session = await tx.get_one(Session, sent.session_id, populate_existing=True)
         if session.state in ENDABLE_SESSION:
             code, sentence = await why_it_ends(ctx, tx, session)
             await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)

@@ -27,6 +27,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.must_end import MustEnd
 from ledger.queries.ends import must_end, note_replica, other_replicas
+from providers.contract import InstanceStatus, Provider
 from providers.errors import ProviderError
 
 #: How often the copy is replaced and the ledger is tried.
@@ -170,8 +171,9 @@ class EndWatchdog:
     async def _hear_the_time(self, overdue: list[MustEnd]) -> None:
         """Read one overdue instance at each cloud: the replies show whether this machine's clock is right."""
         for one in {one.cloud: one for one in overdue}.values():
+            provider = self.ctx.providers[one.cloud]
             with suppress(ProviderError):
-                await self.ctx.providers[one.cloud].get(one.ref)
+                await (provider.get(one.ref) if one.ref else provider.list())
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
@@ -186,15 +188,20 @@ class EndWatchdog:
         if order is None:
             return False
         provider = self.ctx.providers[one.cloud]
-        await self._announce(one, order)
+        if one.ref:
+            await self._announce(one, order)
         now = self.ctx.clock.now()
         self._last[one.instance_id, order] = now
+        ref = one.ref
         try:
+            ref = ref or await _ref_by_name(provider, one.name)
+            if not ref:
+                return False  # Nothing has come of its create yet.
             if order is EndOrder.STOP:
-                await provider.stop(one.ref)
+                await provider.stop(ref)
                 was_there = True
             else:
-                was_there = await provider.terminate(one.ref)
+                was_there = await provider.terminate(ref)
         except ProviderError as error:
             log.warning("the watchdog's %s of %s failed: %s", order, one.instance_id, error.code)
             if self.writable:
@@ -208,7 +215,7 @@ class EndWatchdog:
         if not was_there:
             return False  # Somebody else has ended it; the jobs find out what it cost.
         log.warning("the watchdog sent a %s for %s", order, one.instance_id)
-        mine = Sent(one.instance_id, one.session_id, order, now, from_copy)
+        mine = Sent(one.instance_id, one.session_id, order, now, from_copy, "" if one.ref else ref)
         known = {(sent.instance_id, sent.order) for sent in self.copy.sent}
         if (one.instance_id, order) not in known:
             self.copy = replace(self.copy, sent=(*self.copy.sent, mine))
@@ -307,6 +314,13 @@ class EndWatchdog:
                 return await self.say(to, text)
         except TimeoutError:
             return False
+
+
+async def _ref_by_name(provider: Provider, name: str) -> str:
+    """Return the cloud's id of the instance with this name; "" where a listing shows none."""
+    listing = await provider.list()
+    shown = (item.ref for item in listing.items if item.name == name and item.status is not InstanceStatus.TERMINATED)
+    return next(shown, "")
 
 
 def _sentence(one: MustEnd, order: EndOrder, *, from_copy: bool) -> str:

@@ -27,20 +27,23 @@ async def test_what_a_cloud_may_bill_is_read_in_one_query(db: Database) -> None:
                 terminate_asked_at=START,
             ),
         ]
-        for state in (InstanceState.SENDING, InstanceState.UNKNOWN, InstanceState.GONE):
+        sent = [await rows.instance(tx, one, sent_at=START) for one in (InstanceState.SENDING, InstanceState.UNKNOWN)]
+        for state in (InstanceState.READY, InstanceState.GONE, InstanceState.REJECTED, InstanceState.TOMBSTONE):
             await rows.instance(tx, state)
     async with db.read() as tx:
         with asked() as statements:
             listed = await must_end(tx)
         assert len(statements) == 1
         one = await must_end(tx, found[0].id)
-    assert {item.instance_id for item in listed} == {row.id for row in found}
+    assert {item.instance_id for item in listed} == {row.id for row in (*found, *sent)}
     assert [(item.ref, item.label, item.deadline) for item in one] == [
         (found[0].ref, found[0].label, START + timedelta(hours=2))
     ]
     ending = next(item for item in listed if item.ending)
     assert (ending.session_end, ending.ordered_at) == (EndReason.ASKED, START)
-    assert [item.session_end for item in listed if not item.ending] == ["", ""]
+    assert {item.session_end for item in listed if not item.ending} == {""}
+    assert {item.deadline for item in listed if not item.ref} == {START + timedelta(hours=2)}
+    assert [bool(item.ref) for item in listed].count(False) == len(sent)
     assert {item.recovery_since for item in listed} == {None}
 
 

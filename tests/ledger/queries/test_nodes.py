@@ -18,6 +18,7 @@ from ledger.queries.nodes import (
     node_of,
     nodes_of,
     note_listening,
+    open_exchange,
     reporting,
     suspects,
     write_checkins,
@@ -44,7 +45,7 @@ async def test_check_ins_are_taken_from_instances_that_are_there(db: Database) -
         found = await node_contexts(tx, asked)
         assert [*found] == sorted([live.id, *(row.id for state, row in others.items() if state not in over)])
         one = found[live.id]
-        assert (one.node.seq, one.wanted, one.host) == (4, "stop", "10.0.0.7")
+        assert (one.node.seq, one.instance_state, one.wanted, one.host) == (4, InstanceState.LIVE, "stop", "10.0.0.7")
         assert (one.session_state, one.deadline, one.early_end_at) == (
             SessionState.RUNNING,
             session.deadline,
@@ -74,6 +75,21 @@ async def test_check_ins_are_taken_from_instances_that_are_there(db: Database) -
         mine = await node_of(tx, live.id)
         assert mine is not None
         assert mine.seq == 5
+
+
+async def test_a_restart_opens_one_more_exchange_where_one_was_made(db: Database) -> None:
+    later = START + MINUTE
+    async with db.write() as tx:
+        made = [await rows.instance(tx, InstanceState.LIVE) for _ in range(3)]
+        never, closed, opened = made
+        await rows.node(tx, never)
+        await rows.node(tx, closed, checkin_hash="c" * 64)
+        await rows.node(tx, opened, checkin_hash="d" * 64, exchange_open_at=START)
+        for row in (never, closed, opened):
+            await open_exchange(tx, row.id, later)
+    async with db.read() as tx:
+        nodes = await nodes_of(tx, [row.id for row in made])
+        assert [nodes[row.id].exchange_open_at for row in made] == [None, later, START]
 
 
 async def test_two_groups_of_check_ins_wait_for_each_other(pg_db: Database) -> None:

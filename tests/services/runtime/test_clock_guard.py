@@ -10,7 +10,8 @@ import pytest
 
 from bot.rules.instances.power import PowerAction
 from bot.services.billing import metering
-from bot.services.instances import reconcile, unreachable_accounts
+from bot.services.instances import adoption, reconcile, unreachable_accounts
+from bot.services.instances.adoption import Adopt
 from bot.services.notifications.clock_check import clock_check_due
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, approved_now, clock_problem, shared_now
 from bot.services.sessions import idle_termination, overspend
@@ -20,12 +21,12 @@ from ledger.kernel.states import InstanceState, OrphanState, RequestState, Sessi
 from providers.contract import InstanceSpec, Provider
 from providers.http import shown_at
 from tests.services.instances.test_power import order
-from tests.services.runtime.test_recovery_mode import rent
+from tests.services.runtime.test_recovery_mode import rent, rowless
 from tests.services.sessions.test_overspend import cheaper
 from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import START, MachineClock, SteppedClock
 from tests.support.proxy_provider import InFront
-from tests.support.world import BOB, World, checked_world
+from tests.support.world import ALICE, BOB, World, checked_world, facts
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -322,6 +323,18 @@ async def test_no_silence_ends_and_no_overspend_is_asked_about_in_doubt(w: World
         assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 0
         trusted(w)
         assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 1
+
+
+async def test_nothing_is_adopted_or_booked_for_it_in_doubt(w: World) -> None:
+    orphan = await rowless(w)
+    booked = len((await w.books()).entries)
+    command = Adopt(orphan.id, Decimal(2), facts(BOB), ALICE, "it trains", "C0GPU")
+    doubted(w)
+    refused = await adoption.adopt_orphan(w.ctx, command)
+    books = await w.books()
+    assert (refused.code, len(books.entries), [*books.instances]) == ("clock_wrong", booked, [])
+    trusted(w)
+    assert (await adoption.adopt_orphan(w.ctx, command)).code == "adopted"
 
 
 async def test_a_listing_ends_and_closes_nothing_in_doubt(w: World) -> None:

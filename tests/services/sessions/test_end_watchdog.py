@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -25,8 +25,11 @@ from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.states import NotificationKind, OrphanState, SessionState
+from ledger.kernel.grant import Grant
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import Instance, Orphan, Session
+from providers.contract import InstanceSpec, ObservedInstance, Provider
+from tests.support.proxy_provider import InFront
 from tests.support.world import ALICE, World
 
 OPERATORS = "C0OPS"
@@ -198,6 +201,54 @@ async def test_an_approved_end_comes_while_the_ledger_takes_no_write(watched: Wa
     shown = [one for one in books.notifications if one.kind is NotificationKind.OPERATOR_PAGE]
     assert [one for one in shown if "end watchdog sent a terminate" in str(one.body)]
     assert dog.copy.sent == ()
+
+
+async def test_a_create_whose_reply_the_ledger_could_not_store_ends_at_its_approved_end(watched: Watched) -> None:
+    w, dog = watched.w, watched.dog
+    broken = Broken(watched, "locked")
+
+    class Breaking(InFront):
+        async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+            made = await self.inner.create(spec, grant)
+            await broken.begin()
+            return made
+
+    await w.approved(candidates=("runpod",))
+    w.wrap("runpod", lambda inner: cast("Provider", Breaking(inner)))
+    await watched.jobs_try()
+    row = (await w.books()).instances[0]
+    assert (row.state, row.ref, len(w.alive())) == (InstanceState.SENDING, None, 1)
+    hours = timedelta(hours=float((await watched.session()).hours))
+    assert row.sent_at is not None
+    w.clock.advance(row.sent_at + hours + timedelta(seconds=15) - w.clock.now())
+    await watched.look()
+    assert len(w.alive()) == 1
+    w.clock.advance(10)
+    await watched.jobs_try()
+    await watched.look()
+    assert w.alive() == []
+    await broken.mend()
+    assert await dog.probe()
+    assert dog.copy.sent == ()
+    await w.run(300, 20)
+    session = await watched.session()
+    assert (session.state, session.end_code) == (SessionState.TERMINATED, EndReason.RESERVATION_OVER)
+    booked = sum(entry.amount_usd for entry in (await w.books()).entries if entry.kind is EntryKind.ACCRUE)
+    assert w.bill() > 0
+    assert abs(booked - w.bill()) <= w.bill() / 100
+
+
+async def test_a_create_of_which_nothing_came_is_not_ended(watched: Watched) -> None:
+    w = watched.w
+    await w.approved(candidates=("vast",))
+    w.arm("create_no_id", "vast")
+    await w.tick()
+    row = (await w.books()).instances[0]
+    assert (row.state, w.alive()) == (InstanceState.UNKNOWN, [])
+    w.clock.advance(3 * 3600)
+    await watched.look()
+    assert (watched.said, watched.dog.copy.sent) == ([], ())
+    await w.run(60, 20)
 
 
 async def test_what_was_sent_is_recorded_by_the_next_process(watched: Watched, tmp_path: Path) -> None:

@@ -205,6 +205,20 @@ async def test_a_verified_checkpoint_stops_it_until_the_rate_is_approved(
         assert (await session_of(w)).state is SessionState.RUNNING
 
 
+async def test_a_place_that_the_policy_no_longer_lists_is_not_read_for_a_higher_rate(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w, checkpointed(w) as (shelf, _):
+        shelf.put("run/step-10/model.pt", 1_000, w.clock.now())
+        w.tune(checkpoint_places=())
+        before = len(shelf.asked)
+        await raised(w)
+        w.clock.advance(60)
+        await overspend.overspend_due(w.ctx)
+        assert len(shelf.asked) == before
+        assert (await row_of(w)).wanted is None  # An unverified checkpoint keeps the instance running.
+
+
 async def test_an_unverified_checkpoint_keeps_it_running_until_its_agent_has_saved(
     sqlite_db: Database, clock: SteppedClock
 ) -> None:
