@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -138,6 +138,12 @@ async def sessions_page(
     if before is not None:
         query = query.where(Session.id < before)
     return await _session_views(tx, (await tx.scalars(query)).all())
+
+
+async def owned_sessions(tx: AsyncSession, ids: Collection[str], whose: Whose) -> set[str]:
+    """Return those of the sessions `ids` that belong to `whose`."""
+    query = select(Session.id).where(Session.id.in_(ids), whose.where(Session.owner))
+    return set(await tx.scalars(query))
 
 
 async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:

@@ -36,3 +36,7 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
         assert (own.status_code, Decimal(own.json()["month_usd"])) == (200, Decimal(0))
     refused = await door.call("GET", "/costs?consumer=atlas", hermes)
     assert (refused.status_code, code_of(refused)) == (403, "not_yours")
+    # A name that no program can have is refused like a wrong word, and is no error of ours.
+    for key in (atlas, root):
+        nobody = await door.call("GET", "/costs?consumer=at/las", key)
+        assert (nobody.status_code, code_of(nobody)) == (422, "bad_consumer")

@@ -10,13 +10,14 @@ from bot.api.schemas.sessions import SessionOut
 from bot.cli.terminal.views import session_details
 from bot.rules.values.phrases import unreconciled
 from bot.services.billing.true_up import range_of
+from bot.services.plans.run_history import record_run
 from bot.services.sessions.service import status
 from bot.slack.blocks import session_ready_and_ended
 from bot.slack.blocks.status import status as slack_status
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider
-from tests.api.door import JOB, Door, code_of, opened
+from tests.api.door import ADA, JOB, Door, code_of, opened
 from tests.services.billing.test_true_up import Silent
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
@@ -133,3 +134,16 @@ async def test_what_a_silent_cloud_charged_reads_the_same_at_every_door(
                 in slack_status(found, w.ctx.policy, view.accrued_usd, w.clock.now(), mine=True, between=between).text
             )
             assert said in session_ready_and_ended.ended(view, view.accrued_usd, between=between).text
+
+
+async def test_a_measured_run_names_its_session_to_its_owner_only(sqlite_door: Door) -> None:
+    door = sqlite_door
+    atlas, hermes = await door.key("atlas"), await door.key("hermes")
+    root = await door.key("operator:root", scopes=("admin",))
+    session = await running(door, atlas)
+    db, words = door.w.ctx.db, ("model=1B", "tokens=30M", "seq=2048", "batch=64")
+    now = door.w.clock.now()
+    assert (await record_run(db, words, "RTX4090", 1, Decimal(9000), ADA, now, session_id=session)).ok
+    for key, expected in ((atlas, session), (hermes, ""), (root, session)):
+        (run,) = (await door.call("GET", "/runs", key)).json()
+        assert (run["session_id"], run["gpu"], float(run["measured_tokens_s"])) == (expected, "RTX4090", 9000.0)

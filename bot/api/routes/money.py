@@ -76,7 +76,10 @@ async def get_costs(
 
 async def _program(deps: Dependencies, who: Principal, name: str) -> Actor:
     """Return the program whose costs were asked for, if the principal may see them; raises `ProblemRaised` if not."""
-    actor = Actor(ActorKind.CONSUMER, name)
+    try:
+        actor = Actor(ActorKind.CONSUMER, name)
+    except ValueError as error:
+        raise ProblemRaised(Reply(False, ReplyCode.BAD_CONSUMER, f"No program is called {name}.")) from error
     async with deps.ctx.db.read() as tx:
         if not await authorization.may_see(tx, deps.ctx.policy, who, actor.ref):
             sentence = f"You do not answer for {name}; its own key, or the person behind it, sees what it cost."

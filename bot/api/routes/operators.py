@@ -45,7 +45,7 @@ from bot.services.runtime import recovery_mode as runtime_recovery_mode
 from bot.services.runtime.commands import Reply
 from ledger.kernel.states import OrphanState
 from ledger.queries.orphans import every_orphan, unknown_instances
-from ledger.queries.views import instances_page
+from ledger.queries.views import instances_page, owned_sessions
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
 OrphanId = Annotated[
@@ -173,8 +173,14 @@ async def recover(deps: Deps, _who: Admin) -> RecoveredOut:
 
 
 @router.get("/runs", responses=refusals())
-async def runs(deps: Deps, _who: RequestReader) -> list[RunOut]:
+async def runs(deps: Deps, who: RequestReader) -> list[RunOut]:
     """List the measured runs of this installation, the newest first; they correct every plan."""
+    ctx = deps.ctx
+    measured = await run_history.measured_runs(ctx.db)
+    ids = {one.session_id for one in measured if one.session_id}
+    async with ctx.db.read() as tx:
+        names = await authorization.visible(tx, ctx.policy, who)
+        known = ids if names is None else await owned_sessions(tx, ids, names)
     return [
         RunOut.of(
             one,
@@ -182,8 +188,9 @@ async def runs(deps: Deps, _who: RequestReader) -> list[RunOut]:
             gpu_count=one.count,
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
+            session_id=one.session_id if one.session_id in known else "",
         )
-        for one in await run_history.measured_runs(deps.ctx.db)
+        for one in measured
     ]
 
 

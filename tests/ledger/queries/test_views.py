@@ -23,6 +23,7 @@ from ledger.queries.retained_disks import add_disk
 from ledger.queries.session_costs import accrued_of_session
 from ledger.queries.views import (
     instances_page,
+    owned_sessions,
     pending_requests,
     request_view,
     requests_page,
@@ -161,6 +162,9 @@ async def test_pages_from_the_newest_on(db: Database) -> None:
         ):
             there = await instances_page(tx, whose=whose, live=live, limit=limit)
             assert [row.id for row in there] == [made[n].id for n in expected]
+        sessions = [row.session_id for row in made]
+        assert await owned_sessions(tx, {*sessions[:5], "ses_none"}, ada) == set(sessions[:4])
+        assert await owned_sessions(tx, (), ada) == set()
 
 
 async def test_what_a_session_may_cost_and_what_is_left_of_it(db: Database) -> None:
