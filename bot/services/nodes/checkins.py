@@ -110,7 +110,7 @@ class Checkins:
                 known = apis[instance_id].api if instance_id in apis else node_api.stored_node_api(stands.node)
                 api = apis[instance_id] = declared(known, claim, stands.host, now) if claim else Declared(known)
                 if api.is_told:
-                    await node_api.notify_changed_certificate(tx, instance_id, known, api.api, now)
+                    await node_api.notify_changed_certificate(tx, ctx.policy, instance_id, known, api.api, now)
                 answers.append(self._answer(stands, report.seq, api.problem, now))
             rows = sorted(changed.items())
             each = ({"of_instance": key, **columns(one), **node_api.columns(apis[key].api)} for key, one in rows)

@@ -18,12 +18,13 @@ from typing import NamedTuple
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
+from bot.services.people.direct_messages import slack_account
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
 from bot.services.sessions.end_records import record_sent
 from ledger.core import StaleMove
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.must_end import MustEnd
 from ledger.queries.ends import must_end, note_replica, other_replicas
@@ -226,20 +227,19 @@ class EndWatchdog:
             return one if await self._may_use_the_copy() else None
 
     async def _announce(self, one: MustEnd, order: EndOrder) -> None:
-        """Notify the owner of a session that was never warned, once; the end waits at most 10 s for Slack's reply."""
-        owner = Actor.from_ref(one.owner)
-        if (
-            one.warned_at is not None
-            or one.ending
-            or owner.kind is not ActorKind.SLACK
-            or one.session_id in self._warned
-        ):
+        """Notify the owner of a session that was never warned, once, or else the fallback contacts.
+
+        The end waits at most 10 s for each reply of Slack.
+        """
+        if one.warned_at is not None or one.ending or one.session_id in self._warned:
             return
         self._warned.add(one.session_id)
         verb = "stops" if order is EndOrder.STOP else "terminates"
-        await self._say(
-            owner.id, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
-        )
+        person = slack_account(self.ctx.policy, Actor.from_ref(one.owner))
+        for to in self.ctx.policy.fallback_contacts if person is None else (person,):
+            await self._say(
+                to, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
+            )
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from bot.services.audit.invariants.world import Violation
 from ledger.core import MOVED
-from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import (
     LEGAL,
     GrantState,
@@ -80,19 +79,14 @@ def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> Iterator[Vi
 
 def _announced(books: Books) -> Iterator[Violation]:
     there = {(note.kind, note.subject) for note in books.notifications}
-    requests = {row.id: row for row in books.requests}
     owners = {row.id: row.request_id for row in books.sessions} | {row.id: row.request_id for row in books.instances}
     for event in books.events:
         state = _state(event)
         if state is None:
             continue  # Not a move.
         request_id = owners.get(event.subject, event.subject)
-        request = requests.get(request_id)
         for kind in announced(state):
             subject = _subject(kind, event.subject, request_id, state)
-            to_owner = kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED)
-            if to_owner and request and Actor.from_ref(request.requester).kind is not ActorKind.SLACK:
-                continue
             if (kind, subject) not in there:
                 text = f"it became {state}, and nobody was to hear of it ({kind})"
                 yield Violation("every move has its outbox row", event.subject, text)
