@@ -50,7 +50,7 @@ def change(stage: Stage, user: str, **values: Any) -> None:
 async def begin(stage: Stage, **policy: Any) -> None:
     """Services that may look people up, with this policy."""
     await stage.replaced(**policy)
-    stage.w.ctx = replace(stage.w.ctx, people=stage.door.people)
+    stage.w.ctx = replace(stage.w.ctx, people=stage.door.ctx.people)
 
 
 @pytest.mark.parametrize("code", INELIGIBLE)
@@ -219,7 +219,9 @@ async def test_guests_read_only_where_the_policy_lets_them(stage: Stage) -> None
     refusals = [one.text for one in stage.ws.ephemerals("alice") if not one.text.startswith("Asking")]
     assert refusals == ["Guests cannot use GPU Shopper; ask a full member."] * len(READS)
     await stage.as_("alice").open_home()
-    home = all_text(await stage.ws.until(lambda: stage.ws.home("alice")))
+    shown = await stage.ws.until(lambda: stage.ws.home("alice"))
+    assert shown is not None
+    home = all_text(shown)
     assert ("Guests cannot use GPU Shopper" in home, "Your spend" in home) == (True, False)
     # What ends spending stays possible.
     await stage.command("alice", f"/gpu cancel {own[-6:]}")
