@@ -1,4 +1,7 @@
-"""Check that every state change is legal, has its journal row, and has the notifications that its table names."""
+"""Check that every state change is legal, has its journal row, and has the notifications that its table names.
+
+The journal itself must be numbered without gaps.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,18 @@ def check(books: Books) -> list[Violation]:
     for machine in _MACHINES:
         for row in getattr(books, machine.table):
             found += _walked(machine, row, by_subject.get(row.id, []))
-    return [*found, *_announced(books)]
+    return [*found, *_announced(books), *_numbered(books)]
+
+
+def _numbered(books: Books) -> Iterator[Violation]:
+    """Check that the positions of the journal are 1, 2, 3, … without gaps, and that each belongs to an event.
+
+    A reader by position that found a gap could not know whether an event is still to come there.
+    """
+    there = {event.id for event in books.events}
+    for expected, row in enumerate(books.order, start=1):
+        if row.position != expected or row.event_id not in there:
+            yield Violation("positions are dense", row.event_id, f"it has position {row.position}, not {expected}")
 
 
 def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> Iterator[Violation]:
