@@ -2,7 +2,7 @@
 
 The same process terminates instances, so a part of its file descriptors is reserved for clouds, Slack and the ledger.
 A connection above the rest is dropped when it is made, because Uvicorn's own limit counts requests and never sees an
-idle socket. Whoever connects has a few seconds for the head of a request, and for its body.
+idle socket. A client has a few seconds to send the head of a request, and its body.
 """
 
 from __future__ import annotations

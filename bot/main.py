@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot import logs
 from bot.api.app import build_api
 from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
+from bot.api.health import CLOCK, ENDS, LEDGER, TICKER
 from bot.end_watch import EndWatch
 from bot.http_server import BACKLOG, http, limits_for, raise_descriptor_limit
 from bot.outbound.service_calls import WRITABLE
@@ -40,7 +41,7 @@ from ledger.kernel.clock import Clock
 from ledger.queries.audit import ping
 
 SLACK_PATH = "/slack/events"
-#: The event loop shows that it takes its turns this often; after so long without one it stands still.
+#: The event loop shows that it takes its turns this often; after so long without one it is blocked.
 BEAT_S, STALLED_S = 1.0, 30.0
 #: The policy file is looked at this often.
 POLICY_S = 5.0
@@ -75,9 +76,9 @@ class Bot:
         self._slack = self.slack_app.asgi if self._slack_over_http else None
         shown_in = slack.approvals_channel or slack.operators_channel or ""
         checks: dict[str, Callable[[], Awaitable[None]]]
-        checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs, "clock": self._clock_is_trusted}
+        checks = {LEDGER: self._ledger_answers, TICKER: self._ticker_runs, CLOCK: self._clock_is_trusted}
         if ends is not None:
-            checks |= {WRITABLE: self._ledger_takes_writes, "ends": self._ends_are_watched}
+            checks |= {WRITABLE: self._ledger_takes_writes, ENDS: self._ends_are_watched}
         self._api = build_api(Dependencies(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
         logs.guard_handlers()
 
@@ -89,7 +90,7 @@ class Bot:
 
     async def _ticker_runs(self) -> None:
         if not self.ticker.running or self.ticker.failing:
-            raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'all of them stand still'}")
+            raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'none of them runs'}")
 
     async def _clock_is_trusted(self) -> None:
         if doubt := clock_problem(self.ctx.clock):
@@ -101,7 +102,7 @@ class Bot:
 
     async def _ends_are_watched(self) -> None:
         if self._ends is None or not self._ends.healthy:
-            raise CannotServe("the end watchdog stands still")
+            raise CannotServe("the end watchdog has not looked lately")
 
     def well(self) -> bool:
         """Whether the jobs run and the event loop takes its turns. May be called from another thread."""

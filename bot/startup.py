@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from datetime import timedelta
 
 from starlette.types import ASGIApp
 
 from bot.api.health import ends_only
 from bot.end_watch import EndWatch
 from bot.services.runtime.context import Context
+from bot.services.sessions.end_watchdog import FORGOTTEN
 from bot.settings import PolicyFileError, Settings
 from bot.wiring import build_context, close
 from ledger.kernel.clock import Clock
@@ -51,7 +51,7 @@ async def prepared(settings: Settings, clock: Clock, me: str, *, migrate: bool) 
         await (schema.upgrade(ctx.db) if migrate else schema.require_newest(ctx.db))
         now = clock.now()
         async with ctx.db.write() as tx:
-            await note_replica(tx, me, now, now - timedelta(days=1))
+            await note_replica(tx, me, now, now - FORGOTTEN)
     except (Exception, asyncio.CancelledError) as error:
         await close(ctx)
         if isinstance(error, schema.SchemaError | asyncio.CancelledError):

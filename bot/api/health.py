@@ -12,10 +12,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bot.outbound.service_calls import WRITABLE
+
 CHECK_TIMEOUT_S = 2.0
 
+#: The checks by name; `WRITABLE` is the one that other replicas read.
+LEDGER, TICKER, CLOCK, ENDS = "ledger", "ticker", "clock", "ends"
+
 #: What is shown and takes no process out of service: people's orders and approved ends work by the measured time.
-ADVISORY = frozenset({"clock"})
+ADVISORY = frozenset({CLOCK})
 
 #: Name → a check that returns when all is well and raises otherwise.
 Checks = Mapping[str, Callable[[], Awaitable[None]]]
@@ -56,12 +61,12 @@ def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
 
 def ends_only(cause: str, healthy: Callable[[], bool]) -> ASGIApp:
     """Build what a process serves that only ends instances: `/healthz`, and 503 with the cause for all else."""
+    failing = dict.fromkeys((LEDGER, TICKER, WRITABLE), False)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        checks = {"ledger": False, "ticker": False, "writable": False, "ends": healthy()}
-        body: dict[str, Any] = {"status": f"ends only: {cause}", "checks": checks}
+        body: dict[str, Any] = {"status": f"ends only: {cause}", "checks": failing | {ENDS: healthy()}}
         alive = scope["path"] == "/healthz"
         await JSONResponse({"status": "ok"} if alive else body, 200 if alive else 503)(scope, receive, send)
 

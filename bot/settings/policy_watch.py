@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.settings.policy_file import PolicyFile, PolicyFileError, read_policy_file
+from bot.settings.policy_file import PolicyFile, read_policy_file
 
 #: What tells one state of the file from another: its inode, size and time of change; None while it is missing.
 Stamp = tuple[int, int, int] | None
@@ -39,6 +39,3 @@ class PolicyWatch:
         except OSError:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-__all__ = ["PolicyFileError", "PolicyWatch"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.approvals.approvers import DeciderFacts, Deed
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
@@ -176,6 +176,9 @@ def _asked_in(job: HandlerJob) -> str:
 async def _plan(handler: HandlerContext, job: HandlerJob) -> None:
     """Show the plan of the typed job on top of the form, or privately in its conversation where that is impossible."""
     ctx = handler.ctx
+    if refused := await handler.ineligible(job, Deed.READ):
+        await handler.say(job, answer(refused), _asked_in(job))
+        return
     wanted = forms.read_job(job.message.values, ctx.policy, to_rent=False)
     if not isinstance(wanted, JobRequest):
         problems = "\n".join(f"• {safe(sentence)}" for sentence in wanted.values())

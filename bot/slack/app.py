@@ -35,7 +35,7 @@ EVERYTHING = re.compile(".*", re.DOTALL)
 #: How long a message waits until Slack has said which workspace this is; Slack gives up on it after three seconds.
 TEAM_WAIT_S = 1.5
 LIBRARIES = ("slack_bolt", "slack_sdk")
-NO_TEAM_YET = "Slack has not told me yet which workspace this is, so nothing was done. Please try again in a moment."
+NO_TEAM_YET = "Slack did not say which workspace this is, so nothing was done. Please try again in a moment."
 NOT_STORED = "I could not note this down, so nothing was done. Please try again in a moment."
 
 log = logging.getLogger(__name__)
@@ -77,11 +77,6 @@ class SlackApp:
     def asgi(self) -> ASGIApp:
         """Return the application to mount at /slack/events; it needs the signing secret."""
         return Guard(self._serve, self._settings.signing_secret, self.ctx.clock)
-
-    @property
-    def people(self) -> Directory:
-        """Return the directory of people, for the interfaces other than Slack."""
-        return self._handler.directory
 
     def take_up(self, policy: Policy) -> None:
         """Use another policy from now on."""
@@ -164,7 +159,7 @@ class SlackApp:
         if home is None:
             if received.kind is InboundKind.COMMAND:
                 return {"response_type": "ephemeral", "text": NO_TEAM_YET}
-            raise WebError("auth.test", "no_answer")  # Slack tells whoever clicked that it did not work.
+            raise WebError("auth.test", "no_answer")  # Slack shows the person an error.
         planned = plan(received, self.ctx.policy, tuple(self.ctx.providers), settings.command, home)
         if planned.work is None:
             return planned.answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.decision import is_approver
 from bot.rules.budgets.budget import Period
 from bot.rules.grammar.job import everything
@@ -40,10 +41,12 @@ from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
-from ledger.queries.views import resolve
+from ledger.queries.views import nothing_ends_in, resolve
 
 #: First letters of the ids of private conversations with the app: a direct message, or the person.
 _PRIVATE: Final = ("D", "U", "W")
+#: What ends spending stays possible for a guest whom the policy does not let in any more.
+_ALWAYS: Final = frozenset({"terminate", "done", "stop", "cancel"})
 
 
 async def run(handler: HandlerContext, job: HandlerJob) -> None:
@@ -52,6 +55,10 @@ async def run(handler: HandlerContext, job: HandlerJob) -> None:
     if isinstance(parsed, GrammarError):
         # It was valid when it was acknowledged, so the policy has changed since.
         await handler.say(job, help_message.grammar_error(parsed, handler.settings.command))
+        return
+    refused = None if parsed.name in _ALWAYS else await handler.ineligible(job, Deed.READ)
+    if refused is not None:
+        await handler.say(job, answer(refused))
         return
     run_command = HANDLERS.get(parsed.name)
     message = await run_command(handler, job, parsed) if run_command is not None else None
@@ -62,6 +69,15 @@ async def run(handler: HandlerContext, job: HandlerJob) -> None:
 def _unknown(error: LookupError) -> Message:
     """Say that no request or session has the id that was typed."""
     return answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}."))
+
+
+async def _hidden(handler: HandlerContext, job: HandlerJob, requester: str) -> bool:
+    """Whether a request is hidden from somebody: guests read about their own only."""
+    facts = await handler.facts(job)
+    if not facts.is_guest:
+        return False
+    async with handler.ctx.db.read() as tx:
+        return requester not in await authorization.mine(tx, handler.ctx.policy, facts.actor)
 
 
 async def submit(handler: HandlerContext, job: HandlerJob, wanted: JobRequest, asked_in: str, key: str) -> None:
@@ -136,6 +152,8 @@ async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
         found = await service.status(handler.ctx, parsed.target)
     except LookupError as error:
         return _unknown(error)
+    if await _hidden(handler, job, found.request.request.requester):
+        return _unknown(LookupError(nothing_ends_in(parsed.target)))
     now, view = handler.ctx.clock.now(), found.session
     cost = cost_now(handler.ctx, view, now) if view else None
     mine = found.request.request.requester == job.message.actor.ref
@@ -201,12 +219,14 @@ async def _audit(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand
     return answer(Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver reads this journal."))
 
 
-async def _why(handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+async def _why(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     try:
         async with handler.ctx.db.read() as tx:
             request, _ = await resolve(tx, parsed.target)
     except LookupError as error:
         return _unknown(error)
+    if await _hidden(handler, job, request.requester):
+        return _unknown(LookupError(nothing_ends_in(parsed.target)))
     found = await explanation.why(handler.ctx, request.id)
     return answer(Reply(True, ReplyCode.WHY, " ".join(found.sentences)))
 

@@ -6,9 +6,10 @@ import logging
 from dataclasses import dataclass
 
 from bot.blockkit import validate_view
-from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.approvals.approvers import DeciderFacts, Deed, ineligible
 from bot.rules.grammar.parser import ParsedCommand
 from bot.services.access import delegation
+from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.slack.blocks.elements import Message
 from bot.slack.identity import Directory
@@ -54,6 +55,11 @@ class HandlerContext:
     async def facts(self, job: HandlerJob) -> DeciderFacts:
         """Return what Slack knows now of the person who sent the message."""
         return await self.directory.facts(job.message.user, job.message.team)
+
+    async def ineligible(self, job: HandlerJob, deed: Deed) -> Reply | None:
+        """Return the refusal for a person who may not do this, by what Slack knows of them now; None where they may."""
+        found = ineligible(self.ctx.policy, await self.facts(job), deed)
+        return None if found is None else refuse(found.code, found.sentence)
 
     async def decider(self, job: HandlerJob) -> DeciderFacts:
         """Return the facts about the approver, with what Slack knows now of those who delegated to them."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from bot.rules.approvals.approvers import may_decide
+from bot.rules.approvals.approvers import Deed, ineligible, may_decide
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
 from bot.services.billing import costs
 from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.sessions import service
-from bot.slack.blocks.home import DECISIONS, Mine, home
+from bot.slack.blocks.home import DECISIONS, Mine, closed, home
 from bot.slack.handler_context import HandlerContext, HandlerJob, note_problems
 from bot.slack.web import WebError
 from ledger.kernel.states import RequestState
@@ -26,7 +26,8 @@ async def publish(handler: HandlerContext, job: HandlerJob) -> None:
     received = job.message
     facts = await handler.facts(job)
     now = handler.ctx.clock.now()
-    view = home(await _mine(handler, facts), handler.settings.command, now)
+    refused = ineligible(handler.ctx.policy, facts, Deed.READ)
+    view = home(await _mine(handler, facts), handler.settings.command, now) if refused is None else closed(refused)
     note_problems(view)
     try:
         await handler.web.call("views.publish", user_id=received.user, view=view)

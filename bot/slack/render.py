@@ -13,6 +13,7 @@ from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
 from bot.services.grants import approvers
+from bot.services.people.direct_messages import slack_user
 from bot.services.reports.digest_types import DigestDocument
 from bot.services.requests.expiry import ONWARDS
 from bot.services.runtime.context import Context
@@ -88,10 +89,21 @@ async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decima
     return view, cost_now(ctx, session, ctx.clock.now()) if session else None
 
 
-def _asker(view: RequestView) -> str:
-    """Return the requester's Slack id, empty for others."""
-    actor = Actor.from_ref(view.request.requester)
-    return actor.id if actor.kind is ActorKind.SLACK else ""
+async def _requester(ctx: Context, view: RequestView) -> str:
+    """Return the Slack user who answers for a request, empty where nobody does."""
+    async with ctx.db.read() as tx:
+        return await slack_user(tx, ctx.policy, view.request.requester) or ""
+
+
+async def _person(ctx: Context, destination: str) -> str:
+    """Return the Slack user of a direct message. LookupError where its owner, a program or an operator, has none."""
+    if ":" not in destination:
+        return destination
+    async with ctx.db.read() as tx:
+        found = await slack_user(tx, ctx.policy, destination)
+    if found is None:
+        raise LookupError(f"{destination} has no Slack account; same_person in the policy can name it")
+    return found
 
 
 async def _is_keyless(ctx: Context, owner: str, needs_key: bool = True) -> bool:
@@ -110,7 +122,7 @@ async def _request_message(ctx: Context, settings: SlackSettings, row: Notificat
     hints = (no_key(view.request.requester, settings.command),) if keyless else ()
     mandate = await _mandate(ctx, view) if view.request.state is RequestState.PENDING else ANYBODY
     message = request_message(view, ctx.policy, cost, hints, mandate)
-    return Shown(message, channel_of(settings, row.destination), edits=True, fallback=_asker(view))
+    return Shown(message, channel_of(settings, row.destination), edits=True, fallback=await _requester(ctx, view))
 
 
 async def _in_thread(
@@ -123,8 +135,8 @@ async def _in_thread(
     if waits and parent is not None and not parent.error.startswith(UNRENDERED):
         raise NotYet(f"the message of {view.request.id} is not shown yet")
     if parent is None or parent.ts is None or parent.channel is None:
-        return Shown(what, channel_of(settings, row.destination), fallback=_asker(view))
-    return Shown(what, parent.channel, thread_ts=parent.ts, fallback=_asker(view))
+        return Shown(what, channel_of(settings, row.destination), fallback=await _requester(ctx, view))
+    return Shown(what, parent.channel, thread_ts=parent.ts, fallback=await _requester(ctx, view))
 
 
 async def _request_result(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -161,7 +173,7 @@ async def _session_ready(ctx: Context, settings: SlackSettings, row: Notificatio
     view = await _session(ctx, row)
     keyless = await _is_keyless(ctx, view.session.owner)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)
-    return Shown(message, row.destination)
+    return Shown(message, await _person(ctx, row.destination))
 
 
 async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
@@ -214,7 +226,8 @@ async def _session_checkpoint_hold(ctx: Context, settings: SlackSettings, row: N
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
     between, cost_usd = await true_up.range_of(ctx, view.session.id), cost_now(ctx, view, ctx.clock.now())
-    return Shown(session_ready_and_ended.ended(view, cost_usd, _able(ctx, view), between), row.destination)
+    message = session_ready_and_ended.ended(view, cost_usd, _able(ctx, view), between)
+    return Shown(message, await _person(ctx, row.destination))
 
 
 async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -225,8 +238,7 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
             raise LookupError(f"there is no instance {row.subject}")
         view = await request_view(tx, session.request_id)
         orphan = await tx.get(Orphan, orphan_id) if orphan_id else None
-    owner_ref = Actor.from_ref(session.owner)
-    own = owner_ref.kind is ActorKind.SLACK and owner_ref.id == row.destination
+        own = row.destination == await slack_user(tx, ctx.policy, session.owner)
     if orphan is not None:
         message = instance_failed.found(session, instance, orphan, own=own)
     else:
@@ -260,14 +272,14 @@ async def _operator_page(_ctx: Context, settings: SlackSettings, row: Notificati
     return Shown(message, channel_of(settings, row.destination), edits=True)
 
 
-async def _reply(_ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
+async def _reply(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     message = Message(str(row.body.get("text") or "…"), tuple(row.body.get("blocks") or ()))
     if "blocks" not in row.body:
         # A service's sentence may hold words of a cloud or a person, so none of it may act as Slack's markup.
         message = Message(mentioned(safe(message.text, TEXT_MAX)))
     channel, slash, user = row.destination.partition("/")
     if not slash:
-        return Shown(message, channel)
+        return Shown(message, channel_of(settings, channel))
     return Shown(message, channel, fallback=user, only_for=user)
 
 

@@ -1,7 +1,7 @@
 """Write the ledger: moves, claims, locks, events, inbox, outbox and entries."""
 
 from ledger.core.claims import Claim, claim, claim_deliveries, release, wake
-from ledger.core.events import announce, announce_once, notify_person, record
+from ledger.core.events import announce, announce_once, record
 from ledger.core.locks import (
     lock_auto_approval,
     lock_budgets,
@@ -44,7 +44,6 @@ __all__ = [
     "notification_of",
     "notification_sent",
     "notifications_of",
-    "notify_person",
     "record",
     "release",
     "wake",

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind, NotificationState
@@ -84,21 +84,6 @@ async def announce(
             },
         )
     )
-
-
-async def notify_person(
-    tx: AsyncSession,
-    at: datetime,
-    person: str,
-    *,
-    subject: str,
-    text: str,
-    kind: NotificationKind = NotificationKind.REPLY,
-) -> None:
-    """Notify somebody directly, by their reference; only people in Slack have such messages."""
-    to = Actor.from_ref(person)
-    if to.kind is ActorKind.SLACK:
-        await announce(tx, at, kind, subject, destination=to.id, body={"text": text})
 
 
 def _row(tx: AsyncSession, *, at: datetime, **values: Any) -> Any:

@@ -194,8 +194,7 @@ async def _announce(
         # Each outcome is a reply of its own in the thread, so its subject names the state that was reached.
         subject = f"{request.id}/{to}"
     elif kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED):
+        # Who answers for a program or an operator is looked up at the delivery: the policy and the keys know it.
         owner = Actor.from_ref(request.requester)
-        if owner.kind is not ActorKind.SLACK:
-            return
-        subject, destination = row.id, owner.id
+        subject, destination = row.id, owner.id if owner.kind is ActorKind.SLACK else owner.ref
     await announce(tx, at, kind, subject, destination=destination)

@@ -103,7 +103,8 @@ class Notification(Claimable, Base):
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     kind: Mapped[NotificationKind] = mapped_column(EnumText(NotificationKind))
     subject: Mapped[str] = mapped_column(SafeString(128))
-    #: A channel, or a user for a DM, or `channel/user` for a message that only this user sees.
+    #: A channel, a user for a DM, the reference of an owner outside Slack for a DM to the person behind them, or
+    #: `channel/user` for a message that only this user sees.
     destination: Mapped[str] = mapped_column(SafeString(96))
     state: Mapped[NotificationState] = mapped_column(EnumText(NotificationState))
     version: Mapped[int] = mapped_column(Integer, default=1)

@@ -13,6 +13,7 @@ from ledger.engine.db import Database
 from ledger.models import (
     Approval,
     Event,
+    EventOrder,
     GrantRow,
     Inbox,
     Instance,
@@ -45,6 +46,7 @@ class Books:
     events: tuple[Event, ...]
     notifications: tuple[Notification, ...]
     inbox: tuple[Inbox, ...]
+    order: tuple[EventOrder, ...]
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -73,6 +75,7 @@ async def read_books(db: Database) -> Books:
             await table(Event),
             await table(Notification),
             await table(Inbox),
+            await table(EventOrder),
         )
 
 

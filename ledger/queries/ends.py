@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.engine.db import insert_for
 from ledger.kernel.must_end import MustEnd
 from ledger.kernel.states import BILLABLE_INSTANCE, InstanceState, OrphanState, SessionState
-from ledger.models import Instance, Mark, Orphan, Request, Session
+from ledger.models import Consumer, Instance, Mark, Orphan, Request, Session
 
 REPLICA = "replica/"
 
@@ -25,9 +25,10 @@ async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[Mus
     waits = (Orphan.state == OrphanState.QUARANTINED, Orphan.instance_id.is_(None))
     since = select(func.min(Orphan.first_seen_at)).where(*waits).scalar_subquery()
     query = (
-        select(Instance, Session, Request.job, since)
+        select(Instance, Session, Request.job, since, Consumer.owner)
         .join(Session, Session.id == Instance.session_id)
         .join(Request, Request.id == Instance.request_id)
+        .outerjoin(Consumer, Consumer.actor == Session.owner)
         .where(
             or_(
                 and_(Instance.state.in_(list(BILLABLE_INSTANCE)), Instance.ref.is_not(None)),
@@ -38,14 +39,14 @@ async def must_end(tx: AsyncSession, instance_id: str | None = None) -> list[Mus
     )
     if instance_id is not None:
         query = query.where(Instance.id == instance_id)
-    return [_facts(row, session, job, began) for row, session, job, began in await tx.execute(query)]
+    return [_facts(*found) for found in await tx.execute(query)]
 
 
-def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime | None) -> MustEnd:
+def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime | None, behind: str | None) -> MustEnd:
     return MustEnd(
         instance_id=row.id,
         session_id=session.id,
-        owner=session.owner,
+        owner=behind or session.owner,
         cloud=row.cloud,
         account=row.account,
         ref=row.ref or "",

@@ -122,6 +122,16 @@ async def test_time_travel_carries_messages_clouds_and_deadlines_along(elsewhere
     assert Decimal("0.5") < spent < Decimal(2)
 
 
+async def rented(ws: RemoteDriver) -> None:
+    """Alice asks for ten hours, Bob approves, and her machine is ready."""
+    await ws.as_("alice").command('/gpu provision 1x4090 10h for="a long run"')
+    offers = await ws.until(lambda: next(iter(ws.channel_messages()), None), LIMIT_S)
+    assert offers is not None
+    approve = next(text for text in button_texts(offers) if text.startswith("Approve"))
+    await ws.as_("bob").click(offers, approve)
+    await ws.until(lambda: [m for m in ws.dm_messages("alice") if "ssh -p" in m.text], LIMIT_S)
+
+
 @pytest.mark.parametrize(
     ("change", "code"), [({"silent": True}, "no_heartbeat"), ({"utilisation": [0.0]}, "idle"), ({}, None)]
 )
@@ -129,12 +139,7 @@ async def test_time_travel_counts_as_time_in_which_agents_were_heard(
     elsewhere: Path, change: dict[str, object], code: str | None
 ) -> None:
     async with playground(port=0, seed=7, boot_s=0.5) as running, RemoteDriver(running.url) as ws:
-        await ws.as_("alice").command('/gpu provision 1x4090 10h for="one that is watched"')
-        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None), LIMIT_S)
-        assert offers is not None
-        approve = next(text for text in button_texts(offers) if text.startswith("Approve"))
-        await ws.as_("bob").click(offers, approve)
-        await ws.until(lambda: [m for m in ws.dm_messages("alice") if "ssh -p" in m.text], LIMIT_S)
+        await rented(ws)
         await ws.travel(120)  # Its agent reports.
         nodes = next(iter(running.clouds.values())).engine.nodes
         (key,) = nodes.running
@@ -150,12 +155,7 @@ async def test_time_travel_counts_as_time_in_which_agents_were_heard(
 
 async def test_an_overspend_is_asked_about_and_paused_under_time_travel(elsewhere: Path) -> None:
     async with playground(port=0, seed=7, boot_s=0.5) as running, RemoteDriver(running.url) as ws:
-        await ws.as_("alice").command('/gpu provision 1x4090 10h for="one that costs more"')
-        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None), LIMIT_S)
-        assert offers is not None
-        approve = next(text for text in button_texts(offers) if text.startswith("Approve"))
-        await ws.as_("bob").click(offers, approve)
-        await ws.until(lambda: [m for m in ws.dm_messages("alice") if "ssh -p" in m.text], LIMIT_S)
+        await rented(ws)
         async with running.ctx.db.write() as tx:
             for row in (await read_books(running.ctx.db)).instances:
                 option = await tx.get_one(Option, row.option_id)

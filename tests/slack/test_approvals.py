@@ -126,7 +126,9 @@ async def only_dave_is_known(stage: Stage) -> None:
     """Slack has just said who Dave is, and answers nothing more."""
     stage.practice.workspace.faults.clear()
     stage.w.clock.advance(61)  # What Slack said is remembered for a minute.
-    assert (await stage.door.people.facts("U0DAVE", "")).known
+    people = stage.door.ctx.people
+    assert people is not None
+    assert (await people.looked_up(Actor(ActorKind.SLACK, "U0DAVE"))).known
     stage.fault("users.info", "error", times=99)
 
 
@@ -134,7 +136,7 @@ async def test_a_delegate_of_somebody_in_slack_decides_over_rest_as_long_as_slac
     w, dave_too, named = stage.w, ("U0DAVE", "operator:dave"), stage.ctx.policy.approvers
     await stage.replaced(same_person=(dave_too,), approvers=(), approver_groups=("S0GPUAPPROVERS",))
     await stage.command("bob", f"/gpu delegate @dave until {w.clock.now():%Y-%m-%d}")
-    w.ctx = replace(w.ctx, people=stage.door.people)
+    w.ctx = replace(w.ctx, people=stage.door.ctx.people)
     async with opened(w) as door:  # Bob approves through a user group alone.
         hermes, dave = await door.key("hermes"), await door.key("operator:dave")
         zero = await door.asked(hermes, candidates=["vast"])
@@ -144,7 +146,7 @@ async def test_a_delegate_of_somebody_in_slack_decides_over_rest_as_long_as_slac
         w.clock.advance(61)  # What Slack said is remembered for a minute.
         assert (await door.call("GET", "/requests", dave)).json()["items"] == []
     await stage.replaced(approvers=named, approver_groups=())
-    people = stage.door.people
+    people = stage.door.ctx.people
     w.ctx = replace(w.ctx, people=people)
     async with opened(w) as door:
         atlas, dave = await door.key("atlas"), await door.key("operator:dave")

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from bot.practice.model import User
+from bot.practice.reader import all_text
 from bot.rules.approvals.decision import DeciderFacts, Decision
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
 from bot.services.access.delegation import Delegate, delegate
 from bot.services.approvals import break_glass, by_offer
 from bot.services.approvals.break_glass import BreakGlass
@@ -18,6 +21,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
 from tests.api.door import code_of, opened
 from tests.slack.conftest import Stage
+from tests.slack.test_commands import private
 from tests.slack.test_identity import HOME
 
 BY_POLICY = {
@@ -46,7 +50,7 @@ def change(stage: Stage, user: str, **values: Any) -> None:
 async def begin(stage: Stage, **policy: Any) -> None:
     """Services that may look people up, with this policy."""
     await stage.replaced(**policy)
-    stage.w.ctx = replace(stage.w.ctx, people=stage.door.people)
+    stage.w.ctx = replace(stage.w.ctx, people=stage.door.ctx.people)
 
 
 @pytest.mark.parametrize("code", INELIGIBLE)
@@ -149,3 +153,87 @@ async def test_a_silent_slack_stops_no_call_of_a_key(stage: Stage) -> None:
         key = await door.key("operator:bob")
         assert [(await door.call("GET", "/requests", key)).status_code for _ in range(3)] == [200, 200, 200]
     assert len(stage.calls("users.info")) == 1
+
+
+@pytest.mark.parametrize("code", INELIGIBLE)
+async def test_nobody_ineligible_extends_a_session_at_any_interface(stage: Stage, code: str) -> None:
+    w = stage.w
+    await begin(stage)
+    bob = Actor(ActorKind.SLACK, "U0BOB", HOME)
+    dave = Actor(ActorKind.SLACK, "U0DAVE", HOME)
+    async with opened(w) as door:
+        key = await door.key("atlas", "slack:U0DAVE")
+        request_id = str((await w.ask(Actor(ActorKind.CONSUMER, "atlas"), candidates=("vast",))).data["request_id"])
+        await w.settle()
+        assert (await w.decide(request_id, bob)).ok
+        await w.run(60, 20)
+        session_id = (await w.books()).sessions[0].id
+        change(stage, "U0DAVE", **INELIGIBLE[code])
+        wanted = {"hours": 1, "reason": "more epochs"}
+        refused = await door.call("POST", f"/sessions/{session_id}/extend", key, json=wanted)
+        assert (refused.status_code, code_of(refused)) == (403, code)
+        # The call was let in before Slack showed it; the service asks again.
+        assert (await w.more(request_id, actor=Actor(ActorKind.CONSUMER, "atlas"))).code == code
+        await stage.command("dave", f"/gpu extend {session_id[-6:]} 1h")
+        assert "cannot" in private(stage, "dave").text or "Only members" in private(stage, "dave").text
+        assert [one for one in (await w.books()).requests if one.kind == "extend"] == []
+        change(stage, "U0DAVE", deleted=False, is_bot=False, team_id=HOME, is_guest=False)
+        assert (await w.more(request_id, actor=Actor(ActorKind.CONSUMER, "atlas"))).code == "asked"
+    assert (await w.end(request_id, dave)).ok
+    await w.run(120, 30)
+
+
+@pytest.mark.parametrize("code", INELIGIBLE)
+async def test_no_key_is_made_for_somebody_ineligible(stage: Stage, code: str) -> None:
+    w = stage.w
+    await begin(stage, same_person=LINKED)
+    change(stage, "U0BOB", **INELIGIBLE[code])
+    async with opened(w) as door:
+        root = await door.key("operator:root", scopes=("admin",))
+        for owner in ("slack:U0BOB", "operator:bob"):
+            body = {"name": "atlas", "owner": owner}
+            refused = await door.call("POST", "/keys", root, json=body)
+            assert (refused.status_code, code_of(refused)) == (403, code)
+        made = await door.call("POST", "/keys", root, json={"name": "atlas", "owner": "slack:U0CAROL"})
+        assert made.status_code == 201
+        wrong = await door.call("POST", "/keys", root, json={"name": "no name", "owner": "slack:U0CAROL"})
+        assert wrong.status_code == 422
+    own = NewKey("operator:bob")
+    assert (await api_keys.issue(w.ctx, own, BOB)).code == code
+    assert {one.actor for one in await api_keys.listing(w.ctx.db, w.clock.now())} == {"operator:root", "consumer:atlas"}
+
+
+READS = ("list", "status {id}", "inventory 4090", "plan model=7b hours=2", "why {id}", "costs", "budget", "audit {id}")
+
+
+async def test_guests_read_only_where_the_policy_lets_them(stage: Stage) -> None:
+    w = stage.w
+    await begin(stage)
+    await stage.ask()
+    other = str((await w.ask(Actor(ActorKind.SLACK, "U0CAROL", HOME), candidates=("vast",))).data["request_id"])
+    await w.settle()
+    own = next(one.id for one in (await w.books()).requests if one.id != other)
+    change(stage, "U0ALICE", is_guest=True)
+    for line in READS:
+        await stage.command("alice", f"/gpu {line.format(id=own[-6:])}")
+    refusals = [one.text for one in stage.ws.ephemerals("alice") if not one.text.startswith("Asking")]
+    assert refusals == ["Guests cannot use GPU Shopper; ask a full member."] * len(READS)
+    await stage.as_("alice").open_home()
+    shown = await stage.ws.until(lambda: stage.ws.home("alice"))
+    assert shown is not None
+    home = all_text(shown)
+    assert ("Guests cannot use GPU Shopper" in home, "Your spend" in home) == (True, False)
+    # What ends spending stays possible.
+    await stage.command("alice", f"/gpu cancel {own[-6:]}")
+    assert (await w.view(own)).request.state is RequestState.CANCELLED
+
+    await stage.replaced(guests_may_request=True)
+    await stage.command("alice", "/gpu list")
+    assert "Guests" not in private(stage, "alice").text
+    for line in ("status", "why"):
+        await stage.command("alice", f"/gpu {line} {own[-6:]}")
+        assert "ancelled" in all_text(private(stage, "alice"))
+        await stage.command("alice", f"/gpu {line} {other[-6:]}")
+        assert "There is no request" in private(stage, "alice").text
+    await stage.as_("alice").open_home()
+    await stage.ws.until(lambda: (v := stage.ws.home("alice")) and "Your spend" in all_text(v))

@@ -13,16 +13,21 @@ from sqlalchemy import update
 from bot.blockkit import validate_message
 from bot.practice.reader import all_text, buttons
 from bot.rules.budgets.budget import Period
+from bot.services.notifications.interruption import notify_interruption
 from bot.services.runtime.ports import DeliveryFailed
 from bot.slack.blocks import money
 from bot.slack.blocks.elements import section
 from ledger.core.events import announce
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, OrphanState
-from ledger.models import Notification
+from ledger.models import Instance, Notification
+from tests.api.door import opened
 from tests.slack.conftest import Stage, staged
 from tests.support import rows
 from tests.support.clock import START, SteppedClock
+
+APPROVER = Actor(ActorKind.SLACK, "U0BOB", "T0PRACTICE")
 
 
 async def tell(stage: Stage, kind: NotificationKind, subject: str, destination: str, **body: Any) -> Notification:
@@ -268,3 +273,45 @@ async def test_a_row_that_cannot_be_rendered_does_not_harm_the_others(stage: Sta
     await stage.command("alice", "/gpu list")
     assert "Nothing of yours is running" in stage.ws.ephemerals("alice")[-1].text
     assert (await row_of(stage, NotificationKind.REPLY)).state is not NotificationState.DEAD
+
+
+async def rented(stage: Stage, requester: Actor) -> str:
+    """A session whose instance is ready, which Bob approved. Returns the request's id."""
+    request_id = str((await stage.w.ask(requester, candidates=("vast",))).data["request_id"])
+    await stage.w.settle()
+    assert (await stage.w.decide(request_id, APPROVER)).ok
+    await stage.w.settle()
+    await stage.w.run(40, 20)
+    return request_id
+
+
+async def test_what_a_program_requested_is_said_to_its_person(stage: Stage) -> None:
+    atlas = Actor(ActorKind.CONSUMER, "atlas")
+    async with opened(stage.w) as door:
+        await door.key("atlas", "slack:U0ALICE")
+    request_id = await rented(stage, atlas)
+    ready = [message.text for message in stage.ws.dm_messages("alice")]
+    assert len(ready) == 1
+    assert "ssh" in ready[0]
+    (row,) = (await stage.w.books()).instances
+    async with stage.ctx.db.write() as tx:
+        found = await tx.get_one(Instance, row.id)
+        await notify_interruption(tx, stage.ctx.policy, found, stage.w.clock.now())
+    await stage.w.end(request_id, atlas)
+    await stage.w.run(120, 30)
+    direct = [message.text for message in stage.ws.dm_messages("alice")]
+    assert any("Your *1× RTX4090*" in text for text in direct), direct
+    assert (await row_of(stage, NotificationKind.SESSION_ENDED)).state is NotificationState.SENT
+
+
+async def test_the_channel_alone_says_what_an_operator_without_slack_requested(stage: Stage) -> None:
+    ada = Actor(ActorKind.OPERATOR, "ada")
+    request_id = await rented(stage, ada)
+    await stage.w.end(request_id, APPROVER)
+    await stage.w.run(120, 30)
+    row = await row_of(stage, NotificationKind.SESSION_READY)
+    assert (row.state, row.error) == (
+        NotificationState.DEAD,
+        "operator:ada has no Slack account; same_person in the policy can name it",
+    )
+    assert any("is being ended by" in message.text for message in stage.ws.channel_messages())

@@ -61,10 +61,8 @@ async def create_api_key(deps: Deps, who: Admin, body: ApiKeyIn) -> ApiKeyMade:
     if who.key_id and ":" in body.name and not body.name.startswith(("consumer:", "agent:")):
         sentence = "Keys of people are made on the server, with gpu-shopper keys create. Name a program or an agent."
         raise ProblemRaised(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
-    ctx = deps.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
-    made = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
-    return answered(ApiKeyMade, made)
+    return answered(ApiKeyMade, await access_api_keys.issue(deps.ctx, command, who.actor))
 
 
 @router.delete("/keys/{key_id}", responses=refusals(404))

@@ -17,7 +17,7 @@ from bot.cli.access.settings import console, fail, private_umask
 from bot.cli.demo.demo_script import walk
 from bot.cli.demo.demo_stack import ADMIN, ALICE, BOB, playground
 from bot.main import stop_on_signals
-from bot.services.access.api_keys import NewKey, create
+from bot.services.access.api_keys import NewKey, issue
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor, ActorKind
 
@@ -85,7 +85,7 @@ async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
 async def _key(ctx: Context, name: str, *scopes: str) -> str:
     """Create an API key of one person that outlives every move of the demo's clock."""
     maker = Actor(ActorKind.OPERATOR, "demo")
-    made = await create(ctx.db, ctx.labels, NewKey(name, scopes=scopes), maker, ctx.clock.now())
+    made = await issue(ctx, NewKey(name, scopes=scopes), maker)
     return str(made.data["token"])
 
 

@@ -39,15 +39,18 @@ class Deed(StrEnum):
     """Name what only an eligible person may do, in the words of its refusal."""
 
     APPROVE = "decide a request"
+    READ = "use GPU Shopper"
     REQUEST = "request GPUs"
+    EXTEND = "extend a session"
+    WITHDRAW = "withdraw a request"
     AUTO_APPROVAL = "spend without an approver"
     KEY = "use an API key"
 
 
-#: What needs a certain answer of Slack, because it spends. All else is possible while Slack does not answer.
-_CERTAIN = frozenset({Deed.APPROVE, Deed.AUTO_APPROVAL})
+#: What needs a certain answer of Slack, because it decides. All else is possible while Slack does not answer.
+_CERTAIN = frozenset({Deed.APPROVE, Deed.WITHDRAW, Deed.AUTO_APPROVAL})
 #: What the policy may allow to guests.
-_FOR_GUESTS = frozenset({Deed.REQUEST, Deed.KEY})
+_FOR_GUESTS = frozenset({Deed.READ, Deed.REQUEST, Deed.EXTEND, Deed.KEY})
 
 
 def ineligible(policy: Policy, person: DeciderFacts, deed: Deed) -> Verdict | None:
@@ -55,7 +58,8 @@ def ineligible(policy: Policy, person: DeciderFacts, deed: Deed) -> Verdict | No
     if not person.known:
         sentence = f"Slack did not say who you are, so you cannot {deed} now; please try again."
         return deny(ReplyCode.LOOKUP_FAILED, sentence) if deed in _CERTAIN else None
-    guest = person.is_guest and not (policy.guests_may_request and deed in _FOR_GUESTS)
+    allowed = deed is Deed.WITHDRAW or (policy.guests_may_request and deed in _FOR_GUESTS)
+    guest = person.is_guest and not allowed
     for holds, code, sentence in (
         (person.is_bot, ReplyCode.BOT, f"A bot cannot {deed}."),
         (person.is_deleted, ReplyCode.DELETED, f"A deactivated account cannot {deed}."),

@@ -207,9 +207,10 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     # A program may only withdraw its own request, regardless of its key.
     program = decision is not Decision.CANCEL and decider.actor.is_program
     refusal = deny(ReplyCode.BOT, "A bot cannot decide a request.") if program else None
-    if refusal := refusal or ineligible(policy, decider, Deed.APPROVE):
-        return refusal
     own = is_requester(request, decider.actor)
+    deed = Deed.WITHDRAW if own and decision is Decision.CANCEL else Deed.APPROVE
+    if refusal := refusal or ineligible(policy, decider, deed):
+        return refusal
     if decision is Decision.CANCEL and own:
         return None
     if decider.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:

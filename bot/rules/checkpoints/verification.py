@@ -20,6 +20,8 @@ _URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
 _STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: Clocks differ, and an upload takes a while.
 SLACK: Final = timedelta(minutes=5)
+#: Before data is deleted at the end of a hold the operators get this long to answer, as far as the time is paid for.
+ANSWER: Final = timedelta(minutes=5)
 #: The cap must pay for this as well: from the order to the moment that the cloud stops billing.
 END_TAKES_S: Final = 60
 

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from bot.rules.checkpoints.verification import Reserved, Unverified, place
+from bot.rules.checkpoints.verification import ANSWER, Reserved, Unverified, place
 from bot.rules.instances.recovery_mode import waits_until
 from bot.rules.policy.policy import Policy
 from ledger.kernel.checkpoint_step import BEHIND, CheckpointStep
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.must_end import MustEnd
-
-#: The operators get this long to answer at the end of a hold, as in `services.checkpoints.verification`.
-ANSWER = timedelta(minutes=5)
 
 
 class EndOrder(StrEnum):

@@ -32,7 +32,7 @@ class Policy:
         (), "Names of one person, such as a Slack id and an operator; they count as one requester and one approver."
     )
     guests_may_request: bool = setting(
-        False, "Guests of the workspace may request GPUs and read about their own; they never approve."
+        False, "Guests of the workspace may request GPUs and read about their own requests; they never approve."
     )
     allow_self_approval: bool = setting(False, "An approver may approve their own request.")
     allow_slack_decisions: bool = setting(

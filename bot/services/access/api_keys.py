@@ -25,10 +25,13 @@ from bot.rules.access.scopes import (
     holder,
     scopes,
 )
+from bot.rules.approvals.approvers import Deed
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.people import eligibility
 from bot.services.runtime.commands import Reply, refuse
+from bot.services.runtime.context import Context
 from ledger.core import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
@@ -91,8 +94,20 @@ def _hashed(labels: LabelKey, secret: str) -> str:
     return hmac.new(pepper(labels), secret.encode(), hashlib.sha256).hexdigest()
 
 
+async def issue(ctx: Context, command: NewKey, by: Actor) -> Reply:
+    """Create a key, unless Slack shows that the person who answers for it may not hold one."""
+    try:
+        owner = holder(command.name, command.owner).owner
+    except BadHolder as error:
+        return refuse(error.code, str(error))
+    if not_them := await eligibility.ineligible_for(ctx, owner, Deed.KEY):
+        sentence = f"Slack does not show {owner.ref} as a member who may hold an API key. Name somebody else."
+        return refuse(not_them.code, sentence)
+    return await create(ctx.db, ctx.labels, command, by, ctx.clock.now())
+
+
 async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now: datetime) -> Reply:
-    """Create a key. `data["token"]` is the whole key: it is shown this once and stored nowhere."""
+    """Store a new key for anybody. `data["token"]` is the whole key: it is shown this once and stored nowhere."""
     try:
         of = holder(command.name, command.owner)
         allowed = scopes(command.scopes, of)

@@ -9,11 +9,11 @@ from bot.rules.approvals.approvers import DeciderFacts, Deed, linked
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.people import eligibility
+from bot.services.people import direct_messages, eligibility
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
-from ledger.core import Tx, lock_requester, notify_person, record
+from ledger.core import Tx, lock_requester, record
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
@@ -73,7 +73,8 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
         record(tx, now, who.actor, row.id, EventKind.DELEGATION_MADE, reason=said, key=command.key)
         text = f"{said} Requests of theirs and of your own stay with others."
-        await notify_person(tx, now, row.delegate, subject=row.id, text=text, kind=NotificationKind.OPERATOR_PAGE)
+        page = NotificationKind.OPERATOR_PAGE
+        await direct_messages.notify(tx, policy, now, row.delegate, subject=row.id, text=text, kind=page)
     ctx.hints.outbox.set()
     return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
@@ -90,9 +91,8 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
             record(tx, now, actor, one.id, EventKind.DELEGATION_ENDED, reason=said, key=command.key)
-            await notify_person(
-                tx, now, one.delegate, subject=f"{one.id}/ended", text=said, kind=NotificationKind.OPERATOR_PAGE
-            )
+            subject, page = f"{one.id}/ended", NotificationKind.OPERATOR_PAGE
+            await direct_messages.notify(tx, ctx.policy, now, one.delegate, subject=subject, text=said, kind=page)
     if not given:
         return refuse(ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()

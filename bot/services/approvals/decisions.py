@@ -144,7 +144,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             if judged.allowed and request.kind is RequestKind.OVERSPEND:
                 judged = NOT_WITHDRAWN  # Otherwise the overspend would never be approved or rejected.
             if judged.allowed:
-                await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
+                await effects.close(ctx, tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
@@ -309,9 +309,9 @@ async def _apply(
             vote.approver for vote in ask.votes
         }:  # One row per approver: a change of mind is in the journal.
             _vote(tx, ask, command, "reject", now, None, place)
-        await effects.close(tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
+        await effects.close(ctx, tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
     elif judged.code == ReplyCode.CANCELLED:
-        await effects.close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
+        await effects.close(ctx, tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
         approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
         if ask.request.kind is RequestKind.OVERSPEND and ask.option is not None:

@@ -18,6 +18,7 @@ from ledger.queries.decisions import DecisionSubject
 
 
 async def close(
+    ctx: Context,
     tx: Tx,
     ask: DecisionSubject,
     to: RequestState,
@@ -34,7 +35,7 @@ async def close(
     open_now = {RequestState.PENDING} | ({RequestState.QUOTING} if to is not RequestState.REJECTED else set())
     await decide(tx, ask.request.id, to, now, actor, sentence, noted=noted, only_from=frozenset(open_now))
     if ask.request.kind is RequestKind.OVERSPEND and to is RequestState.REJECTED and ask.session is not None:
-        await overspend.rejected(tx, ask.request, ask.session, actor, now)
+        await overspend.rejected(ctx, tx, ask.request, ask.session, actor, now)
     await reopen.close_family(tx, ask.request, to, sentence, now, actor)
 
 
@@ -74,4 +75,4 @@ async def approved(
         said = "The option that was approved needs no override."
         await override.close_override(tx, request.id, said, now, actor)
         await issue.grant_create(ctx, tx, request, approval, ask.option, now)
-        await amendments.notify_requester(tx, request, ask.option, approval, now)
+        await amendments.notify_requester(tx, ctx.policy, request, ask.option, approval, now)

@@ -62,7 +62,7 @@ async def confirm(ctx: Context, row_id: str, amount_usd: Decimal, actor: Actor, 
         if not bill.above:
             return refuse(ReplyCode.STALE, f"The bill of {name_of(found)} needs no confirmation now.")
         if abs(bill.billed_usd - amount_usd) >= CENT:
-            told = f"The bill of {name_of(found)} says {usd(bill.billed_usd)} now. Confirm that amount."
-            return refuse(ReplyCode.AMOUNT_MISMATCH, told)
+            sentence = f"The bill of {name_of(found)} says {usd(bill.billed_usd)} now. Confirm that amount."
+            return refuse(ReplyCode.AMOUNT_MISMATCH, sentence)
         await book_differences(tx, found, bill.differences, now, actor, reason)
     return Reply(True, ReplyCode.BILL_CONFIRMED, f"{name_of(found).capitalize()} now costs {usd(bill.billed_usd)}.")

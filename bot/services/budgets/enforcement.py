@@ -15,6 +15,7 @@ from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
+from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce, lock_budgets, notification_of, record
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
@@ -206,5 +207,4 @@ def _is_admin(policy: Policy, who: DeciderFacts) -> bool:
 
 
 def _owners(policy: Policy, scope: str) -> tuple[str, ...]:
-    slack = tuple(name for name in policy.budget_admins if ":" not in name)
-    return policy.budget_owners.get(scope) or slack or (OPERATORS,)
+    return policy.budget_owners.get(scope) or direct_messages.budget_admins(policy) or (OPERATORS,)

@@ -140,8 +140,7 @@ def subject_of(row: Instance, step: str) -> str:
 async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) -> None:
     """Notify the owner, or the fallback contacts or the request's channel when the owner is not in Slack."""
     session = await tx.get_one(Session, row.session_id)
-    person = await direct_messages.slack_user(tx, ctx.policy, session.owner)
-    for to in end_of_session.others(ctx, session) if person is None else [person]:
+    for to in await direct_messages.places(tx, ctx.policy, session):
         await announce(tx, now, KIND, subject_of(row, step), destination=to)
 
 
@@ -155,8 +154,7 @@ async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> 
 
 async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     """Ask those who may reply for the owner: the fallback contacts and the budget administrators."""
-    admins = tuple(one for one in ctx.policy.budget_admins if ":" not in one)
-    for to in dict.fromkeys((*ctx.policy.fallback_contacts, *admins)):
+    for to in dict.fromkeys((*ctx.policy.fallback_contacts, *direct_messages.budget_admins(ctx.policy))):
         await announce(tx, now, KIND, subject_of(row, ASKED), destination=to)
 
 
@@ -195,7 +193,7 @@ async def release(
         await _close_extensions(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)
-        await interruption.notify_ended_by(tx, session, actor, f"{said}.", now, *end_of_session.others(ctx, session))
+        await interruption.notify_ended_by(tx, ctx.policy, session, actor, f"{said}.", now)
     return bool(found)
 
 

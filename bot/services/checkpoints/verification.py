@@ -35,8 +35,6 @@ from providers.errors import ProviderError
 
 #: Between two checks of the store while an end waits: with the instance running, and with only its disk retained.
 LOOK, REST = timedelta(seconds=30), timedelta(minutes=10)
-#: The operators get this long to answer before data is deleted, as far as a running instance is paid for.
-GRACE = timedelta(minutes=5)
 #: A hold that ends earlier than announced, by more than this, is announced again.
 EARLIER = timedelta(minutes=1)
 #: An approved extension may retain a disk for longer than a hold without a reply does.
@@ -209,9 +207,9 @@ async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: 
 async def _grace_ends(ctx: Context, tx: Tx, row: Instance, now: datetime) -> datetime:
     """Return until when the operators may still answer, from when they were first paged, or from now."""
     asked = await notification_of(tx, NotificationKind.OPERATOR_PAGE, f"{row.id}/unverified", OPERATORS)
-    ends = (asked.created_at if asked else now) + GRACE
+    ends = (asked.created_at if asked else now) + rules.ANSWER
     # A disk alone costs almost nothing in that time; a running instance is never held beyond what was approved.
-    return ends if row.status == "stopped" else min(ends, await hold.runs_until(ctx, tx, row, now, GRACE))
+    return ends if row.status == "stopped" else min(ends, await hold.runs_until(ctx, tx, row, now, rules.ANSWER))
 
 
 async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, until: datetime) -> bool:

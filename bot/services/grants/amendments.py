@@ -9,9 +9,11 @@ from decimal import Decimal
 from bot.rules.approvals import amendments
 from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.market.estimate import Estimate
+from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd as said_usd
 from bot.services.market.codec import estimate_from_json
-from ledger.core import Tx, notify_person
+from bot.services.people import direct_messages
+from ledger.core import Tx
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Approval, Option, Request
@@ -82,7 +84,9 @@ def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: D
     return amendments.shortened(estimate, asked_h, time_h, least_h)
 
 
-async def notify_requester(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
+async def notify_requester(
+    tx: Tx, policy: Policy, request: Request, option: Option, approval: Approval, now: datetime
+) -> None:
     """Notify the requester of what the approval changed, so that they can end a session they cannot use."""
     said = amendment_summary(request, approval, option.offer_id if option.rank > 1 else "")
     if not said:
@@ -93,4 +97,5 @@ async def notify_requester(tx: Tx, request: Request, option: Option, approval: A
     else:  # One of the listed options, as it was listed: a choice and no change.
         approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
     text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
-    await notify_person(tx, now, request.requester, subject=f"{request.id}/{request.quote_version}/changed", text=text)
+    subject = f"{request.id}/{request.quote_version}/changed"
+    await direct_messages.notify(tx, policy, now, request.requester, subject=subject, text=text)

@@ -39,9 +39,9 @@ async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: dateti
             return True
         if over:
             spent = say_hours(Decimal(int(grace_s)) / 3600)
-            await end_announced(tx, fresh, found.code, ended_sentence(found, spent), now)
+            await end_announced(ctx, tx, fresh, found.code, ended_sentence(found, spent), now)
         else:
-            await notify_interruption(tx, fresh, now, at_most_every=NOTIFIED_APART)
+            await notify_interruption(tx, ctx.policy, fresh, now, at_most_every=NOTIFIED_APART)
     return True
 
 

@@ -231,7 +231,7 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
         await announce(tx, now, NotificationKind.ORPHAN_FOUND, orphan_id, destination=OPERATORS)
     if find.row is not None:
         # People are notified first: an orphan that is not kept is terminated at a later sighting.
-        await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)
+        await interruption.notify_interruption(tx, ctx.policy, find.row, now, orphan_id=orphan_id)
 
 
 def _address(item: ObservedInstance) -> dict[str, Any]:

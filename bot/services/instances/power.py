@@ -235,9 +235,8 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
-        await direct_messages.notify(
-            tx, ctx.policy, now, session.owner, subject=f"{row.id}/{row.wanted}/{int(now.timestamp())}", text=sentence
-        )
+        subject = f"{row.id}/{row.wanted}/{int(now.timestamp())}"
+        await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=sentence)
 
 
 async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: datetime) -> None:

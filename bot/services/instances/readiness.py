@@ -49,7 +49,7 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         problem = None if again else _problem(ctx, row, item, now)
         if problem is None:
             return False
-        await end_announced(tx, row, problem[0], problem[1], now)
+        await end_announced(ctx, tx, row, problem[0], problem[1], now)
         return True
 
 

@@ -159,8 +159,8 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     log.info("%s cannot be ended from outside: %s", row.id, why)
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
-        owner = (await tx.get_one(Session, row.session_id)).owner
-        await direct_messages.notify(tx, ctx.policy, now, owner, subject=f"{row.id}/goes-on", text=sentence)
+        session = await tx.get_one(Session, row.session_id)
+        await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{row.id}/goes-on", text=sentence)
         await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)
     ctx.hints.outbox.set()
 

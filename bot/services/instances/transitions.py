@@ -91,7 +91,7 @@ async def check_rate(
     step = next_step(HostPrice(seen.price_usd_h, approved.usd_h, was_ready))
     if step is PriceStep.END:
         verdict = billed_rate(seen.price_usd_h, approved.usd_h)
-        await end_announced(tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
+        await end_announced(ctx, tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
     # A stopped instance may be listed at the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
@@ -130,10 +130,10 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
     await move(tx, Instance, row.id, InstanceState.TERMINATING, now, actor, sentence, values=values)
 
 
-async def end_announced(tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
+async def end_announced(ctx: Context, tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
     """Order a termination that no person ordered. Its people are notified before the cloud is called."""
     await end_instance(tx, row, code, sentence, now, SYSTEM)
-    await interruption.notify_interruption(tx, row, now)
+    await interruption.notify_interruption(tx, ctx.policy, row, now)
 
 
 async def gone(
@@ -166,7 +166,7 @@ async def gone(
         tx, Instance, row.id, InstanceState.GONE, now, actor, sentence, version=row.version, proof=proof, values=values
     )
     if code == EndReason.LOST:
-        await interruption.notify_interruption(tx, row, now)
+        await interruption.notify_interruption(tx, ctx.policy, row, now)
     await settle(ctx, tx, row.session_id, now)
 
 

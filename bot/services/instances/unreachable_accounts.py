@@ -173,7 +173,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, rea
     alone = [one.id for one in await open_instances_of_session(tx, session.id)] == [row.id]
     if alone and session.state in ENDABLE_SESSION:
         await end_session(ctx, tx, session.id, code, sentence, actor, now)
-        await notify_ended_by(tx, session, actor, sentence, now)
+        await notify_ended_by(tx, ctx.policy, session, actor, sentence, now)
     row = await tx.get_one(Instance, row.id, populate_existing=True)
     if row.state is InstanceState.UNKNOWN:
         over = {"outcome": sentence, "outcome_code": code, "ended_at": now}

@@ -158,7 +158,7 @@ class Checkins:
         api = changes.apis[key] = declared(known, claim, stands.host, now) if claim else Declared(known)
         if api.is_told:
             changes.is_told = True
-            await node_api.notify_changed_certificate(tx, key, known, api.api, now)
+            await node_api.notify_changed_certificate(tx, self._ctx.policy, key, known, api.api, now)
         token = shown.next_token if judged.verdict is TokenVerdict.EXCHANGED else ""
         return self._answer(stands, report.seq, api.problem, token, now)
 

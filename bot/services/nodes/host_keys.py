@@ -79,7 +79,7 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
         reason=sentence,
         data={"before": before, "after": after},
     )
-    await page_with_owner(tx, session, subject, sentence, now)
+    await page_with_owner(tx, ctx.policy, session, subject, sentence, now)
     ctx.hints.outbox.set()
     return True
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bot.rules.nodes.node_api import StoredNodeApi
+from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.nodes.connection import api_url
@@ -84,7 +85,7 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
 
 
 async def notify_changed_certificate(
-    tx: Tx, instance_id: str, before: StoredNodeApi, after: StoredNodeApi, now: datetime
+    tx: Tx, policy: Policy, instance_id: str, before: StoredNodeApi, after: StoredNodeApi, now: datetime
 ) -> None:
     """Record that an agent named another certificate, and notify the session's owner and the operators."""
     row = await tx.get_one(Instance, instance_id)
@@ -97,7 +98,7 @@ async def notify_changed_certificate(
     data = {"before": before.certificate, "after": after.other}
     kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
     record(tx, now, SYSTEM, row.id, kind, reason=sentence, data=data)
-    await page_with_owner(tx, session, f"{row.id}/api", sentence, now)
+    await page_with_owner(tx, policy, session, f"{row.id}/api", sentence, now)
 
 
 async def forget(tx: Tx, row: Instance) -> None:

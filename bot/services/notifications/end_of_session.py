@@ -41,7 +41,7 @@ async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: b
     """
     subject = subject_of(session)
     destinations = {row.destination for row in await notifications_of(tx, ENDING, subject)}
-    destinations |= await _owner_or_others(ctx, tx, session)
+    destinations |= set(await direct_messages.places(tx, ctx.policy, session))
     for destination in sorted(destinations):
         await announce(tx, now, ENDING, subject, destination=destination)
         if last:
@@ -61,14 +61,8 @@ async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: dateti
     if await notifications_of(tx, IDLE, subject):
         await reach(ctx, tx, session, IDLE, subject, now)
         return
-    for destination in sorted(await _owner_or_others(ctx, tx, session)):
+    for destination in await direct_messages.places(tx, ctx.policy, session):
         await announce(tx, now, IDLE, subject, destination=destination)
-
-
-async def _owner_or_others(ctx: Context, tx: Tx, session: Session) -> set[str]:
-    """Return where a message for the owner goes: to the person behind them, or else to the fallback contacts."""
-    person = await direct_messages.slack_user(tx, ctx.policy, session.owner)
-    return set(others(ctx, session)) if person is None else {person}
 
 
 def early_end_subject(session_id: str, early_end_at: datetime) -> str:
@@ -83,7 +77,7 @@ async def reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, 
     if row is None or row.sent_version > 0 or (row.state is not NotificationState.DEAD and row.tries == 0):
         return
     notified = {one.destination for one in await notifications_of(tx, kind, subject)}
-    for destination in others(ctx, session):
+    for destination in direct_messages.fallback(ctx.policy, session):
         if destination not in notified:
             await announce(tx, now, kind, subject, destination=destination)
 
@@ -98,8 +92,3 @@ async def refresh(tx: Tx, session: Session, now: datetime) -> None:
         subject = early_end_subject(session.id, session.early_end_at)
         for row in await notifications_of(tx, IDLE, subject):
             await announce(tx, now, IDLE, subject, destination=row.destination)
-
-
-def others(ctx: Context, session: Session) -> tuple[str, ...]:
-    """Return who is notified when the owner cannot be reached."""
-    return ctx.policy.fallback_contacts or (session.channel,)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from bot.rules.policy.policy import Policy
 from bot.services.notifications.request_message import show_again
+from bot.services.people import direct_messages
 from ledger.core import Tx, announce, notification_of
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance, Notification, Request, Session
@@ -29,7 +31,13 @@ def subject_of(row: Instance, orphan_id: str = "") -> str:
 
 
 async def notify_interruption(
-    tx: Tx, row: Instance, now: datetime, *, orphan_id: str = "", at_most_every: timedelta | None = None
+    tx: Tx,
+    policy: Policy,
+    row: Instance,
+    now: datetime,
+    *,
+    orphan_id: str = "",
+    at_most_every: timedelta | None = None,
 ) -> None:
     """Notify the owner and the request's channel of what happened to this instance.
 
@@ -37,8 +45,8 @@ async def notify_interruption(
     """
     request = await tx.get_one(Request, row.request_id)
     session = await tx.get_one(Session, row.session_id)
-    owner = Actor.from_ref(session.owner)
-    places = [request.channel, *([owner.id] if owner.kind is ActorKind.SLACK else [])]
+    person = await direct_messages.slack_user(tx, policy, session.owner)
+    places = [request.channel, *([person] if person is not None else [])]
     kind, subject = NotificationKind.SESSION_INTERRUPTED, subject_of(row, orphan_id)
     for place in dict.fromkeys(places):
         there = await notification_of(tx, kind, subject, place) if at_most_every else None
@@ -47,19 +55,15 @@ async def notify_interruption(
     await show_again(tx, request, now)
 
 
-async def notify_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
-    """Notify the owner, before the termination, that somebody else ends the session.
-
-    `elsewhere` are the destinations for an owner who is not in Slack.
-    """
-    owner = Actor.from_ref(session.owner)
-    if owner == by:
+async def notify_ended_by(tx: Tx, policy: Policy, session: Session, by: Actor, sentence: str, now: datetime) -> None:
+    """Notify the owner, before the termination, that somebody else ends the session."""
+    person = await direct_messages.slack_user(tx, policy, session.owner)
+    themselves = person is not None and person == await direct_messages.slack_user(tx, policy, by.ref)
+    if themselves or session.owner == by.ref:
         return
-    whose = "Your session" if owner.kind is ActorKind.SLACK else "Session"
-    body = {"text": f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}"}
-    kind, subject = NotificationKind.REPLY, ended_by_subject(session)
-    for place in (owner.id,) if owner.kind is ActorKind.SLACK else elsewhere:
-        await announce(tx, now, kind, subject, destination=place, body=body)
+    whose = "Session" if person is None else "Your session"
+    said = f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}"
+    await direct_messages.notify_owner(tx, policy, now, session, subject=ended_by_subject(session), text=said)
 
 
 def ended_by_subject(session: Session) -> str:

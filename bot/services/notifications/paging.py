@@ -7,8 +7,10 @@ from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from bot.rules.policy.policy import Policy
+from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
-from ledger.core import StaleMove, Tx, announce, notification_of, notify_person
+from ledger.core import StaleMove, Tx, announce, notification_of
 from ledger.kernel.states import NotificationKind
 from ledger.models import Session
 
@@ -38,10 +40,10 @@ async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: dateti
     return True
 
 
-async def page_with_owner(tx: Tx, session: Session, subject: str, text: str, now: datetime) -> None:
+async def page_with_owner(tx: Tx, policy: Policy, session: Session, subject: str, text: str, now: datetime) -> None:
     """Page the operators, and send the session's owner the same text."""
     await announce(tx, now, NotificationKind.OPERATOR_PAGE, subject, destination=OPERATORS, body={"text": text})
-    await notify_person(tx, now, session.owner, subject=subject, text=text)
+    await direct_messages.notify_owner(tx, policy, now, session, subject=subject, text=text)
 
 
 async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], otherwise: Result) -> Result:

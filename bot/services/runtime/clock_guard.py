@@ -1,6 +1,6 @@
 """Measure the machine's clock against its monotonic clock, the clouds' and the database's, and say when it is wrong.
 
-A wall clock that jumps by itself is not followed: time goes on as the monotonic clock measures it from the last trusted
+A wall clock that jumps by itself is not followed: the time is what the monotonic clock measures since the last trusted
 moment, so approved ends come when they are due. While the clocks disagree nothing is bought, nothing ends that nobody
 asked for, and no final cost is booked. Of the clouds the majority counts, because a single one may be wrong itself; the
 machine's own clock decides a tie. Only the clouds confirm a jump: the database often runs on the same machine.

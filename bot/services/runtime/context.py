@@ -43,7 +43,8 @@ class Hints:
 class Context:
     """The ledger, the clouds, the policy and the clock that services use.
 
-    Only `policy` ever changes: a good edit of the policy file replaces it.
+    Only `policy` ever changes: a good edit of the policy file replaces it. The end watchdog's own context takes up the
+    file's timing as well, when the file could not be read before.
     """
 
     db: Database

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bot.rules.instances.watchdog import Ability, EndOrder, due
-from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
+from bot.services.people.direct_messages import slack_account
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save
 from bot.services.sessions.end_records import record_sent
 from ledger.core import StaleMove
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.must_end import MustEnd
 from ledger.queries.ends import must_end, note_replica, other_replicas
@@ -73,9 +73,8 @@ class EndWatchdog:
     ask_others: AskOthers
     operators: str = ""
     copy: EndsCopy = field(default_factory=EndsCopy)
-    #: Monotonic time of the last round, the last read and the last write that worked.
+    #: Monotonic time of the last round and of the last write that worked.
     looked_at_s: float | None = None
-    read_at_s: float | None = None
     wrote_at_s: float | None = None
     #: Why the last write failed; "" when it worked.
     problem: str = ""
@@ -88,11 +87,6 @@ class EndWatchdog:
         """Take over what the last process had copied."""
         self.copy = load(self.path)
         self._began_s = self.ctx.clock.monotonic()
-
-    @property
-    def overdue_s(self) -> float:
-        """Return how overdue an end must be before it is sent from here."""
-        return self.ctx.timing.end_overdue_s
 
     @property
     def writable(self) -> bool:
@@ -129,15 +123,9 @@ class EndWatchdog:
         except Exception as error:  # noqa: BLE001 # Whatever stops the read, the ends of the copy still come.
             log.warning("what must end could not be read (%s); the copy counts", type(error).__name__)
             return Read(self.copy.rows, from_copy=True)
-        self.read_at_s = self.ctx.clock.monotonic()
-        self.copy = EndsCopy(now, rows, others, on_top_of(self.policy), self.copy.sent)
+        self.copy = EndsCopy(now, rows, others, on_top_of(self.ctx.policy), self.copy.sent)
         await asyncio.to_thread(save, self.path, self.copy)
         return Read(rows, from_copy=False)
-
-    @property
-    def policy(self) -> Policy:
-        """Return the policy that says what was granted on top."""
-        return self.ctx.policy
 
     def _due(self, one: MustEnd, now: datetime) -> EndOrder | None:
         provider = self.ctx.providers.get(one.cloud)
@@ -146,8 +134,10 @@ class EndWatchdog:
         able = provider.capabilities
         reads = self.ctx.checkpoints is not None
         ability = Ability(able.terminate, able.keeps_disk, reads)
-        patience_s = self.ctx.timing.recovery_page_s
-        order = due(one, self.policy, ability, now, overdue_s=self.overdue_s, patience_s=patience_s)
+        timing = self.ctx.timing
+        order = due(
+            one, self.ctx.policy, ability, now, overdue_s=timing.end_overdue_s, patience_s=timing.recovery_page_s
+        )
         last = self._last.get((one.instance_id, order or ""))
         accepted = one.accepted_at
         waits = (last is not None and now - last < AGAIN) or (accepted is not None and now - accepted < AGAIN)
@@ -233,20 +223,19 @@ class EndWatchdog:
             return one if await self._may_use_the_copy() else None
 
     async def _announce(self, one: MustEnd, order: EndOrder) -> None:
-        """Notify the owner of a session that was never warned, once; the end waits at most 10 s for Slack's reply."""
-        owner = Actor.from_ref(one.owner)
-        if (
-            one.warned_at is not None
-            or one.ending
-            or owner.kind is not ActorKind.SLACK
-            or one.session_id in self._warned
-        ):
+        """Notify the owner of a session that was never warned, once, or else the fallback contacts.
+
+        The end waits at most 10 s for each reply of Slack.
+        """
+        if one.warned_at is not None or one.ending or one.session_id in self._warned:
             return
         self._warned.add(one.session_id)
         verb = "stops" if order is EndOrder.STOP else "terminates"
-        await self._say(
-            owner.id, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
-        )
+        person = slack_account(self.ctx.policy, Actor.from_ref(one.owner))
+        for to in self.ctx.policy.fallback_contacts if person is None else (person,):
+            await self._say(
+                to, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
+            )
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 

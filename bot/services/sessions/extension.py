@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import Deed, ineligible
 from bot.rules.approvals.decision import plan
 from bot.rules.policy import job_bounds
 from bot.rules.pricing import hours_cap
@@ -18,7 +19,7 @@ from bot.services.grants import amendments, approvers, escalation, hours_used, r
 from bot.services.grants.requote import offer_again
 from bot.services.instances.transitions import ends_at, paid_until
 from bot.services.notifications import end_of_session, request_message
-from bot.services.people import direct_messages
+from bot.services.people import direct_messages, eligibility
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Extend, Reply, refuse
 from bot.services.runtime.context import Context
@@ -42,6 +43,9 @@ EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, Session
 
 async def extend(ctx: Context, command: Extend) -> Reply:
     """Extend a session. Codes of success: `kept` (inside what was approved), `asked` (an approver decides)."""
+    not_them = ineligible(ctx.policy, await eligibility.looked_up(ctx, command.decider), Deed.EXTEND)
+    if not_them is not None:
+        return refuse(not_them.code, not_them.sentence)
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:

@@ -298,7 +298,7 @@ async def _stop(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, 
         said = f"{why} {reply.sentence}"
         record(tx, now, SCHEDULER, session.id, EventKind.SPEND_PAUSED, reason=said)
         subject = f"drift/{one.row.id}/paused/{int(asked_at.timestamp())}"
-        await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=subject, text=said)
+        await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=said)
     return True
 
 
@@ -311,7 +311,7 @@ async def _ask_to_save(ctx: Context, tx: Tx, one: RunningInstance, said: str, no
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
     subject, text = f"drift/{one.row.id}/saving", f"Session {short_id(session.id)}: {said}"
-    await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=subject, text=text)
+    await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=text)
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
@@ -337,7 +337,7 @@ async def _stopped_since(tx: Tx, row: Instance, asked_at: datetime) -> bool:
     return ordered is not None and ordered.at >= asked_at
 
 
-async def rejected(tx: Tx, request: Request, session: Session, actor: Actor, now: datetime) -> None:
+async def rejected(ctx: Context, tx: Tx, request: Request, session: Session, actor: Actor, now: datetime) -> None:
     """Carry out the rejection of a new rate: the instance is ended, and approvers are asked with the offers of now.
 
     Its agent gets its time to save. A rejected total inside the approved rate pauses the session in the next pass.
@@ -352,4 +352,4 @@ async def rejected(tx: Tx, request: Request, session: Session, actor: Actor, now
     billed, covered = rates(asked.price_usd_h, approved.usd_h)
     said = f"Its new rate, {billed} instead of the approved {covered}, was rejected, so the machine is ended."
     await end_instance(tx, row, EndReason.BILLED_ABOVE_CAP, said, now, actor)
-    await notify_interruption(tx, row, now)
+    await notify_interruption(tx, ctx.policy, row, now)

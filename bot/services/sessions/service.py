@@ -191,7 +191,7 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
                 )  # The owner of the data ends it, so nothing is retained.
             unsaved = not own and bool(session.preserve or request.job.checkpoint)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
-            await notify_ended_by(tx, session, facts.actor, sentence, now, *end_of_session.others(ctx, session))
+            await notify_ended_by(tx, ctx.policy, session, facts.actor, sentence, now)
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
             reply = await recovery_mode.with_recovery_notice(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
     except LookupError as error:

@@ -104,7 +104,7 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
         hook.position = await newest_position(tx)
         tx.add(hook)
         _note(tx, who, hook, EventKind.WEBHOOK_CREATED, now)
-    sentence = f"Webhook {hook.id} is told from now on. Store its secret now: it is shown once."
+    sentence = f"Webhook {hook.id} receives events from now on. Store its secret now: it is shown once."
     return Reply(True, ReplyCode.WEBHOOK_CREATED, sentence, {"webhook_id": hook.id, "secret": secret_text(secret)})
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bot.rules.budgets.budget import BudgetLine, said
 from bot.rules.sessions.expiration import left
-from bot.rules.values.phrases import plural, rate
+from bot.rules.values.phrases import Verdict, plural, rate
 from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import listing, session_ending, session_ready_and_ended
@@ -65,6 +65,12 @@ def home(mine: Mine, command: str, now: datetime) -> dict[str, Any]:
     blocks += [divider(), *waiting] if waiting else []
     blocks += [divider(), *_decisions(mine)] if mine.decidable else []
     blocks += [divider(), context(f"As of {when(now)} · {code(f'{command} help')} lists every command.")]
+    return {"type": "home", "callback_id": CALLBACK, "blocks": stamped(blocks, 1)}
+
+
+def closed(refused: Verdict) -> dict[str, Any]:
+    """Build the view of somebody who may not read anything here: it says why."""
+    blocks = [header("GPU Shopper"), section(safe(refused.sentence))]
     return {"type": "home", "callback_id": CALLBACK, "blocks": stamped(blocks, 1)}
 
 

@@ -61,7 +61,7 @@ class CatalogPage:
 def query(page: CatalogPage, cuda_min: Decimal | None = None) -> dict[str, str]:
     """The query of one page. `product` is required as soon as `include` is given.
 
-    With `cuda_min` the stock is that of the hosts with at least this CUDA; the versions of all others are told as well.
+    With `cuda_min` the stock is that of the hosts with at least this CUDA. The reply lists all other versions as well.
     """
     asked = {"include": "AVAILABILITY", "product": "POD", "cloud": page.tier, "count": str(page.count)}
     return asked | ({"minCudaVersion": cuda_version(cuda_min)} if cuda_min is not None else {})

@@ -57,7 +57,7 @@ PLACES = (
 )
 #: Usable MB where a data sheet or a recorded row gives it; elsewhere nominal GB × 1024.
 USABLE_MB = {"RTX5090": 32607, "RTX4090": 24564, "A5000": 24564, "T4": 15360, "H100-SXM": 81559, "B200": 183359}
-#: Machines whose price is bad data, as real markets have had them: whoever reads a market has to leave them out.
+#: Machines whose price is bad data, as real markets have had them. A client must leave them out.
 BAD_PRICES: tuple[Decimal | None, ...] = (Decimal(0), None, Decimal("-0.10"))
 
 

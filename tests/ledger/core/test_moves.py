@@ -36,6 +36,7 @@ from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, copy_sqlite
 
+ATLAS = Actor(ActorKind.CONSUMER, "atlas")
 PROOF = ProofOfEnd(ProofKind.ABSENCE, "acct-1", START, (START, START + timedelta(seconds=60)))
 LATER = START + timedelta(minutes=5)
 MODELS: dict[type[State], Any] = {
@@ -333,12 +334,13 @@ async def test_assigning_a_state_is_refused(sqlite_db: Database, to: State) -> N
         row.state = to  # Detached rows too.
 
 
-async def test_only_people_on_slack_get_direct_messages(db: Database) -> None:
+async def test_the_direct_message_of_an_owner_outside_slack_names_them(db: Database) -> None:
     async with db.write() as tx:
-        request = await rows.request(tx, RequestState.APPROVED, requester=Actor(ActorKind.CONSUMER, "K1").ref)
+        request = await rows.request(tx, RequestState.APPROVED, requester=ATLAS.ref)
         row = await rows.session(tx, SessionState.PROVISIONING, of=request)
         await move(tx, Session, row.id, SessionState.RUNNING, at=LATER, actor=SYSTEM)
-    assert {kind for kind, _, _ in await notifications_about(db, row)} == {"request.message", "request.result"}
+    found = {(kind, to) for kind, _, to in await notifications_about(db, row)}
+    assert found == {("request.message", rows.CHANNEL), ("request.result", rows.CHANNEL), ("session.ready", ATLAS.ref)}
 
 
 async def test_announcing_again_raises_the_version_and_each_outcome_is_a_reply_of_its_own(db: Database) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce, announce_once, notify_person
+from ledger.core.events import announce, announce_once
 from ledger.core.moves import move
 from ledger.core.outbox import (
     message_of,
@@ -226,11 +226,3 @@ async def test_what_is_announced_once_stays_as_it_was(db: Database) -> None:
         assert (one.body, one.version, one.due_at) == ({"text": "first"}, 1, START)
         assert await notification_of(tx, kind, "s2", "C2") is None
         assert await notifications_of(tx, kind, "s3") == []
-
-
-async def test_only_people_in_slack_are_notified_directly(db: Database) -> None:
-    async with db.write() as tx:
-        for number, person in enumerate(("slack:T1/U1", "operator:ada", "consumer:atlas")):
-            await notify_person(tx, START, person, subject=f"s{number}", text="hello")
-    async with db.read() as tx:
-        assert [one.destination for one in await tx.scalars(select(Notification))] == ["U1"]

@@ -14,6 +14,7 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import Instance
 from ledger.queries.audit import database_time, ping, read_books, values_of
+from ledger.queries.event_order import number_events
 from tests.ledger.queries.test_views import accrue
 from tests.support import rows
 from tests.support.clock import START
@@ -38,6 +39,10 @@ async def test_the_whole_ledger_in_one_read(db: Database) -> None:
     assert [i.id for i in books.instances] == [instance.id]
     assert (len(books.grants), len(books.approvals), len(books.events), len(books.entries)) == (1, 1, 1, 1)
     assert len(list(books.rows())) == 8
+    async with db.write() as tx:
+        await number_events(tx, START)
+    (numbered,) = (await read_books(db)).order
+    assert (numbered.position, numbered.event_id) == (1, books.events[0].id)
     values = values_of(books.grants[0])
     assert (values["state"], values["price_cap_usd_h"]) == (GrantState.USED, Decimal("0.44"))
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from ledger.engine.db import Database
 from ledger.kernel.end_reason import EndReason
-from ledger.kernel.states import InstanceState, OrphanState, SessionState
+from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
+from ledger.queries.access import lock_consumer
 from ledger.queries.ends import forget_replica, must_end, note_replica, other_replicas
 from tests.support import rows
 from tests.support.builders import asked
@@ -45,6 +46,18 @@ async def test_what_a_cloud_may_bill_is_read_in_one_query(db: Database) -> None:
     assert {item.deadline for item in listed if not item.ref} == {START + timedelta(hours=2)}
     assert [bool(item.ref) for item in listed].count(False) == len(sent)
     assert {item.recovery_since for item in listed} == {None}
+
+
+async def test_a_programs_session_names_the_person_who_answers_for_it(db: Database) -> None:
+    async with db.write() as tx:
+        await lock_consumer(tx, "consumer:atlas", "slack:T1/U0ALICE", "operator:ada", START)
+        for owner in ("consumer:atlas", "consumer:unknown", "operator:ada"):
+            request = await rows.request(tx, RequestState.APPROVED, requester=owner)
+            session = await rows.session(tx, SessionState.RUNNING, of=request, owner=owner)
+            await rows.instance(tx, InstanceState.LIVE, of=session)
+    async with db.read() as tx:
+        found = sorted(one.owner for one in await must_end(tx))
+    assert found == ["consumer:unknown", "operator:ada", "slack:T1/U0ALICE"]
 
 
 async def test_every_row_says_since_when_recovery_mode_is_on(db: Database) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.rules.instances.watchdog import ANSWER, Ability, EndOrder, due
+from bot.rules.checkpoints.verification import ANSWER
+from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.policy.policy import Policy
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.must_end import MustEnd

@@ -236,16 +236,23 @@ async def test_a_create_is_not_given_up_by_a_search_of_long_ago(w: World) -> Non
     assert await states(w, request_id) == [InstanceState.LIVE]
 
 
-@pytest.mark.both_databases
-async def test_a_reply_to_a_termination_counts_although_its_claim_is_lost(w: World) -> None:
+@asynccontextmanager
+async def ending_late(w: World, ran_s: float) -> AsyncIterator[tuple[World, LateEnd, asyncio.Task[int]]]:
+    """A termination whose reply is held back: another replica, the cloud in front of it, and the step that waits."""
     request_id = await w.running(candidates=("vast",), hours=Decimal(6))
-    await w.run(1800, 600)
+    await w.run(ran_s, 600)
     await w.end(request_id)
     async with replica(w) as other:
         w.wrap("vast", with_(LateEnd))
         late = cast("LateEnd", w.ctx.providers["vast"])
         ending = asyncio.create_task(termination.terminate_due(w.ctx))
         await late.there.wait()
+        yield other, late, ending
+
+
+@pytest.mark.both_databases
+async def test_a_reply_to_a_termination_counts_although_its_claim_is_lost(w: World) -> None:
+    async with ending_late(w, 1800) as (other, late, ending):
         w.clock.advance(w.ctx.timing.claim_ttl_s + 1)
         w.arm("destroy_503", "vast", times=None)
         w.arm("list_503", "vast", times=None)
@@ -266,14 +273,7 @@ async def test_a_reply_to_a_termination_counts_although_its_claim_is_lost(w: Wor
 
 @pytest.mark.both_databases
 async def test_a_reply_that_came_late_takes_no_absence_back_that_was_seen_since_the_call(w: World) -> None:
-    request_id = await w.running(candidates=("vast",), hours=Decimal(6))
-    await w.run(600, 300)
-    await w.end(request_id)
-    async with replica(w) as other:
-        w.wrap("vast", with_(LateEnd))
-        late = cast("LateEnd", w.ctx.providers["vast"])
-        ending = asyncio.create_task(termination.terminate_due(w.ctx))
-        await late.there.wait()
+    async with ending_late(w, 600) as (other, late, ending):
         w.arm("destroy_503", "vast", times=None)
         for _ in range(2):
             w.clock.advance(25)

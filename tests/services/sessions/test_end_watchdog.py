@@ -16,11 +16,14 @@ from typing import Any, cast
 
 import pytest
 
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
 from bot.services.runtime.ends_copy import NAME
 from bot.services.sessions.end_watchdog import EndWatchdog
 from ledger.core.writes import amend
 from ledger.engine import db as engine
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
@@ -389,3 +392,30 @@ async def test_recovery_mode_binds_the_watchdog(watched: Watched) -> None:
     w.clock.advance(w.ctx.timing.recovery_page_s)
     await watched.look()
     assert w.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "to"),
+    [
+        (Actor(ActorKind.CONSUMER, "atlas"), ALICE.id),
+        (Actor(ActorKind.OPERATOR, "al"), ALICE.id),
+        (Actor(ActorKind.OPERATOR, "ada"), "C0CONTACT"),
+    ],
+    ids=str,
+)
+async def test_the_person_behind_an_owner_is_notified_although_the_ledger_cannot_be_read(
+    watched: Watched, owner: Actor, to: str
+) -> None:
+    w = watched.w
+    w.tune(same_person=((ALICE.id, "operator:al"),), fallback_contacts=("C0CONTACT",))
+    watched.dog.ctx.policy = w.ctx.policy
+    await api_keys.create(w.ctx.db, w.ctx.labels, NewKey("atlas", ALICE.ref), ALICE, w.clock.now())
+    await w.running(owner, candidates=("vast",))
+    await watched.dog.look()
+    await watched.to_the_end()
+    with locked(watched):
+        await watched.look()
+    assert w.alive() == []
+    assert [where for where, text in watched.said if "GPU Shopper terminates it now" in text] == [to]
+    await watched.dog.probe()
+    await w.run(200, 20)

@@ -1,4 +1,7 @@
-"""Check that every state change is legal, has its journal row, and has the notifications that its table names."""
+"""Check that every state change is legal, has its journal row, and has the notifications that its table names.
+
+The journal itself must be numbered without gaps.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import Any
 
 from bot.services.audit.invariants.world import Violation
 from ledger.core import MOVED
-from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import (
     LEGAL,
     GrantState,
@@ -52,7 +54,18 @@ def check(books: Books) -> list[Violation]:
     for machine in _MACHINES:
         for row in getattr(books, machine.table):
             found += _walked(machine, row, by_subject.get(row.id, []))
-    return [*found, *_announced(books)]
+    return [*found, *_announced(books), *_numbered(books)]
+
+
+def _numbered(books: Books) -> Iterator[Violation]:
+    """Check that the positions of the journal are 1, 2, 3, … without gaps, and that each belongs to an event.
+
+    A reader by position that found a gap could not know whether an event is still to come there.
+    """
+    there = {event.id for event in books.events}
+    for expected, row in enumerate(books.order, start=1):
+        if row.position != expected or row.event_id not in there:
+            yield Violation("positions are dense", row.event_id, f"it has position {row.position}, not {expected}")
 
 
 def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> Iterator[Violation]:
@@ -80,19 +93,14 @@ def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> Iterator[Vi
 
 def _announced(books: Books) -> Iterator[Violation]:
     there = {(note.kind, note.subject) for note in books.notifications}
-    requests = {row.id: row for row in books.requests}
     owners = {row.id: row.request_id for row in books.sessions} | {row.id: row.request_id for row in books.instances}
     for event in books.events:
         state = _state(event)
         if state is None:
             continue  # Not a move.
         request_id = owners.get(event.subject, event.subject)
-        request = requests.get(request_id)
         for kind in announced(state):
             subject = _subject(kind, event.subject, request_id, state)
-            to_owner = kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED)
-            if to_owner and request and Actor.from_ref(request.requester).kind is not ActorKind.SLACK:
-                continue
             if (kind, subject) not in there:
                 text = f"it became {state}, and nobody was to hear of it ({kind})"
                 yield Violation("every move has its outbox row", event.subject, text)
