@@ -141,17 +141,23 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert (waiting["requester"], waiting["reason"]) == ("consumer:atlas", "a walk")
     shown = await t.good("request", waiting["id"])
     assert "0 of 1 approvals" in shown
-    code, _, err = await t.run("approve", waiting["id"], "--offer", "1")
+    code, _, err = await t.run("approve", waiting["id"], "--option", "1", "--quote-version", "1")
     assert (code, "lacks the scope approvals:write" in err) == (77, True)
 
     t.far()
-    code, _, err = await t.run("approve", waiting["id"])
-    assert (code, "Say which option is approved, such as --offer" in err) == (2, True)
-    yes = ("approve", waiting["id"][-6:], "--offer", "1", "--again", "my word")
+    for unread in (("approve", waiting["id"]), ("approve", waiting["id"], "1")):
+        code, _, err = await t.run(*unread)
+        assert (code, "Say which offer you read, such as `gpu-shopper approve" in err) == (2, True)
+    code, _, err = await t.run("approve", waiting["id"], "--max-usd", "0.01")
+    assert (code, "which is above --max-usd $0.01. Nothing was approved." in err) == (1, True)
+    code, _, err = await t.run("approve", waiting["id"], "1", "--quote-version", "2")
+    assert (code, "changed since you looked, so nothing was approved. Look again: `gpu-" in err) == (1, True)
+    assert (await t.read("request", waiting["id"]))["state"] == "pending"
+    yes = ("approve", waiting["id"][-6:], "1", "--quote-version", "1", "--idempotency-key", "mine")
     approved = await t.good(*yes)
     assert ("The request is approved." in approved, await t.good(*yes)) == (True, approved)
     code, _, err = await t.run(*yes, "--reason", "another")
-    assert (code, "Idempotency-Key (--again) was used for another call" in err) == (1, True)
+    assert (code, "This idempotency key was used for another call" in err) == (1, True)
     await t.w.settle()
     await t.w.run(40, 20)
     t.far(program)
@@ -166,7 +172,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     await t.w.run(150, 15)
     over = await t.read("session", running["id"])
     assert over["state"] == "terminated"
-    assert await t.good("sessions") == "Nothing is running.\n"
+    assert await t.good("sessions") == "There are no sessions.\n"
     assert running["id"][-6:] in await t.good("sessions", "--all")
     assert t.w.alive() == []
 
@@ -290,7 +296,7 @@ async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: P
     job.write_text("resources: {gpu: '4090'}\nhours: 2\ncandidates: [autodl]\n")
     code, _, err = await t.run("provision", "--job", str(job))
     assert (code, "“autodl” is not a cloud; there are vast," in err) == (2, True)
-    again = ("provision", "1x4090 2h", "--again", "nightly")
+    again = ("provision", "1x4090 2h", "--idempotency-key", "nightly")
     assert await t.good(*again) == await t.good(*again)
     assert len((await t.w.books()).requests) == 2
     assert "Plan for a machine for 2 hours" in await t.good("provision", "1x4090 2h", "--dry-run")
@@ -320,7 +326,7 @@ async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -
     for url, key, code, says in (
         ("http://gpu.example.com", "gpuk_x", 78, "must begin with https://"),
         ("http://127.0.0.1:9", "", 78, "GPU_SHOPPER_API_KEY is not"),
-        ("http://127.0.0.1:9", "gpuk_x", 69, "cannot be reached: ConnectError"),
+        ("http://127.0.0.1:9", "gpuk_x", 69, "Can't reach http://127.0.0.1:9 (ConnectError). Check GPU_SHOPPER_URL"),
         (t.url, "gpuk_wrongwrong", 77, "needs a working API key"),
         (next(iter(t.w.clouds)) and t.url.replace("127.0.0.1", "localhost"), "gpuk_wrong", 77, "working API key"),
     ):

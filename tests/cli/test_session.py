@@ -86,7 +86,7 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     entry = ("--skill", "storage", "--provider", "s3", "--action", "store")
     when = ("--timestamp", "2026-03-01T10:00:00Z")
     assert "$1.25 of storage at s3 is booked." in said("append", *entry, "--amount-usd", "1.25", *when)
-    assert "amount_usd: Input should be" in said("append", *entry, "--amount-usd", "lots", *when, ends=2)
+    assert "amount_usd must be a number." in said("append", *entry, "--amount-usd", "lots", *when, ends=2)
     shared = tmp_path / "cost_ledger.json"
     shared.write_text('[{"skill": "eval", "provider": "x", "action": "y", "amount_usd": 3, "timestamp": 5}]')
     assert "0 of 1 entries are new." in said("import", "--file", str(shared))

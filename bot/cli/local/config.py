@@ -19,10 +19,10 @@ from dotenv.parser import parse_stream
 
 from bot import vault
 from bot.cli.access.api_client import KEY, URL
-from bot.cli.commands.requests import Json
+from bot.cli.terminal.listing import listing
+from bot.cli.terminal.options import Columns, Json
 from bot.cli.terminal.screen import BAD_SETTINGS, fail, group, prompt
 from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import TextReport, TextTable
 from providers.registry import REGISTRY
 
 FILE = Path(".env")
@@ -92,14 +92,14 @@ def unset(name: Name) -> None:
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List the credentials and where each one is set, without any value."""
     kept = _read()
     found = [(short, one, _where(one, kept)) for short, one in names().items()]
     if as_json:
         show([{"name": short, "variable": one, "set": where} for short, one, where in found])
     else:
-        show(TextReport(tables=(TextTable(head=("name", "variable", "set"), rows=tuple(found)),)))
+        show(listing("There are no credentials.", ("name", "variable", "set"), found), columns)
 
 
 def _at_keyring(step: Callable[[], None]) -> None:

@@ -10,8 +10,10 @@ from typing import Never
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from bot import logs
+from bot.cli.terminal.wording import for_terminal
 
 #: Exit codes, after sysexits.h where it has one. 1: refused, or nothing found; 2: a wrong option or word.
 UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
@@ -20,6 +22,8 @@ UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
 #: Wider than any row: piped output is not wrapped, so that each row is one line.
 ENDLESS = 10_000
 INTERRUPTED = 130
+#: Commands in a sentence, as a person types them.
+COMMAND = r"`[^`]+`"
 
 
 def group(help_line: str) -> typer.Typer:
@@ -27,10 +31,27 @@ def group(help_line: str) -> typer.Typer:
     return typer.Typer(no_args_is_help=True, add_completion=False, help=help_line)
 
 
+def for_people(*, stderr: bool = False) -> bool:
+    """Whether a person reads the output: on a terminal, or where COLUMNS asks for the width of one."""
+    return (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console: rich on a terminal, plain when piped; without colours when NO_COLOR is set."""
-    piped = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=ENDLESS if piped else None)
+    width = None if for_people(stderr=stderr) else ENDLESS
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=width)
+
+
+def visible(text: str) -> str:
+    """Clean foreign text and word it for a terminal: no secret, no escape sequence, no command of Slack."""
+    return for_terminal(logs.visible(logs.redact(text)))
+
+
+def sentence(text: str, style: str = "") -> Text:
+    """Return a sentence to print, with its commands in another colour."""
+    said = Text("\n".join(map(visible, text.split("\n"))), style=style)
+    said.highlight_regex(COMMAND, "cyan")
+    return said
 
 
 def prompt(question: str, default: str | None = None, *, show_default: bool = True, hidden: bool = False) -> str:
@@ -71,11 +92,10 @@ def _interrupted() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def fail(sentence: str, code: int = 1) -> Never:
+def fail(reason: str, code: int = 1) -> Never:
     """Print the reason on standard error and exit.
 
     Control characters are escaped, so foreign text in it cannot forge another line.
     """
-    shown = "\n".join(map(logs.visible, sentence.split("\n")))
-    console(stderr=True).print(shown, style="red", markup=False)
+    console(stderr=True).print(sentence(reason, "red"))
     raise typer.Exit(code)
