@@ -18,6 +18,7 @@ from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.settings import operator
 from bot.cli.commands import requests
 from bot.cli.lazy import COMMANDS, build
+from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from bot.services.runtime.event_order import number_all
@@ -335,3 +336,38 @@ async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -
         ended, out, err = await t.run("sessions")
         assert (ended, out, says in err) == (code, "", True), (url, err)
         assert "wrongwrong" not in err
+
+
+async def test_preflight_has_a_line_for_every_cloud(terminal: Terminal) -> None:
+    t = terminal
+    t.w.use({"vast": t.w.ctx.providers["vast"]})
+    async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as t.url:
+        t.far()
+        shown = (await t.good("preflight")).splitlines()
+        assert [line.split()[:2] for line in shown if line.split()[0] in t.w.clouds] == [
+            ["vast", "ok"],
+            ["runpod", "not"],
+            ["lambda", "not"],
+            ["tensordock", "not"],
+            ["kaggle", "not"],
+        ]
+        assert "Set KAGGLE_USERNAME and KAGGLE_KEY, or KAGGLE_API_TOKEN alone." in " ".join(shown)
+        unset = {one["cloud"]: one["missing"] for one in await t.read("preflight") if not one["configured"]}
+        assert unset["tensordock"] == ["TENSORDOCK_API_TOKEN"]
+    t.w.use({})
+    async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as t.url:
+        t.far()
+        code, out, _ = await t.run("preflight", "--columns", "cloud,state")
+        assert (code, "ok" in out, out.splitlines()[1].split()) == (1, False, ["vast", "not", "set"])
+
+
+async def test_who_you_are_here_is_explained_to_somebody_who_is_no_approver(terminal: Terminal) -> None:
+    t = terminal
+    key = NewKey("operator:eve", scopes=tuple(Scope))
+    eve = await api_keys.create(t.w.ctx.db, t.w.ctx.labels, key, operator(), t.w.clock.now())
+    t.far(str(eve.data["token"]))
+    request_id = str((await t.w.ask(candidates=("vast",))).data["request_id"])
+    await t.w.settle()
+    code, _, err = await t.run("approve", request_id, "--max-usd", "99")
+    said = "Here you act as the person of your API key. A Slack account counts as the same person only where the policy"
+    assert (code, f"{said} links both names under `same_person`." in err) == (77, True), err

@@ -136,14 +136,18 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
 
 def test_extend_asks_and_done_ends(url: str) -> None:
     (session,) = books(url).sessions
-    code, said = run("extend", session.id, "90m", "--reason", "one more epoch")
+    missing = f"Say how much more time, such as `gpu-shopper extend {session.id} 2h`.\n"
+    assert run("extend", session.id) == (2, missing)
+    assert run("extend", session.id, "1h", "words", "--reason", "and an option")[0] == 2
+    code, said = run("extend", session.id, "90m", "one", "more", "epoch")
     assert (code, "1.5 hours more is shown to those who decide" in said) == (0, True)
     asked = next(row for row in books(url).requests if row.kind == "extend")
     assert (asked.requester, asked.reason) == (f"operator:{getpass.getuser()}", "one more epoch")
     code, said = run("extend", session.id, "soon")
     assert (code, "90m" in said) == (2, True)
     assert run("extend", "zzzzzz", "1h")[0] == 1
-    assert run("done", session.id, "--failed")[0] == 0
+    assert run("done", session.id, "maybe") == (2, '"maybe" is not success, failed, destroy or preserve.\n')
+    assert run("done", session.id, "failed", "destroy")[0] == 0
     assert books(url).sessions[0].end_code == "work_failed"
     code, said = run("terminate", session.id)
     assert (code, "is ending already" in said) == (1, True)

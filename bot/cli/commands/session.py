@@ -15,6 +15,7 @@ from bot.cli.terminal.screen import agreed, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result
 from bot.cli.terminal.views import end_question, session_details, session_list
+from bot.rules.grammar.commands import DONE_WORDS
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.states import ENDABLE_SESSION
 
@@ -80,6 +81,9 @@ def extend(
 @app.command()
 def done(
     session: Named,
+    how: Annotated[
+        list[str] | None, typer.Argument(help="success or failed; destroy or preserve.", metavar="[HOW]...")
+    ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
     preserve: Annotated[
         bool, typer.Option("--preserve", help="Stop the machine instead, and retain its disk until the end.")
@@ -87,7 +91,13 @@ def done(
     as_json: Json = False,
 ) -> None:
     """Report that the work is done, which ends the session."""
-    body = {"succeeded": not failed, "storage": "preserve" if preserve else "destroy"}
+    said = {"action": "failed" if failed else "success", "text": "preserve" if preserve else "destroy"}
+    for word in how or ():
+        if word not in DONE_WORDS:
+            fail(f'"{word[:40]}" is not success, failed, destroy or preserve.', 2)
+        field, value = DONE_WORDS[word]
+        said[field] = value
+    body = {"succeeded": said["action"] == "success", "storage": said["text"]}
     _done(f"/sessions/{plain_id(session, 'sessions')}/done", body, as_json=as_json)
 
 
