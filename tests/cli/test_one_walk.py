@@ -104,7 +104,7 @@ async def same_everywhere(d: Doors, request_id: str) -> dict[str, Any]:
     """A waiting request at every door: each option's numbers, the rule, the reason. Returns what REST answers."""
     shown: dict[str, Any] = (await d.rest("atlas", "GET", f"/requests/{request_id}")).json()
     assert json.loads(await d.printed("atlas", "request", request_id, "--json")) == shown
-    terminal, slack = await d.printed("atlas", "request", request_id), d.slack()
+    terminal, slack = await d.printed("atlas", "request", request_id, "--verbose"), d.slack()
     assert shown["options"]
     for option in shown["options"]:
         amounts = [usd(Decimal(option[name])) for name in ("expected_usd", "worst_usd")]

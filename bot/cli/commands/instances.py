@@ -12,7 +12,7 @@ import typer
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.terminal.listing import Listing, listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
-from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group, visible
+from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group, say
 from bot.cli.terminal.terminal_tables import show, show_result
 from bot.cli.terminal.views import name_of, time_cell
 from bot.rules.audit.event_text import LATE, happened, whole
@@ -93,7 +93,7 @@ def recover(as_json: Json = False) -> None:
         looked = sum(one["listed"] for one in found["clouds"])
         where = f"{plural(looked, 'instance')} at {plural(len(found['clouds']), 'cloud')}"
         said = f"{where}; {len(found['waiting'])} of ours are unknown here."
-        typer.echo(visible(f"{said} {found['held']}".strip()), err=True)
+        say(f"{said} {found['held']}".strip(), stderr=True)
     if not found["clouds"]:
         fail("No cloud is set up here, so nothing was looked at. Run `gpu-shopper doctor`.",
              UNAVAILABLE)  # fmt: skip
@@ -110,7 +110,7 @@ def preflight(columns: Columns = "", as_json: Json = False) -> None:
             one["cloud"],
             "ok" if one["ok"] else "failed" if one["configured"] else "not set",
             usd(Decimal(one["credit_usd"])) if one["credit_usd"] else "-",
-            f"{one['problem']} {one['where']}".strip() or "-",
+            f"{one['problem']} {one['where'] if not one['ok'] else ''}".strip() or "-",
         )
         for one in found
     )

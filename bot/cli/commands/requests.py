@@ -16,7 +16,7 @@ from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.access.job_file import job_in, line_of, text_of
 from bot.cli.terminal.busy import busy
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
-from bot.cli.terminal.screen import at_terminal, prompt, visible
+from bot.cli.terminal.screen import at_terminal, prompt, say
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import request_details, request_list, session_details, state_of
 from bot.rules.values.text_table import TextReport
@@ -88,12 +88,12 @@ async def _submit(api: ApiClient, document: dict[str, Any], key: str, *, as_json
     if at_terminal() and not as_json and "offer" not in document:
         document = await _choose(api, document)
     made = await api.post("/sessions", document, key)
-    typer.echo(visible(made["sentence"]), err=as_json)
+    say(made["sentence"], stderr=as_json)
     if not wait:
         if as_json:
             show(made)
         elif sys.stdout.isatty():
-            typer.echo(f"Follow it: gpu-shopper request {short_id(str(made['request_id']))}")
+            say(f"Follow it: gpu-shopper request {short_id(str(made['request_id']))}")
         return None
     return await _until_it_runs(api, str(made["request_id"]), as_json=as_json)
 
@@ -133,7 +133,7 @@ async def _until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> i
         if held := session.held if session else one.held:
             now = f"{now}. {held}"
         if now != shown:
-            typer.echo(visible(now), err=True)
+            say(now, stderr=True)
             shown = now
         if session is not None and session.state not in ("queued", "provisioning"):
             show(session.model_dump(mode="json") if as_json else session_details(session))
@@ -163,10 +163,16 @@ def requests(
     show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items), columns)
 
 
-def request(request: Named, as_json: Json = False) -> None:
-    """Show one request: its options, and who must approve it or how it was decided."""
+def request(
+    request: Named,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also the offers' ids, their reasons, and what was left out.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one request: its offers, and who must approve it or how it was decided."""
     found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}"))
-    show(found if as_json else request_details(RequestOut.model_validate(found)))
+    show(found if as_json else request_details(RequestOut.model_validate(found), verbose=verbose))
 
 
 def cancel(request: Named, reason: Annotated[str, typer.Option(help="Why.")] = "", as_json: Json = False) -> None:

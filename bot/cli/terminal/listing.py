@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import typer
 
 from bot.cli.terminal.layout import lines
-from bot.cli.terminal.screen import console, fail, for_people, sentence, visible
+from bot.cli.terminal.screen import console, fail, for_people, say, visible
 
 GAPS = str.maketrans("\t\n", "  ")
 #: What a cell shows to people where there is no value; a program reads nothing there.
@@ -67,4 +67,4 @@ def print_listing(one: Listing, columns: str = "") -> None:
         for line in lines(one.head, safe, out, one.extra):
             out.print(line)
     for said in one.sentences if one.rows else (one.none, *one.sentences):
-        console(stderr=not for_people()).print(sentence(said))
+        say(said, stderr=not for_people())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
+import textwrap
 from typing import Never
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -24,6 +27,8 @@ ENDLESS = 10_000
 INTERRUPTED = 130
 #: Commands in a sentence, as a person types them.
 COMMAND = r"`[^`]+`"
+#: Stands for a space at which a line is not wrapped; no visible text contains it.
+HELD = "\x00"
 
 
 def group(help_line: str) -> typer.Typer:
@@ -47,11 +52,22 @@ def visible(text: str) -> str:
     return for_terminal(logs.visible(logs.redact(text)))
 
 
-def sentence(text: str, style: str = "") -> Text:
-    """Return a sentence to print, with its commands in another colour."""
-    said = Text("\n".join(map(visible, text.split("\n"))), style=style)
-    said.highlight_regex(COMMAND, "cyan")
-    return said
+def say(text: str, style: str = "", *, stderr: bool = False) -> None:
+    """Print what a person reads; commands have another colour and stay on one line."""
+    out = console(stderr=stderr)
+    for line in text.split("\n"):
+        said = Text("\n".join(_wrapped(visible(line), out.width)), style=style)
+        said.highlight_regex(COMMAND, "cyan")
+        out.print(said)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Wrap prose between words; a line that does not end as a sentence is a value to copy, and stays whole."""
+    if not line.endswith((".", "?", "!")) or cell_len(line) <= width:
+        return [line]
+    whole = re.sub(COMMAND, lambda command: command[0].replace(" ", HELD), line)
+    parts = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+    return [part.replace(HELD, " ") for part in parts]
 
 
 def prompt(question: str, default: str | None = None, *, show_default: bool = True, hidden: bool = False) -> str:
@@ -97,5 +113,5 @@ def fail(reason: str, code: int = 1) -> Never:
 
     Control characters are escaped, so foreign text in it cannot forge another line.
     """
-    console(stderr=True).print(sentence(reason, "red"))
+    say(reason, "red", stderr=True)
     raise typer.Exit(code)

@@ -9,7 +9,7 @@ import typer
 
 from bot.cli.terminal.layout import lines
 from bot.cli.terminal.listing import Listing, print_listing
-from bot.cli.terminal.screen import console, sentence, visible
+from bot.cli.terminal.screen import console, say, visible
 from bot.rules.values.text_table import TextReport
 
 
@@ -17,15 +17,15 @@ def print_report(report: TextReport) -> None:
     """Print an answer for people."""
     out = console()
     if report.lead:
-        out.print(sentence(report.lead))
+        say(report.lead)
     for table in report.tables:
         if table.title:
-            out.print(sentence(table.title, "italic"))
+            say(table.title, "italic")
         safe = tuple(tuple(map(visible, row)) for row in table.rows)
         for line in lines(table.head, safe, out):
             out.print(line)
     for said in report.sentences:
-        out.print(sentence(said))
+        say(said)
 
 
 def show(what: Any, columns: str = "") -> None:
@@ -48,5 +48,5 @@ def show_once(made: Any, name: str, *, as_json: bool) -> None:
     if as_json:
         show(made)
     else:
-        typer.echo(visible(made["sentence"]), err=True)
+        say(made["sentence"], stderr=True)
         typer.echo(made[name])

@@ -18,7 +18,7 @@ from ledger.kernel.states import RequestState, SessionState
 from providers import cloud_names
 from providers.profiles import model
 
-OPTIONS = ("#", "offer", "GPU", "region", "per hour", "expected", "worst", "why")
+OPTIONS = ("#", "GPU", "cloud", "region", "per hour", "about", "at most")
 
 
 #: State of a session → how a person says it.
@@ -57,19 +57,22 @@ def request_list(found: Sequence[RequestSummary]) -> Listing:
     return listing("There are no requests.", head, rows, extra=("made",))
 
 
-def request_details(one: RequestOut) -> TextReport:
-    """Describe one request: its offers, and who must approve it or how it was decided."""
+def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
+    """Describe one request: its offers, and who must approve it or how it was decided.
+
+    `verbose` adds the offers' ids, how each total is made, and what was left out.
+    """
     lead = f"Request {short_id(one.id)} by {name_of(one.requester)} is {one.state}."
     rows = tuple(
         (
             str(option.rank),
-            option.offer_id,
             f"{option.gpu_count}x {option.gpu}",
+            option.cloud,
             option.region,
             rate(option.price_usd_h),
             usd(option.expected_usd),
             usd(option.worst_usd),
-            f"{option.why} Expected: {option.parts}." if option.parts else option.why,
+            *((option.offer_id, f"{option.why} Expected: {option.parts}." if option.parts else option.why) * verbose),
         )
         for option in one.options
     )
@@ -87,13 +90,14 @@ def request_details(one: RequestOut) -> TextReport:
         if requested is not None and one.waiting.hours < Decimal(str(requested)):
             said.append(f"An approver has shortened it to {hours(one.waiting.hours)}.")
         said.append(f"It expires {when(one.waiting.until)}.")
-        said += one.excluded
+        said += one.excluded if verbose else []
     elif one.decided_by:
         said.append(f"{one.state.capitalize()} by {name_of(one.decided_by)}, {when(one.decided_at)}.")
     if one.session_id:
         said.append(f"Its session: `gpu-shopper session {short_id(one.session_id)}`.")
     said += [one.hint, one.held]
-    tables = (TextTable(head=OPTIONS, rows=rows),) if rows else ()
+    head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
+    tables = (TextTable(head=head, rows=rows),) if rows else ()
     return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
 
 
