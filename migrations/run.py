@@ -78,7 +78,9 @@ async def require_newest(db: Database) -> None:
     """Raise `SchemaError` unless the database is at the newest revision."""
     at, needed = await current(db), newest()
     if at != needed:
-        behind = f"The ledger is at {at or 'base'} and this program needs {needed}; run gpu-shopper db upgrade."
+        behind = f"The ledger is at revision {at}, and this program needs {needed}. Run `gpu-shopper db upgrade`."
+        if at is None:
+            behind = "There is no ledger here yet. Run `gpu-shopper db upgrade` to make one."
         raise SchemaError(refusal(at) or behind)
 
 

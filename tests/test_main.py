@@ -148,7 +148,7 @@ async def test_it_refuses_to_start_without_what_it_needs(tmp_path: Path, without
 async def test_an_old_schema_is_upgraded_or_refused(tmp_path: Path) -> None:
     async with surroundings(tmp_path) as around:
         settings = around.settings()
-        with pytest.raises(SchemaError, match=r"The ledger is at base .* run gpu-shopper db upgrade"):
+        with pytest.raises(SchemaError, match="There is no ledger here yet"):
             await serve(settings, SystemClock(), migrate=False)
         async with running(around, settings):
             pass

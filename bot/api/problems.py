@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from bot.api.field_sentences import own_sentence, predicate
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.offer_fields import Code, Sentence
 from bot.services.runtime.commands import Reply
@@ -126,15 +127,20 @@ async def _invalid(_request: Request, error: RequestValidationError) -> Any:
 
 def invalid(errors: Sequence[Any]) -> tuple[Reply, list[FieldProblem]]:
     """Describe a value that its model refuses: the first problem as a sentence, and every problem by its field."""
-    fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in errors[:20]]
-    first = fields[0] if fields else FieldProblem(field="", sentence="It cannot be read.")
-    where = f"{first.field}: " if first.field else ""
-    return Reply(False, ReplyCode.INVALID, f"The call is not what this route takes. {where}{first.sentence}"), fields
+    fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one)) for one in errors[:20]]
+    if not fields:
+        return Reply(False, ReplyCode.INVALID, "The call cannot be read."), fields
+    where, wrong = fields[0].field, predicate(errors[0])
+    if wrong:
+        sentence = f"{where or 'The body'} {wrong}."
+    else:
+        sentence = f"{where}: {fields[0].sentence}" if where else fields[0].sentence
+    return Reply(False, ReplyCode.INVALID, sentence), fields
 
 
-def _said(message: str) -> str:
-    """Return a validator's message as a sentence, without pydantic's prefix and with a full stop."""
-    return f"{message.removeprefix('Value error, ').rstrip('.')}."
+def _said(error: Mapping[str, Any]) -> str:
+    wrong = predicate(error)
+    return f"It {wrong}." if wrong else own_sentence(error)
 
 
 def _place(location: tuple[int | str, ...]) -> str:
@@ -144,7 +150,7 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 async def _http(request: Request, error: HTTPException) -> Any:
     if error.status_code == HTTPStatus.BAD_REQUEST:
-        sentence = "The call is not what this route takes. The body must be JSON in UTF-8."
+        sentence = "The body must be JSON in UTF-8."
         return problem(Reply(False, ReplyCode.INVALID, sentence))
     phrase = HTTPStatus(error.status_code).phrase
     code: str = ReplyCode.BODY_TOO_LARGE if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +24,8 @@ class CommandEntry:
     #: The routes of the REST API that do the same; none for commands about this machine alone.
     routes: tuple[str, ...]
     hidden: bool
+    #: The subject that `--help` lists it under.
+    panel: str = ""
 
 
 def _entry(text: str, routes: str = "", *, at: str = "", hidden: bool = False) -> CommandEntry:
@@ -31,176 +33,167 @@ def _entry(text: str, routes: str = "", *, at: str = "", hidden: bool = False) -
     return CommandEntry(text, at, tuple(one.replace(" /", " /api/v1/") for one in routes.split(", ") if one), hidden)
 
 
+def _panel(subject: str, **entries: CommandEntry) -> dict[str, CommandEntry]:
+    """Return the commands of one subject; `ssh_key` is the command `ssh-key`."""
+    return {name.replace("_", "-"): replace(entry, panel=subject) for name, entry in entries.items()}
+
+
 COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
-        "demo": _entry(
-            "Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed.",
-            at="demo.command:demo",
+        **_panel(
+            "Start here",
+            demo=_entry("Try everything here: a workspace, clouds and the bot. No key.", at="demo.command:demo"),
+            config=_entry("Store credentials in .env or in the keyring.", at="local.config:app"),
+            doctor=_entry("Check the set-up: what is missing, and where to set it.", at="local.doctor:doctor"),
+            serve=_entry("Run the bot: Slack, the REST API and the ticker.", at="local.serve:serve"),
         ),
-        "serve": _entry(
-            "Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:serve"
+        **_panel(
+            "Market",
+            inventory=_entry("Show what the clouds sell now.", "GET /inventory", at="commands.inventory:inventory"),
+            plan=_entry("Plan a run: memory, time and cost on every offer.", "POST /plans", at="commands.plan:plan"),
+            compare=_entry(
+                "Compare what a run costs on every GPU, and runs per budget.",
+                "POST /compare",
+                at="commands.compare:compare",
+            ),
+            profiles=_entry(
+                "Show how each cloud bills, and how billing stops.", "GET /profiles, GET /profiles/{cloud}"
+            ),
         ),
-        "doctor": _entry(
-            "Say which settings are missing, where to set them, and whether each credential works.",
-            at="local.doctor:doctor",
+        **_panel(
+            "Requests",
+            provision=_entry(
+                "Request GPUs by options, words or a job file.",
+                "POST /sessions, POST /plans, GET /requests/{request}",
+                at="commands.requests:provision",
+            ),
+            requests=_entry("List requests.", "GET /requests", at="commands.requests:requests"),
+            request=_entry(
+                "Show one request: its offers, and who must approve it.",
+                "GET /requests/{request}",
+                at="commands.requests:request",
+            ),
+            approve=_entry(
+                "Approve an offer of a request, after showing its total.",
+                "GET /requests/{request}, POST /requests/{request}/approve",
+                at="commands.decisions:approve",
+            ),
+            reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions:reject"),
+            cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests:cancel"),
+            why=_entry(
+                "Explain why a request needs approval, and from whom.",
+                "GET /requests/{request}/why",
+                at="commands.decisions:why",
+            ),
+            break_glass=_entry(
+                "Start your own request without an approval, where allowed.",
+                "POST /requests/{request}/break-glass",
+                at="commands.decisions:break_glass",
+            ),
+            delegate=_entry(
+                "Let one person approve in your place until a day.",
+                "PUT /delegations, GET /delegations, DELETE /delegations",
+                at="commands.decisions:delegate_app",
+            ),
         ),
-        "inventory": _entry(
-            "Show what is for sale now at every cloud that is set up.",
-            "GET /inventory",
-            at="commands.inventory:inventory",
+        **_panel(
+            "Sessions",
+            sessions=_entry("List sessions.", "GET /sessions", at="commands.session:sessions"),
+            session=_entry(
+                "Show one session and how to connect, or change it.",
+                "GET /sessions/{session}, POST /sessions/{session}/token",
+            ),
+            extend=_entry("Request more time.", "POST /sessions/{session}/extend", at="commands.session:extend"),
+            done=_entry(
+                "Report that the work is done, which ends the session.",
+                "POST /sessions/{session}/done",
+                at="commands.session:done",
+            ),
+            stop=_entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session:stop"),
+            start=_entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session:start"),
+            restart=_entry(
+                "Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session:restart"
+            ),
+            shutdown=_entry("End a session.", "DELETE /sessions/{session}", at="commands.session:shutdown"),
+            ssh_key=_entry(
+                "Set the public SSH key that your machines accept.",
+                "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
+                at="commands.keys:ssh_app",
+            ),
+            progress=_entry("Show the time and money that a job still needs.", at="commands.progress:progress"),
+            runs=_entry("Record measured runs, which correct later plans.", "POST /runs, GET /runs"),
         ),
-        "plan": _entry(
-            "Plan a training run: memory, time and cost on every offer; writes the plan's files.",
-            "POST /plans",
-            at="commands.plan:plan",
+        **_panel(
+            "Money",
+            costs=_entry("Show what was spent, when, by whom and on what.", "GET /costs", at="commands.budget:costs_"),
+            budget=_entry("Show and set budgets.", "GET /budgets, POST /budgets, GET /costs"),
+            ledger=_entry(
+                "Share costs with other tools, and verify the ledger.",
+                "POST /ledger/entries, GET /ledger/entries, GET /ledger/verify, GET /ledger/summary, "
+                "GET /ledger/manifest",
+            ),
+            bills=_entry(
+                "List bills that need a check, and book them.",
+                "GET /bills, POST /bills/{bill}/confirm",
+                at="commands.ledger:bills_app",
+            ),
         ),
-        "compare": _entry(
-            "Compare what a run costs on every GPU for sale, and how many runs a budget buys.",
-            "POST /compare",
-            at="commands.compare:compare",
+        **_panel(
+            "Administration",
+            preflight=_entry(
+                "Check whether each cloud can be bought from now.",
+                "GET /preflight",
+                at="commands.instances:preflight",
+            ),
+            keys=_entry("Manage API keys of programs and people.", "POST /keys, GET /keys, DELETE /keys/{key_id}"),
+            webhooks=_entry(
+                "Manage webhooks and their deliveries.",
+                "POST /webhooks, GET /webhooks, DELETE /webhooks/{webhook}, POST /webhooks/{webhook}/test, "
+                "POST /webhooks/{webhook}/rotate, POST /webhooks/{webhook}/replay, GET /webhooks/{webhook}/deliveries",
+            ),
+            mcp=_entry(
+                "Serve AI agents over MCP: they request, people approve.",
+                "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
+                "POST /requests/{request}/cancel, GET /sessions, GET /costs, GET /budgets",
+                at="commands.mcp:mcp",
+            ),
+            instances=_entry(
+                "List instances, including orphans.",
+                "GET /instances, GET /orphans",
+                at="commands.instances:instances",
+            ),
+            orphans=_entry(
+                "List orphans, and terminate quarantined ones.",
+                "GET /orphans, POST /orphans/{orphan}/condemn",
+                at="commands.instances:orphans_app",
+            ),
+            adopt=_entry(
+                "Adopt a quarantined orphan as a session.",
+                "POST /orphans/{orphan}/adopt",
+                at="commands.instances:adopt",
+            ),
+            unreachable=_entry(
+                "List instances in accounts without a key; write them off.",
+                "GET /unreachable, POST /unreachable/gone",
+                at="commands.instances:unreachable_app",
+            ),
+            recover=_entry(
+                "List every orphan after a lost or restored ledger.",
+                "POST /recover, GET /orphans",
+                at="commands.instances:recover",
+            ),
+            audit=_entry(
+                "Show what happened to a request, and verify the journal.",
+                "GET /audit/{request}",
+                at="commands.instances:audit",
+            ),
+            db=_entry("Upgrade, downgrade and check the ledger's schema.", at="local.db:app"),
+            sandbox=_entry("Serve a local copy of every cloud's API.", at="local.sandbox:sandbox"),
+            completion=_entry("Print the shell completion.", at="local.completion:completion"),
+            version=_entry("Print the version.", at="local.version:version"),
+            practice=_entry("Serve the practice workspace alone.", at="local.practice:practice", hidden=True),
+            docs=_entry("Write the generated pages under docs/.", at="local.docs:docs", hidden=True),
         ),
-        "provision": _entry(
-            "Request GPUs: with options, words or a job file; an approver decides.",
-            "POST /sessions, POST /plans, GET /requests/{request}",
-            at="commands.requests:provision",
-        ),
-        "requests": _entry("List requests.", "GET /requests", at="commands.requests:requests"),
-        "request": _entry(
-            "Show one request: its options, and who must approve it.",
-            "GET /requests/{request}",
-            at="commands.requests:request",
-        ),
-        "cancel": _entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests:cancel"),
-        "approve": _entry(
-            "Approve one option of a request.",
-            "GET /requests/{request}, POST /requests/{request}/approve",
-            at="commands.decisions:approve",
-        ),
-        "why": _entry(
-            "Explain why a request needs approval, and who may give it.",
-            "GET /requests/{request}/why",
-            at="commands.decisions:why",
-        ),
-        "delegate": _entry(
-            "Let one person approve in your place until the end of a day: set, list, off.",
-            "PUT /delegations, GET /delegations, DELETE /delegations",
-            at="commands.decisions:delegate_app",
-        ),
-        "break-glass": _entry(
-            "Start your own request without an approval, where the policy names you.",
-            "POST /requests/{request}/break-glass",
-            at="commands.decisions:break_glass",
-        ),
-        "reject": _entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions:reject"),
-        "sessions": _entry("List sessions.", "GET /sessions", at="commands.session:sessions"),
-        "session": _entry(
-            "Show one session and how to connect; extend, stop, start, restart or end it; create its API's token.",
-            "GET /sessions/{session}, POST /sessions/{session}/token",
-        ),
-        "extend": _entry(
-            "Request more time for a session.", "POST /sessions/{session}/extend", at="commands.session:extend"
-        ),
-        "done": _entry(
-            "Report that the work of a session is done, which ends it.",
-            "POST /sessions/{session}/done",
-            at="commands.session:done",
-        ),
-        "stop": _entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session:stop"),
-        "start": _entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session:start"),
-        "restart": _entry(
-            "Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session:restart"
-        ),
-        "shutdown": _entry("End a session.", "DELETE /sessions/{session}", at="commands.session:shutdown"),
-        "ssh-key": _entry(
-            "Manage the public SSH key of your machines: add, show, remove.",
-            "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
-            at="commands.keys:ssh_app",
-        ),
-        "progress": _entry(
-            "Show the time and money that a running job still needs, against its approval.",
-            at="commands.progress:progress",
-        ),
-        "runs": _entry("Record and list measured runs, which correct every later plan.", "POST /runs, GET /runs"),
-        "instances": _entry(
-            "List instances, including orphans.", "GET /instances, GET /orphans", at="commands.instances:instances"
-        ),
-        "preflight": _entry(
-            "Check whether every cloud can be bought from now.", "GET /preflight", at="commands.instances:preflight"
-        ),
-        "sandbox": _entry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:sandbox"),
-        "keys": _entry(
-            "Manage API keys of programs and people: create, list, revoke.",
-            "POST /keys, GET /keys, DELETE /keys/{key_id}",
-        ),
-        "webhooks": _entry(
-            "Manage webhooks: create, list, test, rotate, log, replay, delete.",
-            "POST /webhooks, GET /webhooks, DELETE /webhooks/{webhook}, POST /webhooks/{webhook}/test, "
-            "POST /webhooks/{webhook}/rotate, POST /webhooks/{webhook}/replay, GET /webhooks/{webhook}/deliveries",
-        ),
-        "db": _entry("Manage the ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
-        "audit": _entry(
-            "Show what happened to a request or session, and verify its hash chain.",
-            "GET /audit/{request}",
-            at="commands.instances:audit",
-        ),
-        "budget": _entry(
-            "Show and set budgets, and show what was spent: show, set, costs.",
-            "GET /budgets, POST /budgets, GET /costs",
-        ),
-        "costs": _entry(
-            "Show what was spent, by hour, day or month, and by whom, where and on what.",
-            "GET /costs",
-            at="commands.budget:costs_",
-        ),
-        "ledger": _entry(
-            "Share the ledger with other tools: append, import, export, verify, summary, manifest.",
-            "POST /ledger/entries, GET /ledger/entries, GET /ledger/verify, GET /ledger/summary, GET /ledger/manifest",
-        ),
-        "orphans": _entry(
-            "List orphans, or terminate a quarantined one: list, condemn.",
-            "GET /orphans, POST /orphans/{orphan}/condemn",
-            at="commands.instances:orphans_app",
-        ),
-        "adopt": _entry(
-            "Adopt a quarantined orphan as a session, with your approval.",
-            "POST /orphans/{orphan}/adopt",
-            at="commands.instances:adopt",
-        ),
-        "unreachable": _entry(
-            "List open instances in accounts without a key, and write them off: list, gone.",
-            "GET /unreachable, POST /unreachable/gone",
-            at="commands.instances:unreachable_app",
-        ),
-        "bills": _entry(
-            "List bills above what their instance can have cost, and book one that you checked: list, confirm.",
-            "GET /bills, POST /bills/{bill}/confirm",
-            at="commands.ledger:bills_app",
-        ),
-        "recover": _entry(
-            "List the orphans at every cloud, after a lost or restored ledger.",
-            "POST /recover, GET /orphans",
-            at="commands.instances:recover",
-        ),
-        "profiles": _entry(
-            "Show how each cloud bills and behaves, and how billing stops: show, lint.",
-            "GET /profiles, GET /profiles/{cloud}",
-        ),
-        "mcp": _entry(
-            "Serve AI agents (Model Context Protocol, stdio): they search, plan and request; people decide.",
-            "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
-            "POST /requests/{request}/cancel, GET /sessions, GET /costs, GET /budgets",
-            at="commands.mcp:mcp",
-        ),
-        "config": _entry(
-            "Manage credentials in .env, readable by you alone, or in the keyring: set, unset, list.",
-            at="local.config:app",
-        ),
-        "completion": _entry(
-            "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:completion"
-        ),
-        "version": _entry("Print the version.", at="local.version:version"),
-        "practice": _entry("Serve the practice workspace alone.", at="local.practice:practice", hidden=True),
-        "docs": _entry("Write the generated pages under docs/.", at="local.docs:docs", hidden=True),
     }
 )
 
@@ -217,14 +210,16 @@ class LazyGroup(TyperGroup):
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         entry = COMMANDS.get(cmd_name)
-        return None if entry is None else TyperCommand(cmd_name, help=entry.help, hidden=entry.hidden)
+        if entry is None:
+            return None
+        return TyperCommand(cmd_name, help=entry.help, hidden=entry.hidden, rich_help_panel=entry.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the command that is about to run."""
+        """Import the command that is about to run; an unknown one is answered with the nearest name."""
         if args and args[0] in COMMANDS and args[0] not in self.commands:
             self.commands[args[0]] = imported(args[0])
-        if args and args[0] not in COMMANDS and (near := _meant(args[0])):
-            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near}'?")
+        if args and args[0] not in COMMANDS:
+            load("terminal.screen").fail(_unknown(args[0]), 2)
         return super().resolve_command(ctx, args)
 
 
@@ -239,12 +234,14 @@ def imported(name: str) -> Any:
     return get_command(found)
 
 
-def _meant(typed: str) -> str:
-    """Return the listed command that is spelt most like `typed`; empty when none is near."""
+def _unknown(typed: str) -> str:
+    """Answer a command that does not exist: the one that is spelt most like it first, then where all of them are."""
     import difflib  # noqa: PLC0415  Only a misspelt command needs it.
 
     listed = [name for name, entry in COMMANDS.items() if not entry.hidden]
-    return next(iter(difflib.get_close_matches(typed, listed, n=1)), "")
+    near = next(iter(difflib.get_close_matches(typed, listed, n=1)), "")
+    guess = f"Did you mean `gpu-shopper {near}`? " if near else ""
+    return f'{guess}There is no command "{typed[:40]}". Run `gpu-shopper --help` for all commands.'
 
 
 def load(module: str) -> Any:

@@ -159,3 +159,15 @@ def test_a_shell_completes_commands_and_their_options() -> None:
     for shell in ("bash", "zsh", "fish"):
         said = CliRunner().invoke(build(), ["completion", shell])
         assert "_GPU_SHOPPER_COMPLETE" in said.output
+
+
+def test_the_names_that_people_type_are_known(folder: Path) -> None:
+    for name in ("tensordock-key", "vastai-key"):
+        assert run("set", name, "-", said="a-key\n").exit_code == 0
+    assert dotenv_values(folder / ".env") == {"TENSORDOCK_API_TOKEN": "a-key", "VAST_API_KEY": "a-key"}
+    unknown = run("set", "tensordok-key", "-", said="a-key\n")
+    assert (unknown.exit_code, unknown.stderr.startswith("Did you mean `gpu-shopper config set tensordock-key`?")) == (
+        2,
+        True,
+    )
+    assert 'There is no credential "zzz". Run `gpu-shopper config list`' in run("unset", "zzz").stderr

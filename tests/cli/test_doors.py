@@ -18,6 +18,7 @@ from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.settings import operator
 from bot.cli.commands import requests
 from bot.cli.lazy import COMMANDS, build
+from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from bot.services.runtime.event_order import number_all
@@ -141,17 +142,23 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert (waiting["requester"], waiting["reason"]) == ("consumer:atlas", "a walk")
     shown = await t.good("request", waiting["id"])
     assert "0 of 1 approvals" in shown
-    code, _, err = await t.run("approve", waiting["id"], "--offer", "1")
+    code, _, err = await t.run("approve", waiting["id"], "--option", "1", "--quote-version", "1")
     assert (code, "lacks the scope approvals:write" in err) == (77, True)
 
     t.far()
-    code, _, err = await t.run("approve", waiting["id"])
-    assert (code, "Say which option is approved, such as --offer" in err) == (2, True)
-    yes = ("approve", waiting["id"][-6:], "--offer", "1", "--again", "my word")
+    for unread in (("approve", waiting["id"]), ("approve", waiting["id"], "1")):
+        code, _, err = await t.run(*unread)
+        assert (code, "Say which offer you read, such as `gpu-shopper approve" in err) == (2, True)
+    code, _, err = await t.run("approve", waiting["id"], "--max-usd", "0.01")
+    assert (code, "which is above --max-usd $0.01. Nothing was approved." in err) == (1, True)
+    code, _, err = await t.run("approve", waiting["id"], "1", "--quote-version", "2")
+    assert (code, "changed since you looked, so nothing was approved. Look again: `gpu-" in err) == (1, True)
+    assert (await t.read("request", waiting["id"]))["state"] == "pending"
+    yes = ("approve", waiting["id"][-6:], "1", "--quote-version", "1", "--idempotency-key", "mine")
     approved = await t.good(*yes)
     assert ("The request is approved." in approved, await t.good(*yes)) == (True, approved)
     code, _, err = await t.run(*yes, "--reason", "another")
-    assert (code, "Idempotency-Key (--again) was used for another call" in err) == (1, True)
+    assert (code, "This idempotency key was used for another call" in err) == (1, True)
     await t.w.settle()
     await t.w.run(40, 20)
     t.far(program)
@@ -166,7 +173,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     await t.w.run(150, 15)
     over = await t.read("session", running["id"])
     assert over["state"] == "terminated"
-    assert await t.good("sessions") == "Nothing is running.\n"
+    assert await t.good("sessions") == "There are no sessions.\n"
     assert running["id"][-6:] in await t.good("sessions", "--all")
     assert t.w.alive() == []
 
@@ -290,7 +297,7 @@ async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: P
     job.write_text("resources: {gpu: '4090'}\nhours: 2\ncandidates: [autodl]\n")
     code, _, err = await t.run("provision", "--job", str(job))
     assert (code, "“autodl” is not a cloud; there are vast," in err) == (2, True)
-    again = ("provision", "1x4090 2h", "--again", "nightly")
+    again = ("provision", "1x4090 2h", "--idempotency-key", "nightly")
     assert await t.good(*again) == await t.good(*again)
     assert len((await t.w.books()).requests) == 2
     assert "Plan for a machine for 2 hours" in await t.good("provision", "1x4090 2h", "--dry-run")
@@ -320,7 +327,7 @@ async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -
     for url, key, code, says in (
         ("http://gpu.example.com", "gpuk_x", 78, "must begin with https://"),
         ("http://127.0.0.1:9", "", 78, "GPU_SHOPPER_API_KEY is not"),
-        ("http://127.0.0.1:9", "gpuk_x", 69, "cannot be reached: ConnectError"),
+        ("http://127.0.0.1:9", "gpuk_x", 69, "Can't reach http://127.0.0.1:9 (ConnectError). Check GPU_SHOPPER_URL"),
         (t.url, "gpuk_wrongwrong", 77, "needs a working API key"),
         (next(iter(t.w.clouds)) and t.url.replace("127.0.0.1", "localhost"), "gpuk_wrong", 77, "working API key"),
     ):
@@ -329,3 +336,38 @@ async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -
         ended, out, err = await t.run("sessions")
         assert (ended, out, says in err) == (code, "", True), (url, err)
         assert "wrongwrong" not in err
+
+
+async def test_preflight_has_a_line_for_every_cloud(terminal: Terminal) -> None:
+    t = terminal
+    t.w.use({"vast": t.w.ctx.providers["vast"]})
+    async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as t.url:
+        t.far()
+        shown = (await t.good("preflight")).splitlines()
+        assert [line.split()[:2] for line in shown if line.split()[0] in t.w.clouds] == [
+            ["vast", "ok"],
+            ["runpod", "not"],
+            ["lambda", "not"],
+            ["tensordock", "not"],
+            ["kaggle", "not"],
+        ]
+        assert "Set KAGGLE_USERNAME and KAGGLE_KEY, or KAGGLE_API_TOKEN alone." in " ".join(shown)
+        unset = {one["cloud"]: one["missing"] for one in await t.read("preflight") if not one["configured"]}
+        assert unset["tensordock"] == ["TENSORDOCK_API_TOKEN"]
+    t.w.use({})
+    async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as t.url:
+        t.far()
+        code, out, _ = await t.run("preflight", "--columns", "cloud,state")
+        assert (code, "ok" in out, out.splitlines()[1].split()) == (1, False, ["vast", "not", "set"])
+
+
+async def test_who_you_are_here_is_explained_to_somebody_who_is_no_approver(terminal: Terminal) -> None:
+    t = terminal
+    key = NewKey("operator:eve", scopes=tuple(Scope))
+    eve = await api_keys.create(t.w.ctx.db, t.w.ctx.labels, key, operator(), t.w.clock.now())
+    t.far(str(eve.data["token"]))
+    request_id = str((await t.w.ask(candidates=("vast",))).data["request_id"])
+    await t.w.settle()
+    code, _, err = await t.run("approve", request_id, "--max-usd", "99")
+    said = "Here you act as the person of your API key. A Slack account counts as the same person only where the policy"
+    assert (code, f"{said} links both names under `same_person`." in err) == (77, True), err

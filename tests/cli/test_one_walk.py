@@ -104,7 +104,7 @@ async def same_everywhere(d: Doors, request_id: str) -> dict[str, Any]:
     """A waiting request at every door: each option's numbers, the rule, the reason. Returns what REST answers."""
     shown: dict[str, Any] = (await d.rest("atlas", "GET", f"/requests/{request_id}")).json()
     assert json.loads(await d.printed("atlas", "request", request_id, "--json")) == shown
-    terminal, slack = await d.printed("atlas", "request", request_id), d.slack()
+    terminal, slack = await d.printed("atlas", "request", request_id, "--verbose"), d.slack()
     assert shown["options"]
     for option in shown["options"]:
         amounts = [usd(Decimal(option[name])) for name in ("expected_usd", "worst_usd")]
@@ -131,8 +131,9 @@ async def test_one_walk_at_every_door(doors: Doors) -> None:
     await d.stage.click("dave", d.stage.message(), "approve:1")
     told = html.unescape(all_text(d.stage.ws.ephemerals("dave")[-1]))
     refused = await d.rest("root", "POST", f"/requests/{request_id}/approve", json={"offer_id": offer})
-    code, _, err = await d.cli("root", "approve", request_id, "--offer", "1")
-    assert (refused.status_code, code, err.strip()) == (403, 77, refused.json()["detail"])
+    read = ("--quote-version", str(shown["quote_version"]))
+    code, _, err = await d.cli("root", "approve", request_id, "--option", "1", *read)
+    assert (refused.status_code, code, err.startswith(refused.json()["detail"])) == (403, 77, True)
     assert refused.json()["detail"] in told
     assert w.engine.creates == []
 
@@ -142,7 +143,7 @@ async def test_one_walk_at_every_door(doors: Doors) -> None:
     await d.stage.settle()
     decided = (await d.rest("atlas", "GET", f"/requests/{request_id}")).json()
     assert decided["decided_by"].endswith("U0BOB")
-    assert f"Decided by {decided['decided_by']}" in await d.printed("atlas", "request", request_id)
+    assert "Approved by U0BOB" in await d.printed("atlas", "request", request_id)
     assert "*Approved* by <@U0BOB>" in d.slack()
 
     session = (await d.rest("atlas", "GET", f"/sessions/{decided['session_id']}")).json()
@@ -179,7 +180,8 @@ async def test_a_terminal_decides_and_slack_says_so(doors: Doors) -> None:
     refused = await d.rest("ben", "POST", f"/requests/{request_id}/reject", json={"reason": ""})
     assert (code, err.strip()) == (1, refused.json()["detail"])
     offer = shown["options"][0]["offer_id"]
-    said = await d.printed("ben", "approve", request_id, "--offer", offer, "--json")
+    most = ("--max-usd", shown["options"][0]["worst_usd"])
+    said = await d.printed("ben", "approve", request_id, "--option", offer, *most, "--json")
     again = await d.rest("ben", "POST", f"/requests/{request_id}/approve", json={"offer_id": offer})
     code, _, err = await d.cli("ben", "approve", request_id, "--offer", offer)
     assert json.loads(said)["code"] == "approved"
@@ -205,6 +207,8 @@ async def test_nonsense_gets_the_same_sentence_at_every_door(doors: Doors) -> No
         answer = await d.rest("atlas", method, path, **({"json": {}} if method == "POST" else {}))
         code, _, err = await d.cli("atlas", command, "zzzzzz")
         told = await d.typed("alice", f"/gpu {'status' if command == 'session' else command} zzzzzz")
-        assert (answer.status_code, code, err.strip()) == (404, 1, answer.json()["detail"])
+        noun = "session" if command == "session" else "request"
+        unknown = f'No {noun} "zzzzzz". Run `gpu-shopper {noun}s`.'
+        assert (answer.status_code, code, err.strip()) == (404, 1, unknown)
         assert answer.json()["detail"].lower().rstrip(".") in told.lower()
     assert (await d.stage.w.books()).requests == ()

@@ -45,13 +45,15 @@ async def planned_rate() -> Decimal:
 
 @pytest.mark.usefixtures("clouds", "ledger")
 async def test_a_recorded_run_is_listed_and_corrects_the_next_plan() -> None:
-    assert (await called("runs", "list")).stdout == "No run is recorded yet.\n"
+    none = await called("runs", "list")
+    assert (none.stdout, none.stderr) == ("", "No run is recorded yet.\n")
     before = await planned_rate()
     told = await called("runs", "record", "--rate", str(int(before / 2)), "1xRTX4090", *RUN)
     assert told.exit_code == 0, told.stderr
     assert "50% of what was predicted" in told.stdout
-    listed = (await called("runs", "list")).stdout
-    assert "50% of predicted  1x RTX4090  model=1B tokens=300M seq=2048 batch=512" in listed
+    columns = ("--columns", "of-predicted,GPU,session,run")
+    listed = (await called("runs", "list", *columns)).stdout
+    assert listed == "50%\t1x RTX4090\t\tmodel=1B tokens=300M seq=2048 batch=512\n"
     assert before / 2 < await planned_rate() < before
 
 
@@ -63,7 +65,7 @@ async def test_a_recorded_run_is_listed_and_corrects_the_next_plan() -> None:
         (("--rate", "9k", "4090", "6h"), 2, "Say one GPU with its number, and the run"),
         (("--rate", "9k", "2-4x4090", *RUN), 2, "Say one GPU with its number, and the run"),
         (("--rate", "fast", "4090", *RUN), 2, "--rate:"),
-        (("--rate", "9k", "--session", "zzzz99"), 1, "; /gpu list shows yours"),
+        (("--rate", "9k", "--session", "zzzz99"), 1, "; gpu-shopper sessions shows yours"),
         (("--rate", "9k", "1x4090", "model=70B"), 1, "Does not fit"),
     ],
 )

@@ -86,7 +86,7 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     entry = ("--skill", "storage", "--provider", "s3", "--action", "store")
     when = ("--timestamp", "2026-03-01T10:00:00Z")
     assert "$1.25 of storage at s3 is booked." in said("append", *entry, "--amount-usd", "1.25", *when)
-    assert "amount_usd: Input should be" in said("append", *entry, "--amount-usd", "lots", *when, ends=2)
+    assert "amount_usd must be a number." in said("append", *entry, "--amount-usd", "lots", *when, ends=2)
     shared = tmp_path / "cost_ledger.json"
     shared.write_text('[{"skill": "eval", "provider": "x", "action": "y", "amount_usd": 3, "timestamp": 5}]')
     assert "0 of 1 entries are new." in said("import", "--file", str(shared))
@@ -136,14 +136,18 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
 
 def test_extend_asks_and_done_ends(url: str) -> None:
     (session,) = books(url).sessions
-    code, said = run("extend", session.id, "90m", "--reason", "one more epoch")
+    missing = f"Say how much more time, such as `gpu-shopper extend {session.id} 2h`.\n"
+    assert run("extend", session.id) == (2, missing)
+    assert run("extend", session.id, "1h", "words", "--reason", "and an option")[0] == 2
+    code, said = run("extend", session.id, "90m", "one", "more", "epoch")
     assert (code, "1.5 hours more is shown to those who decide" in said) == (0, True)
     asked = next(row for row in books(url).requests if row.kind == "extend")
     assert (asked.requester, asked.reason) == (f"operator:{getpass.getuser()}", "one more epoch")
     code, said = run("extend", session.id, "soon")
     assert (code, "90m" in said) == (2, True)
     assert run("extend", "zzzzzz", "1h")[0] == 1
-    assert run("done", session.id, "--failed")[0] == 0
+    assert run("done", session.id, "maybe") == (2, '"maybe" is not success, failed, destroy or preserve.\n')
+    assert run("done", session.id, "failed", "destroy")[0] == 0
     assert books(url).sessions[0].end_code == "work_failed"
     code, said = run("terminate", session.id)
     assert (code, "is ending already" in said) == (1, True)

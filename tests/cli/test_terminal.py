@@ -183,7 +183,8 @@ def test_ctrl_c_between_two_questions_is_not_lost() -> None:
 
 def _at(width: int, told: TextReport, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     out = io.StringIO()
-    monkeypatch.setattr(terminal_tables, "console", lambda: Console(file=out, width=width, soft_wrap=True))
+    for module in (terminal_tables, screen):
+        monkeypatch.setattr(module, "console", lambda **_: Console(file=out, width=width, soft_wrap=True))
     terminal_tables.print_report(told)
     return out.getvalue().splitlines()
 
@@ -225,3 +226,12 @@ def test_prose_gives_way_before_what_is_typed(monkeypatch: pytest.MonkeyPatch) -
     narrow = _at(64, TextReport(tables=(table,)), monkeypatch)
     assert narrow[0].split() == ["#", "offer", "GPU", "per", "hour"]
     assert narrow[2:] == ["    region: California, US", "    range: $0.35–$0.50", f"    {WHY}"]
+
+
+def test_prose_is_wrapped_between_words_and_what_is_copied_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "`gpu-shopper approve 4k7m2p --option 1 --quote-version 3`"
+    connect = f"For known_hosts: [198.51.100.7]:41022 ssh-ed25519 {'A' * 68}"
+    shown = _at(
+        60, TextReport(sentences=(f"Say which offer you read, such as {command}, or why.", connect)), monkeypatch
+    )
+    assert shown == ["Say which offer you read, such as", f"{command},", "or why.", connect]

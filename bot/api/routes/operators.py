@@ -46,6 +46,8 @@ from bot.services.runtime.commands import Reply
 from ledger.kernel.states import OrphanState
 from ledger.queries.orphans import every_orphan, unknown_instances
 from ledger.queries.views import instances_page, owned_sessions
+from providers.contract import Preflight
+from providers.registry import REGISTRY
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
 OrphanId = Annotated[
@@ -70,14 +72,22 @@ async def audit(deps: Deps, who: RequestReader, request: RequestParam) -> AuditO
 
 @router.get("/preflight", responses=refusals())
 async def preflight(deps: Deps, who: RequestReader) -> list[PreflightOut]:
-    """Check whether each configured cloud can be bought from now; a check is at most a minute old."""
+    """Check whether each cloud can be bought from now; a check is at most a minute old.
+
+    A cloud without its key is listed too, as not configured, with the settings that it needs.
+    """
     ctx = deps.ctx
     everything = authorization.sees_all(ctx.policy, who)
     checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.providers))
-    return [
-        PreflightOut.of(one, credit_usd=one.balance.credit_usd if one.balance and everything else None)
+    answers = [
+        PreflightOut.of(one, configured=True, credit_usd=one.balance.credit_usd if one.balance and everything else None)
         for one in checked
     ]
+    for name, entry in REGISTRY.items():
+        if name not in ctx.providers:
+            unset = Preflight(name, ok=False, missing=entry.env_vars, where=entry.where, problem=f"Set {entry.needs}.")
+            answers.append(PreflightOut.of(unset, configured=False, credit_usd=None))
+    return answers
 
 
 @router.get("/instances", responses=refusals())

@@ -52,6 +52,7 @@ class PreflightOut(Out):
     """Whether a cloud can be bought from now; `problem`, `missing` and `where` say what to do about it."""
 
     cloud: Cloud
+    configured: bool = Field(description="Whether the key of the cloud is set here.")
     ok: bool = Field(description="Whether all is well.")
     code: Code
     problem: str = Field(description="What is wrong, in words; empty when nothing is.")

@@ -22,11 +22,15 @@ from dotenv import dotenv_values
 
 from bot import logs, vault
 from bot.cli.lazy import load
+from bot.cli.terminal.busy import busy
+from bot.cli.terminal.options import UNKNOWN
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail
 from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
 TIMEOUT_S = 60.0
+#: Refusals of an id that names nothing.
+NOT_FOUND = frozenset({ReplyCode.UNKNOWN_ID, ReplyCode.UNKNOWN_KEY, ReplyCode.UNKNOWN_WEBHOOK})
 #: HTTP status of a refusal → exit code; every other refusal is 1.
 ENDS: Mapping[int, int] = {401: NO_PERMISSION, 403: NO_PERMISSION, 429: UNAVAILABLE, 500: UNAVAILABLE, 503: UNAVAILABLE}
 #: Refusals of a wrong option or word, which end with 2.
@@ -41,6 +45,10 @@ TYPED = frozenset(
         ReplyCode.PRIVATE_KEY,
     }
 )
+
+#: What a command waits for, by the first part of the path; everything else waits for the service alone.
+DOING: Mapping[str, str] = dict.fromkeys(("inventory", "plans", "compare", "preflight", "recover"), "Asking the clouds")
+WAITING = "Waiting for GPU Shopper"
 
 Found = TypeVar("Found")
 
@@ -84,7 +92,9 @@ class ApiClient:
         return await self._call("DELETE", path)
 
     async def _call(self, method: str, path: str, **more: Any) -> Any:
-        answer = await self.http.request(method, f"/api/v1{path}", **more)
+        subject, _, named = path.strip("/").partition("/")
+        with busy(DOING.get(subject, WAITING)):
+            answer = await self.http.request(method, f"/api/v1{path}", **more)
         try:
             said = answer.json()
         except ValueError:
@@ -94,7 +104,10 @@ class ApiClient:
         if not isinstance(said, dict) or "code" not in said:
             sentence = f"{answer.url.host} answered {answer.status_code}, which is not this service."
             raise RefusedCall(503, "not_this_service", sentence)
-        raise RefusedCall(answer.status_code, str(said["code"]), str(said.get("detail", "")))
+        detail, unknown = str(said.get("detail", "")), UNKNOWN.get(subject, "")
+        if said["code"] in NOT_FOUND and unknown and "More than one" not in detail and ":" not in named:
+            detail = unknown.format(id=named.split("/")[0])
+        raise RefusedCall(answer.status_code, str(said["code"]), detail)
 
 
 def elsewhere() -> tuple[str, str] | None:
@@ -127,13 +140,16 @@ async def _there(address: str, key: str) -> AsyncIterator[ApiClient]:
         yield ApiClient(http)
 
 
+def _here(*, is_agent: bool = False) -> AbstractAsyncContextManager[ApiClient]:
+    with busy("Opening the ledger"):
+        found: AbstractAsyncContextManager[ApiClient] = load("access.in_process_api").opened(is_agent=is_agent)
+    return found
+
+
 def connected(*, is_agent: bool = False) -> AbstractAsyncContextManager[ApiClient]:
     """Open the API for the length of a block: over HTTP, or in this process, for the operator or their AI agent."""
     where = elsewhere()
-    found: AbstractAsyncContextManager[ApiClient] = (
-        _there(*where) if where else load("access.in_process_api").opened(is_agent=is_agent)
-    )
-    return found
+    return _there(*where) if where else _here(is_agent=is_agent)
 
 
 def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:
@@ -141,14 +157,16 @@ def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:
     where = elsewhere()
 
     async def within() -> Found:
-        async with _there(*where) if where else load("access.in_process_api").opened() as api:
+        async with _there(*where) if where else _here() as api:
             return await step(api)
 
     try:
         return asyncio.run(within())
     except RefusedCall as refused:
-        fail(logs.visible(logs.redact(str(refused))), refused.ends_with)
+        fail(str(refused), refused.ends_with)
     except httpx.TransportError as error:
-        fail(f"{where[0] if where else 'the service'} cannot be reached: {type(error).__name__}.", UNAVAILABLE)
+        there = where[0] if where else "the service"
+        fail(f"Can't reach {there} ({type(error).__name__}). Check {URL}, and that `gpu-shopper serve` runs there.",
+             UNAVAILABLE)  # fmt: skip
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -12,7 +12,7 @@ import httpx
 from bot import logs
 from bot.api.app import routes
 from bot.api.dependencies import PRINCIPAL, ApiSettings, Dependencies
-from bot.cli.access.api_client import ApiClient
+from bot.cli.access.api_client import KEY, URL, ApiClient
 from bot.cli.access.settings import explained, fail, operator, private_umask, settings
 from bot.cli.lazy import load
 from bot.clock import SystemClock
@@ -26,6 +26,9 @@ from bot.wiring import build_context, close
 from ledger.kernel.actor import Actor
 from ledger.kernel.clock import Clock
 from migrations import run as schema
+
+#: For somebody who has no ledger here, because the service runs on another machine.
+ELSEWHERE = f"To use a service elsewhere, set {URL} and {KEY} instead."
 
 
 class _AsOperator:
@@ -79,7 +82,8 @@ async def opened(*, is_agent: bool = False) -> AsyncIterator[ApiClient]:
             try:
                 await schema.require_newest(ctx.db)
             except schema.SchemaError as error:
-                fail(str(error))
+                none = await schema.current(ctx.db) is None
+                fail(f"{error} {ELSEWHERE}" if none else str(error))
         app = routes({})
         app.state.deps = Dependencies(
             ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False)

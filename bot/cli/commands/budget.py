@@ -8,7 +8,7 @@ import typer
 
 from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.cli.access.api_client import spoken
-from bot.cli.commands.requests import Json
+from bot.cli.terminal.options import Json
 from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
 
-from bot import logs
 from bot.cli.access.api_client import ApiClient, spoken
-from bot.cli.commands.requests import Again, Json, Named, plain_id
-from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group
-from bot.cli.terminal.terminal_tables import show, show_result, table_or
+from bot.cli.terminal.listing import Listing, listing
+from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
+from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group, say
+from bot.cli.terminal.terminal_tables import show, show_result
+from bot.cli.terminal.views import name_of, time_cell
 from bot.rules.audit.event_text import LATE, happened, whole
-from bot.rules.values.phrases import plural, rate
-from bot.rules.values.text_table import TextReport
+from bot.rules.values.phrases import plural, rate, usd
+from ledger.kernel.ids import short_id
 
 orphans_app = group("Orphans: list them, or terminate a quarantined one.")
 
@@ -27,31 +29,40 @@ def instances(
     orphans: Annotated[bool, typer.Option("--orphans", help="List orphans instead.")] = False,
     over: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    columns: Columns = "",
     as_json: Json = False,
 ) -> None:
     """List the instances behind the sessions that you may see."""
     if orphans:
-        _orphans(as_json=as_json)
+        _orphans(columns, as_json=as_json)
         return
     found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
-    head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
+    head = ("instance", "state", "cloud", "id there", "per hour", "session", "name")
     rows = (
-        (one["id"], one["state"], one["cloud"], one["ref"] or "-", _rate(one), one["session_id"], one["name"])
+        (
+            one["id"],
+            one["state"],
+            one["cloud"],
+            one["ref"] or "-",
+            _rate(one),
+            short_id(one["session_id"]),
+            one["name"],
+        )
         for one in found
     )
-    show(found if as_json else table_or("There are no instances.", head, rows))
+    show(found if as_json else listing("There are no instances.", head, rows, extra=("name", "id there")), columns)
 
 
 @orphans_app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List every orphan, the quarantined ones first."""
-    _orphans(as_json=as_json)
+    _orphans(columns, as_json=as_json)
 
 
 @orphans_app.command()
 def condemn(orphan: Orphan, reason: Why = "", as_json: Json = False) -> None:
     """Terminate a quarantined orphan. Recovery mode ends when none is quarantined any more."""
-    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/condemn", {"reason": reason}))
+    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan, 'orphans')}/condemn", {"reason": reason}))
     show_result(done, as_json=as_json)
 
 
@@ -61,12 +72,14 @@ def adopt(
     owner: Annotated[str, typer.Option(help="The owner: a Slack id or operator:ada; you by default.")] = "",
     reason: Why = "",
     amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
-    again: Again = "",
+    idempotency_key: IdempotencyKey = "",
     as_json: Json = False,
 ) -> None:
     """Adopt a quarantined orphan as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
-    show_result(spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again)), as_json=as_json)
+    named = plain_id(orphan, "orphans")
+    adopted = spoken(lambda api: api.post(f"/orphans/{named}/adopt", body, idempotency_key))
+    show_result(adopted, as_json=as_json)
 
 
 def recover(as_json: Json = False) -> None:
@@ -76,34 +89,34 @@ def recover(as_json: Json = False) -> None:
     if as_json:
         show(found)
     else:
-        for one in found["waiting"]:
-            typer.echo(_line(one))
+        show(_orphan_list(found["waiting"], "No orphan waits for you."))
         looked = sum(one["listed"] for one in found["clouds"])
         where = f"{plural(looked, 'instance')} at {plural(len(found['clouds']), 'cloud')}"
         said = f"{where}; {len(found['waiting'])} of ours are unknown here."
-        typer.echo(f"{said} {found['held']}".strip(), err=True)
+        say(f"{said} {found['held']}".strip(), stderr=True)
     if not found["clouds"]:
-        fail("No cloud is set up here, so nothing was looked at; gpu-shopper doctor says which settings are missing.",
+        fail("No cloud is set up here, so nothing was looked at. Run `gpu-shopper doctor`.",
              UNAVAILABLE)  # fmt: skip
     if failed:
         fail("; ".join(failed), UNAVAILABLE)
 
 
-def preflight(as_json: Json = False) -> None:
-    """Check whether every cloud can be bought from now; exits with 1 when one cannot."""
+def preflight(columns: Columns = "", as_json: Json = False) -> None:
+    """Check whether each cloud can be bought from now; exits with 1 when one that has a key cannot, or none has one."""
     found = spoken(lambda api: api.get("/preflight"))
-    head = ("cloud", "", "credit", "what to do")
+    head = ("cloud", "state", "credit", "what to do")
     rows = (
         (
             one["cloud"],
-            "ok" if one["ok"] else one["code"] or "no",
-            one["credit_usd"] or "-",
-            f"{one['problem']} {one['where']}".strip(),
+            "ok" if one["ok"] else "failed" if one["configured"] else "not set",
+            usd(Decimal(one["credit_usd"])) if one["credit_usd"] else "-",
+            f"{one['problem']} {one['where'] if not one['ok'] else ''}".strip() or "-",
         )
         for one in found
     )
-    show(found if as_json else table_or("No cloud is set up.", head, rows))
-    if not all(one["ok"] for one in found):
+    show(found if as_json else listing("GPU Shopper knows no cloud.", head, rows), columns)
+    used = [one["ok"] for one in found if one["configured"]]
+    if not used or not all(used):
         raise typer.Exit(1)
 
 
@@ -112,6 +125,7 @@ def audit(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Each event as a line of JSON, then the newest hashes.")
     ] = False,
+    columns: Columns = "",
     as_json: Json = False,
 ) -> None:
     """Show what happened, in order, and verify the hash chain. Exits with 1 when the journal was changed."""
@@ -123,7 +137,7 @@ def audit(
     elif not as_json:
         late = set(found["late"])
         rows = (_event(event, is_late=event["id"] in late) for event in found["events"])
-        show(table_or("Nothing happened yet.", ("when (UTC)", "what", "by", "reason"), rows))
+        show(listing("Nothing happened yet.", ("when", "what", "by", "reason"), rows), columns)
     if as_json:
         show(found)
     if found["broken"]:
@@ -132,38 +146,44 @@ def audit(
 
 
 def _event(event: Any, *, is_late: bool) -> tuple[str, ...]:
-    at, what = event["at"].replace("T", " ")[:19], happened(event["kind"], event["before"], event["after"])
-    return at, f"{what} ({LATE})" if is_late else what, event["actor"], event["reason"]
+    at, what = time_cell(datetime.fromisoformat(event["at"])), happened(event["kind"], event["before"], event["after"])
+    return at, f"{what} ({LATE})" if is_late else what, name_of(event["actor"]), event["reason"]
 
 
 def _rate(one: Any) -> str:
     return rate(Decimal(one["price_usd_h"]))
 
 
-def _orphans(*, as_json: bool) -> None:
+def _orphans(columns: str, *, as_json: bool) -> None:
     found = spoken(lambda api: api.get("/orphans"))
-    if as_json:
-        show(found)
-    else:
-        typer.echo("\n".join(map(_line, found)) or "There are no orphans.")
+    show(found if as_json else _orphan_list(found, "There are no orphans."), columns)
 
 
-def _line(one: Any) -> str:
-    """Describe an orphan on one line, with its id for an operator to copy."""
-    since = one["first_seen_at"].replace("T", " ")[:16]
-    where = f"{one['cloud']} {one['ref']}  {_rate(one)}  first seen {since} UTC"
-    return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")
+def _orphan_list(found: Any, none: str) -> Listing:
+    head = ("orphan", "state", "cloud", "id there", "per hour", "first seen", "reason")
+    rows = (
+        (
+            one["id"],
+            one["state"],
+            one["cloud"],
+            one["ref"],
+            _rate(one),
+            time_cell(datetime.fromisoformat(one["first_seen_at"])),
+            one["reason"],
+        )
+        for one in found
+    )
+    return listing(none, head, rows)
 
 
 unreachable_app = group("Open instances in accounts without a key: list, gone.")
 
 
 @unreachable_app.command("list")
-def list_unreachable(as_json: Json = False) -> None:
+def list_unreachable(columns: Columns = "", as_json: Json = False) -> None:
     """List what nothing here can see or terminate, with its account."""
     found = spoken(lambda api: api.get("/unreachable"))
-    lines = tuple(map(_open_line, found)) or ("Everything that is open can be looked at.",)
-    show(found if as_json else TextReport(sentences=lines))
+    show(found if as_json else _unreachable_list(found), columns)
 
 
 @unreachable_app.command()
@@ -184,12 +204,10 @@ async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) ->
     for text in named:
         there = [one["id"] for one in found if text in (one["id"], f"{one['cloud']}/{one['account']}")]
         if not there and "/" in text:
-            fail(f"Nothing is open in {logs.visible(text[:60])}; gpu-shopper unreachable list shows where it is.")
+            fail(f"Nothing is open in {text[:60]}. Run `gpu-shopper unreachable list`.")
         ids += there or [text]
     if asks and reason.strip():
-        for one in found:
-            if one["id"] in ids:
-                typer.echo(_open_line(one))
+        show(_unreachable_list([one for one in found if one["id"] in ids]))
         what = plural(len(set(ids)), "instance")
         if not agreed(
             f"Close {what} as gone? What still runs there keeps costing money, and GPU Shopper cannot see it."
@@ -199,7 +217,18 @@ async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) ->
     return await api.post("/unreachable/gone", {"ids": ids, "reason": reason})
 
 
-def _open_line(one: Any) -> str:
-    where = f"{one['cloud']}/{one['account']} {one['ref'] or '-'}  {rate(Decimal(one['price_usd_h']))}"
-    since = one["since"].replace("T", " ")[:16]
-    return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  since {since} UTC  {one['owner'] or '-'}")
+def _unreachable_list(found: Any) -> Listing:
+    head = ("id", "state", "account", "id there", "per hour", "since", "owner")
+    rows = (
+        (
+            one["id"],
+            one["state"],
+            f"{one['cloud']}/{one['account']}",
+            one["ref"] or "-",
+            _rate(one),
+            time_cell(datetime.fromisoformat(one["since"])),
+            name_of(one["owner"] or "-"),
+        )
+        for one in found
+    )
+    return listing("Every open instance is in an account that can be reached.", head, rows)

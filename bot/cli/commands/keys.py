@@ -12,14 +12,16 @@ import typer
 from bot.api.schemas.keys import ApiKeyOut
 from bot.cli.access.api_client import spoken
 from bot.cli.access.job_file import text_of
-from bot.cli.commands.requests import Json, plain_id
+from bot.cli.terminal.listing import listing
+from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import fail, group
-from bot.cli.terminal.terminal_tables import show, show_once, show_result, table_or
+from bot.cli.terminal.terminal_tables import show, show_once, show_result
+from bot.cli.terminal.views import name_of, time_cell
 from bot.rules.access.scopes import KEY_DAYS, MEANING
 
 app = group("API keys: create, list, revoke.")
 
-HEAD = ("key", "of", "answers for it", "state", "until", "last used", "scopes")
+HEAD = ("key", "of", "owner", "state", "expires", "last used", "scopes")
 
 
 @app.command()
@@ -42,11 +44,11 @@ def create(
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List every key, without its secret."""
     found = spoken(lambda api: api.get("/keys"))
     rows = (_row(ApiKeyOut.model_validate(one)) for one in found)
-    show(found if as_json else table_or("There are no API keys.", HEAD, rows))
+    show(found if as_json else listing("There are no API keys.", HEAD, rows, extra=("scopes",)), columns)
 
 
 @app.command()
@@ -54,12 +56,16 @@ def revoke(
     key: Annotated[str, typer.Argument(help="The id of a key, as the list shows it.")], as_json: Json = False
 ) -> None:
     """Revoke a key at once."""
-    show_result(spoken(lambda api: api.delete(f"/keys/{plain_id(key)}")), as_json=as_json)
+    show_result(
+        spoken(lambda api: api.delete(f"/keys/{plain_id(key, 'No API key {id}. Run `gpu-shopper keys list`.')}")),
+        as_json=as_json,
+    )
 
 
 def _row(one: ApiKeyOut) -> tuple[str, ...]:
-    used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
-    return one.id, one.actor, one.owner, one.state, f"{one.expires_at:%Y-%m-%d}", used, " ".join(one.scopes)
+    used = time_cell(one.last_used_at) if one.last_used_at else "never"
+    who, owner = name_of(one.actor), name_of(one.owner)
+    return one.id, who, owner, one.state, time_cell(one.expires_at), used, " ".join(one.scopes)
 
 
 ssh_app = group("Your public SSH key: add, show, remove.")

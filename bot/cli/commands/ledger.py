@@ -11,9 +11,10 @@ from urllib.parse import quote
 import typer
 
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
-from bot.cli.commands.requests import Json
+from bot.cli.terminal.listing import listing
+from bot.cli.terminal.options import Columns, Json
 from bot.cli.terminal.screen import fail, group
-from bot.cli.terminal.terminal_tables import show, show_result, table_or
+from bot.cli.terminal.terminal_tables import show, show_result
 from bot.clock import SystemClock
 from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
@@ -117,7 +118,7 @@ bills_app = group("Bills above what their instance can have cost: list, confirm.
 
 
 @bills_app.command("list")
-def list_bills(as_json: Json = False) -> None:
+def list_bills(columns: Columns = "", as_json: Json = False) -> None:
     """List the bills that wait for an operator."""
     found = spoken(lambda api: api.get("/bills"))
     head = ("instance", "cloud", "id there", "bill", "ledger", "at most")
@@ -130,7 +131,7 @@ def list_bills(as_json: Json = False) -> None:
         )
         for one in found
     ]
-    show(found if as_json else table_or("No bill waits for you.", head, lines))
+    show(found if as_json else listing("No bill waits for you.", head, lines), columns)
 
 
 @bills_app.command()

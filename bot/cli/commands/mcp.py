@@ -21,7 +21,7 @@ from pydantic import Field
 from bot import logs
 from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, connected
-from bot.cli.terminal.views import when
+from bot.cli.terminal.wording import when
 from bot.rules.values.text_table import TextReport
 
 P = ParamSpec("P")

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from bot import logs
 from bot.api.schemas.base import Page
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.access.job_file import job_in, line_of, text_of
-from bot.cli.terminal.screen import at_terminal, fail, prompt
+from bot.cli.terminal.busy import busy
+from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
+from bot.cli.terminal.screen import at_terminal, prompt, say
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
-from bot.cli.terminal.views import request_details, request_list, session_details
+from bot.cli.terminal.views import request_details, request_list, session_details, state_of
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.ids import short_id
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
-Again = Annotated[
-    str, typer.Option(help="A name that you choose: repeated with the same name, this command is carried out once.")
-]
-ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
 POLL_S = 1.0
 #: States of a request that is not finished.
 OPEN = frozenset({"quoting", "pending", "approved"})
@@ -55,7 +49,7 @@ def provision(
     ssh_key: Annotated[str, typer.Option(help="A public key file for this machine alone.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan; submit no request.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it runs, or will not.")] = False,
-    again: Again = "",
+    idempotency_key: IdempotencyKey = "",
     as_json: Json = False,
 ) -> None:
     """Request GPUs. An approver decides; on a terminal you can choose the offer to request."""
@@ -81,7 +75,7 @@ def provision(
         planned = spoken(lambda api: api.post("/plans", document))
         show(planned["estimate"] if as_json else TextReport.model_validate(planned["told"]))
         return
-    ended = spoken(lambda api: _submit(api, document, again, as_json=as_json, wait=wait))
+    ended = spoken(lambda api: _submit(api, document, idempotency_key, as_json=as_json, wait=wait))
     if ended is not None:
         raise typer.Exit(ended)
 
@@ -90,16 +84,16 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-async def _submit(api: ApiClient, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
+async def _submit(api: ApiClient, document: dict[str, Any], key: str, *, as_json: bool, wait: bool) -> int | None:
     if at_terminal() and not as_json and "offer" not in document:
         document = await _choose(api, document)
-    made = await api.post("/sessions", document, again)
-    typer.echo(logs.visible(made["sentence"]), err=as_json)
+    made = await api.post("/sessions", document, key)
+    say(made["sentence"], stderr=as_json)
     if not wait:
         if as_json:
             show(made)
         elif sys.stdout.isatty():
-            typer.echo(f"gpu-shopper request {short_id(str(made['request_id']))} shows how it goes on.")
+            say(f"Follow it: gpu-shopper request {short_id(str(made['request_id']))}")
         return None
     return await _until_it_runs(api, str(made["request_id"]), as_json=as_json)
 
@@ -135,11 +129,11 @@ async def _until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> i
         session = None
         if one.session_id:
             session = SessionOut.model_validate(await api.get(f"/sessions/{one.session_id}"))
-        now = f"session {session.state}" if session else f"request {one.state}{_for_whom(one)}"
+        now = f"session {state_of(session)}" if session else f"request {one.state}{_for_whom(one)}"
         if held := session.held if session else one.held:
             now = f"{now}. {held}"
         if now != shown:
-            typer.echo(logs.visible(now), err=True)
+            say(now, stderr=True)
             shown = now
         if session is not None and session.state not in ("queued", "provisioning"):
             show(session.model_dump(mode="json") if as_json else session_details(session))
@@ -147,7 +141,8 @@ async def _until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> i
         if one.state not in OPEN:
             show(one.model_dump(mode="json") if as_json else request_details(one))
             return 1
-        await asyncio.sleep(POLL_S)
+        with busy("Waiting", delay_s=0):
+            await asyncio.sleep(POLL_S)
 
 
 def _for_whom(one: RequestOut) -> str:
@@ -160,28 +155,27 @@ def _for_whom(one: RequestOut) -> str:
 def requests(
     waiting: Annotated[bool, typer.Option("--waiting", help="Only undecided ones.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    columns: Columns = "",
     as_json: Json = False,
 ) -> None:
     """List requests, the newest first."""
     found = spoken(lambda api: api.get("/requests", waiting=waiting, limit=most))
-    show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items))
+    show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items), columns)
 
 
-def request(request: Named, as_json: Json = False) -> None:
-    """Show one request: its options, and who must approve it or how it was decided."""
+def request(
+    request: Named,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also the offers' ids, their reasons, and what was left out.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one request: its offers, and who must approve it or how it was decided."""
     found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}"))
-    show(found if as_json else request_details(RequestOut.model_validate(found)))
+    show(found if as_json else request_details(RequestOut.model_validate(found), verbose=verbose))
 
 
 def cancel(request: Named, reason: Annotated[str, typer.Option(help="Why.")] = "", as_json: Json = False) -> None:
     """Withdraw an undecided request."""
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
     show_result(done, as_json=as_json)
-
-
-def plain_id(text: str) -> str:
-    """Return an id that can be part of a path; `vast:123` is an instance by its id at its cloud."""
-    bare = text.strip().strip("`")
-    if not ID.fullmatch(bare):
-        fail(f"{logs.visible(text[:40])} is not an id; a list shows it.", 2)
-    return bare

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from bot import logs
 from bot.api.schemas.sessions import RunOut
 from bot.cli.access.api_client import spoken
 from bot.cli.access.job_file import count_in, line_of
-from bot.cli.commands.requests import Json, plain_id
+from bot.cli.terminal.listing import listing
+from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import fail, group
-from bot.cli.terminal.terminal_tables import show
+from bot.cli.terminal.terminal_tables import show, show_result
+from bot.cli.terminal.views import time_cell
 from bot.rules.sizing.throughput import say
 from ledger.kernel.ids import short_id
 
@@ -33,25 +34,23 @@ def record_(
         fail("Say either the session or the machine with the run, such as 8xH100-SXM model=7B seq=2048.", 2)
     of = {"session": plain_id(session)} if session else {"job": {"words": line_of(words or [])}}
     done = spoken(lambda api: api.post("/runs", {"tokens_s": str(count_in("--rate", rate)), **of}))
-    if as_json:
-        show(done)
-    else:
-        typer.echo(logs.visible(done["sentence"]))
+    show_result(done, as_json=as_json)
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List the recorded runs, the newest first, beside the predicted rate."""
     found = spoken(lambda api: api.get("/runs"))
-    if as_json:
-        show(found)
-        return
-    for one in map(RunOut.model_validate, found):
-        share = one.measured_tokens_s / one.predicted_tokens_s
-        where = f"{one.gpu_count}x {one.gpu}"
-        of = f"  session {short_id(one.session_id)}" if one.session_id else ""
-        rate = say(float(one.measured_tokens_s))
-        line = f"{one.at:%Y-%m-%d}  {rate:>9} tokens/s  {share:>5.0%} of predicted  {where}{of}"
-        typer.echo(logs.visible(f"{line}  {' '.join(one.words)}"))
-    if not found:
-        typer.echo("No run is recorded yet.")
+    head = ("when", "tokens/s", "of predicted", "GPU", "session", "run")
+    rows = (
+        (
+            time_cell(one.at),
+            say(float(one.measured_tokens_s)),
+            f"{one.measured_tokens_s / one.predicted_tokens_s:.0%}",
+            f"{one.gpu_count}x {one.gpu}",
+            short_id(one.session_id) if one.session_id else "-",
+            " ".join(one.words),
+        )
+        for one in map(RunOut.model_validate, found)
+    )
+    show(found if as_json else listing("No run is recorded yet.", head, rows), columns)

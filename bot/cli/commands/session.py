@@ -10,11 +10,12 @@ from typer.core import TyperGroup
 from bot.api.schemas.base import Page
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
-from bot.cli.commands.requests import Again, Json, plain_id
-from bot.cli.terminal.screen import agreed, at_terminal
+from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Reason, Words, in_words, plain_id
+from bot.cli.terminal.screen import agreed, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result
 from bot.cli.terminal.views import end_question, session_details, session_list
+from bot.rules.grammar.commands import DONE_WORDS
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.states import ENDABLE_SESSION
 
@@ -42,17 +43,18 @@ Ended = Annotated[
 def sessions(
     everything: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    columns: Columns = "",
     as_json: Json = False,
 ) -> None:
     """List sessions, the newest first."""
     found = spoken(lambda api: api.get("/sessions", live="false" if everything else "true", limit=most))
-    print_answer(found if as_json else session_list(Page[SessionOut].model_validate(found).items))
+    print_answer(found if as_json else session_list(Page[SessionOut].model_validate(found).items), columns)
 
 
 @app.command()
 def show(session: Named, as_json: Json = False) -> None:
     """Show a session, by its id or by its request's, and how to connect."""
-    found = spoken(lambda api: api.get(f"/sessions/{plain_id(session)}"))
+    found = spoken(lambda api: api.get(f"/sessions/{plain_id(session, 'sessions')}"))
     print_answer(found if as_json else session_details(SessionOut.model_validate(found)))
 
 
@@ -60,19 +62,28 @@ def show(session: Named, as_json: Json = False) -> None:
 def extend(
     session: Named,
     more: Annotated[str, typer.Argument(help="How much more: 2h, 90m.")] = "",
-    hours: Annotated[str, typer.Option(help="The same as an option.")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for approvers and for the audit log.")] = "",
-    again: Again = "",
+    words: Words = None,
+    hours: Annotated[str, typer.Option(help="How much more, as an option.")] = "",
+    reason: Reason = "",
+    idempotency_key: IdempotencyKey = "",
     as_json: Json = False,
 ) -> None:
     """Request more time. Time that is approved already is used at once; the rest needs an approver."""
-    body = {"hours": more or hours, "reason": reason}
-    _done(f"/sessions/{plain_id(session)}/extend", body, again, as_json=as_json)
+    if more and hours:
+        words, more = [more, *(words or ())], ""
+    named = plain_id(session, "sessions")
+    if not more and not hours:
+        fail(f"Say how much more time, such as `gpu-shopper extend {named} 2h`.", 2)
+    body = {"hours": more or hours, "reason": in_words(reason, words)}
+    _done(f"/sessions/{named}/extend", body, idempotency_key, as_json=as_json)
 
 
 @app.command()
 def done(
     session: Named,
+    how: Annotated[
+        list[str] | None, typer.Argument(help="success or failed; destroy or preserve.", metavar="[HOW]...")
+    ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
     preserve: Annotated[
         bool, typer.Option("--preserve", help="Stop the machine instead, and retain its disk until the end.")
@@ -80,32 +91,38 @@ def done(
     as_json: Json = False,
 ) -> None:
     """Report that the work is done, which ends the session."""
-    body = {"succeeded": not failed, "storage": "preserve" if preserve else "destroy"}
-    _done(f"/sessions/{plain_id(session)}/done", body, as_json=as_json)
+    said = {"action": "failed" if failed else "success", "text": "preserve" if preserve else "destroy"}
+    for word in how or ():
+        if word not in DONE_WORDS:
+            fail(f'"{word[:40]}" is not success, failed, destroy or preserve.', 2)
+        field, value = DONE_WORDS[word]
+        said[field] = value
+    body = {"succeeded": said["action"] == "success", "storage": said["text"]}
+    _done(f"/sessions/{plain_id(session, 'sessions')}/done", body, as_json=as_json)
 
 
 @app.command()
 def stop(session: Named, as_json: Json = False) -> None:
     """Stop the session's machine, where that saves money; its disk stays."""
-    _done(f"/sessions/{plain_id(session)}/stop", {}, as_json=as_json)
+    _done(f"/sessions/{plain_id(session, 'sessions')}/stop", {}, as_json=as_json)
 
 
 @app.command()
-def start(session: Named, again: Again = "", as_json: Json = False) -> None:
+def start(session: Named, idempotency_key: IdempotencyKey = "", as_json: Json = False) -> None:
     """Start the session's stopped machine."""
-    _done(f"/sessions/{plain_id(session)}/start", {}, again, as_json=as_json)
+    _done(f"/sessions/{plain_id(session, 'sessions')}/start", {}, idempotency_key, as_json=as_json)
 
 
 @app.command()
-def restart(session: Named, again: Again = "", as_json: Json = False) -> None:
+def restart(session: Named, idempotency_key: IdempotencyKey = "", as_json: Json = False) -> None:
     """Restart the session's machine in place."""
-    _done(f"/sessions/{plain_id(session)}/restart", {}, again, as_json=as_json)
+    _done(f"/sessions/{plain_id(session, 'sessions')}/restart", {}, idempotency_key, as_json=as_json)
 
 
 @app.command()
 def token(session: Named, as_json: Json = False) -> None:
     """Create the token for the API of the machine. It is shown once and replaces the one before."""
-    made = spoken(lambda api: api.post(f"/sessions/{plain_id(session)}/token", {}))
+    made = spoken(lambda api: api.post(f"/sessions/{plain_id(session, 'sessions')}/token", {}))
     if as_json:
         print_answer(made)
         return
@@ -121,7 +138,7 @@ def shutdown(
 ) -> None:
     """End the session now; confirmed when its cloud no longer lists the machine. It never touches other machines."""
     asks = at_terminal() and not (yes or as_json)
-    show_result(spoken(lambda api: _shut_down(api, plain_id(session), asks=asks)), as_json=as_json)
+    show_result(spoken(lambda api: _shut_down(api, plain_id(session, "sessions"), asks=asks)), as_json=as_json)
 
 
 async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
@@ -133,5 +150,5 @@ async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
     return await api.delete(f"/sessions/{named}")
 
 
-def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:
-    show_result(spoken(lambda api: api.post(path, body, again)), as_json=as_json)
+def _done(path: str, body: dict[str, Any], key: str = "", *, as_json: bool) -> None:
+    show_result(spoken(lambda api: api.post(path, body, key)), as_json=as_json)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from bot.cli.access.api_client import spoken
-from bot.cli.commands.requests import Json, plain_id
+from bot.cli.terminal.listing import listing
+from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import group
-from bot.cli.terminal.terminal_tables import show, show_once, show_result, table_or
+from bot.cli.terminal.terminal_tables import show, show_once, show_result
+from bot.cli.terminal.views import name_of, time_cell
 from bot.rules.webhooks.webhooks import Topic
 
 app = group("Webhooks: create, list, test, rotate, log, replay, delete.")
@@ -32,28 +35,28 @@ def create(
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List every webhook, without its secret."""
     found = spoken(lambda api: api.get("/webhooks"))
-    show(found if as_json else table_or("There are no webhooks.", HEAD, map(_webhook, found)))
+    show(found if as_json else listing("There are no webhooks.", HEAD, map(_webhook, found)), columns)
 
 
 @app.command()
 def delete(webhook: Hook, as_json: Json = False) -> None:
     """Delete a webhook; it receives nothing any more."""
-    show_result(spoken(lambda api: api.delete(f"/webhooks/{plain_id(webhook)}")), as_json=as_json)
+    show_result(spoken(lambda api: api.delete(f"{_path(webhook)}")), as_json=as_json)
 
 
 @app.command("test")
 def try_(webhook: Hook, as_json: Json = False) -> None:
     """Send a test message."""
-    show_result(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/test", {})), as_json=as_json)
+    show_result(spoken(lambda api: api.post(f"{_path(webhook)}/test", {})), as_json=as_json)
 
 
 @app.command()
 def rotate(webhook: Hook, as_json: Json = False) -> None:
     """Rotate the secret and show it once; the old one also signs for a day."""
-    show_once(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/rotate", {})), "secret", as_json=as_json)
+    show_once(spoken(lambda api: api.post(f"{_path(webhook)}/rotate", {})), "secret", as_json=as_json)
 
 
 @app.command()
@@ -61,11 +64,12 @@ def log(
     webhook: Hook,
     failed: Annotated[bool, typer.Option("--failed", help="Only those that failed finally.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    columns: Columns = "",
     as_json: Json = False,
 ) -> None:
     """Show what was sent, and the result of each message."""
-    found = spoken(lambda api: api.get(f"/webhooks/{plain_id(webhook)}/deliveries", failed=failed, limit=most))
-    show(found if as_json else table_or("Nothing was sent yet.", LOG, map(_delivery, found["items"])))
+    found = spoken(lambda api: api.get(f"{_path(webhook)}/deliveries", failed=failed, limit=most))
+    show(found if as_json else listing("Nothing was sent yet.", LOG, map(_delivery, found["items"])), columns)
 
 
 @app.command()
@@ -75,15 +79,20 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Send messages again; a disabled webhook is enabled again."""
-    body = {"delivery_id": plain_id(delivery)} if delivery else {}
-    show_result(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/replay", body)), as_json=as_json)
+    body = {"delivery_id": plain_id(delivery, "deliveries")} if delivery else {}
+    show_result(spoken(lambda api: api.post(f"{_path(webhook)}/replay", body)), as_json=as_json)
+
+
+def _path(webhook: str) -> str:
+    return f"/webhooks/{plain_id(webhook, 'webhooks')}"
 
 
 def _webhook(one: Any) -> tuple[str, ...]:
     state = f"off: {one['off_reason']}" if one["off_at"] else "on"
-    return one["id"], one["actor"], one["url"], " ".join(one["topics"]), state
+    return one["id"], name_of(one["actor"]), one["url"], " ".join(one["topics"]), state
 
 
 def _delivery(one: Any) -> tuple[str, ...]:
     outcome = one["attempts"][-1]["outcome"] if one["attempts"] else "-"
-    return one["id"], one["kind"], one["state"], str(one["tries"]), outcome, one["due_at"] or "-"
+    due = time_cell(datetime.fromisoformat(one["due_at"])) if one["due_at"] else "-"
+    return one["id"], one["kind"], one["state"], str(one["tries"]), outcome, due

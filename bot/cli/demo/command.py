@@ -72,7 +72,10 @@ async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
         out(f"\n  Open {running.url}/\n", style="bold")
         out('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"')
         out("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.\n")
-        out("  The same as a program or at other terminals, with keys of this run alone; one line for each person.\n")
+        out(
+            "  The same at other terminals, with keys of this run alone. There operator:alice is the Alice of the page,"
+        )
+        out("  because the policy links both names (same_person).\n")
         for name, may in WHO.items():
             out(f"  {may.format(program=_program())}\n")
             out(f"export {URL}={running.ctx.node_url} {KEY}={keys[name]}\n")

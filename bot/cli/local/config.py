@@ -5,6 +5,7 @@ Values are never shown.
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
 import secrets
@@ -19,15 +20,15 @@ from dotenv.parser import parse_stream
 
 from bot import vault
 from bot.cli.access.api_client import KEY, URL
-from bot.cli.commands.requests import Json
+from bot.cli.terminal.listing import listing
+from bot.cli.terminal.options import Columns, Json
 from bot.cli.terminal.screen import BAD_SETTINGS, fail, group, prompt
 from bot.cli.terminal.terminal_tables import show
-from bot.rules.values.text_table import TextReport, TextTable
 from providers.registry import REGISTRY
 
 FILE = Path(".env")
 #: Other names that people type, where the cloud itself spells its name differently.
-ALIASES = {"vastai-key": "vast-key"}
+ALIASES = {"vastai-key": "vast-key", "tensordock-key": "tensordock-api-token"}
 OTHERS = ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", URL, KEY)
 
 app = group("Credentials in .env: set, unset, list.")
@@ -73,7 +74,7 @@ def set_(
     typer.echo(f"{variable} is stored in {where}; gpu-shopper doctor tries it.")
     if in_arguments:
         typer.echo(
-            f"Others on this machine could read it in the list of processes, and your shell may remember it. Next time "
+            "Others on this machine could read it in the list of processes, and your shell may remember it. Next time "
             f"leave it out and you are prompted: gpu-shopper config set {_short(variable)}",
             err=True,
         )
@@ -92,14 +93,14 @@ def unset(name: Name) -> None:
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List the credentials and where each one is set, without any value."""
     kept = _read()
     found = [(short, one, _where(one, kept)) for short, one in names().items()]
     if as_json:
         show([{"name": short, "variable": one, "set": where} for short, one, where in found])
     else:
-        show(TextReport(tables=(TextTable(head=("name", "variable", "set"), rows=tuple(found)),)))
+        show(listing("There are no credentials.", ("name", "variable", "set"), found), columns)
 
 
 def _at_keyring(step: Callable[[], None]) -> None:
@@ -122,7 +123,9 @@ def _variable(name: str) -> str:
     listed = ALIASES.get(name.lower(), name.lower())
     found = known.get(listed, name if name in known.values() else "")
     if not found:
-        fail(f"{name[:40]!r} is not one of {', '.join(known)}.", 2)
+        near = next(iter(difflib.get_close_matches(listed, [*known, *ALIASES], n=1)), "")
+        guess = f"Did you mean `gpu-shopper config set {near}`? " if near else ""
+        fail(f'{guess}There is no credential "{name[:40]}". Run `gpu-shopper config list` for all of them.', 2)
     return found
 
 

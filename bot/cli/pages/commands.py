@@ -35,8 +35,11 @@ def page() -> str:
         "The command line",
         "On the server the commands work on its own ledger, as the operator who types them. With "
         f"`{URL}` and `{KEY}` they go to the service at that address through its REST API. The commands and what they "
-        "print are the same. `--json` prints one document for programs; answers go to standard output, progress and "
-        "refusals to standard error; `NO_COLOR` is obeyed.",
+        "print are the same. Answers go to standard output, progress and refusals to standard error; `NO_COLOR` is "
+        "obeyed. "
+        "On a terminal a list is a table with local times. In a pipe it is tab-separated values without a heading; "
+        "`--columns` chooses the columns. `--json` prints one document for programs, with times in UTC. "
+        "With `COLUMNS` set, the output is as on a terminal of that width.",
         table(("command", "what it does", "the same by REST"), rows),
         "## Exit codes",
         table(("code", "meaning"), [(code(number), meaning) for number, meaning in ENDS]),

@@ -6,13 +6,11 @@ prose first, then the widest; so a narrow terminal shows the same words in more 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
-
-from bot.rules.values.text_table import TextTable
 
 GAP, INDENT = "  ", "    "
 #: Columns whose cells are read and not typed: they move below the row first.
@@ -20,6 +18,17 @@ PROSE = frozenset({"why", "reason", "marks", "region", "range", "until", "made",
 #: Columns whose cells need no heading below their row.
 SPEAKS_FOR_ITSELF = frozenset({"why", "reason"})
 NOTHING = frozenset({"", "-"})
+#: Columns whose cells are states.
+COLOURED = frozenset({"state", "set", ""})
+#: Colour → the states that have it: well, on its way or waiting for somebody, wrong, and over.
+STYLES: Mapping[str, frozenset[str]] = {
+    "green": frozenset({"running", "approved", "live", "ok", "on", "active", "sent"}),
+    "yellow": frozenset(
+        {"pending", "quoting", "queued", "starting", "stopped", "ending", "quarantined", "ready", "sending", "not set"}
+    ),
+    "red": frozenset({"failed", "unavailable", "rejected", "unknown", "dead", "revoked", "expired", "no"}),
+    "dim": frozenset({"ended", "gone", "cancelled"}),
+}
 
 
 def beside(widths: Sequence[int], head: Sequence[str], width: int) -> tuple[int, ...]:
@@ -39,17 +48,47 @@ def beside(widths: Sequence[int], head: Sequence[str], width: int) -> tuple[int,
     return tuple(sorted(kept))
 
 
-def lines(table: TextTable, console: Console) -> Iterator[Text]:
-    """Return the lines of a table, its heading first; cells hold no markup and no control characters."""
-    head, rows, width = table.head, table.rows, console.width
-    widths = [max(map(cell_len, column)) for column in zip(head, *rows, strict=True)]
-    kept = beside(widths, head, width)
+def lines(
+    head: Sequence[str], rows: Sequence[Sequence[str]], console: Console, extra: Collection[str] = ()
+) -> Iterator[Text]:
+    """Return the lines of a table, its heading first; cells hold no control characters.
+
+    The columns `extra` are left out where they do not fit.
+    """
+    head, rows = _fitting(head, rows, console.width, extra)
+    widths = _widths(head, rows)
+    kept = beside(widths, head, console.width)
     under = [place for place in range(len(head)) if place not in kept]
     yield Text(_row(head, kept, widths), style="bold")
     for row in rows:
-        yield Text(_row(row, kept, widths))
+        shown = Text(_row(row, kept, widths))
+        for place in kept:
+            if head[place] in COLOURED and (style := _style(row[place])):
+                shown.highlight_words([row[place]], style)
+        yield shown
         for place in under:
             yield from _under(head[place], row[place], console)
+
+
+def _style(state: str) -> str:
+    return next((style for style, states in STYLES.items() if state in states), "")
+
+
+def _widths(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(head, *rows, strict=True)]
+
+
+def _fitting(
+    head: Sequence[str], rows: Sequence[Sequence[str]], width: int, extra: Collection[str]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Leave out as many of the columns `extra` as it takes to fit, the last ones first."""
+    widths, kept = _widths(head, rows), list(range(len(head)))
+    for place in reversed(range(len(head))):
+        if sum(widths[one] for one in kept) + len(GAP) * (len(kept) - 1) <= width:
+            break
+        if head[place] in extra:
+            kept.remove(place)
+    return [head[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
 def _row(cells: Sequence[str], kept: Sequence[int], widths: Sequence[int]) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
+import textwrap
 from typing import Never
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from bot import logs
+from bot.cli.terminal.wording import for_terminal
 
 #: Exit codes, after sysexits.h where it has one. 1: refused, or nothing found; 2: a wrong option or word.
 UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
@@ -20,6 +25,10 @@ UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
 #: Wider than any row: piped output is not wrapped, so that each row is one line.
 ENDLESS = 10_000
 INTERRUPTED = 130
+#: Commands in a sentence, as a person types them.
+COMMAND = r"`[^`]+`"
+#: Stands for a space at which a line is not wrapped; no visible text contains it.
+HELD = "\x00"
 
 
 def group(help_line: str) -> typer.Typer:
@@ -27,10 +36,38 @@ def group(help_line: str) -> typer.Typer:
     return typer.Typer(no_args_is_help=True, add_completion=False, help=help_line)
 
 
+def for_people(*, stderr: bool = False) -> bool:
+    """Whether a person reads the output: on a terminal, or where COLUMNS asks for the width of one."""
+    return (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+
+
 def console(*, stderr: bool = False) -> Console:
     """Return a console: rich on a terminal, plain when piped; without colours when NO_COLOR is set."""
-    piped = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=ENDLESS if piped else None)
+    width = None if for_people(stderr=stderr) else ENDLESS
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=width)
+
+
+def visible(text: str) -> str:
+    """Clean foreign text and word it for a terminal: no secret, no escape sequence, no command of Slack."""
+    return for_terminal(logs.visible(logs.redact(text)))
+
+
+def say(text: str, style: str = "", *, stderr: bool = False) -> None:
+    """Print what a person reads; commands have another colour and stay on one line."""
+    out = console(stderr=stderr)
+    for line in text.split("\n"):
+        said = Text("\n".join(_wrapped(visible(line), out.width)), style=style)
+        said.highlight_regex(COMMAND, "cyan")
+        out.print(said)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Wrap prose between words; a line that does not end as a sentence is a value to copy, and stays whole."""
+    if not line.endswith((".", "?", "!")) or cell_len(line) <= width:
+        return [line]
+    whole = re.sub(COMMAND, lambda command: command[0].replace(" ", HELD), line)
+    parts = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+    return [part.replace(HELD, " ") for part in parts]
 
 
 def prompt(question: str, default: str | None = None, *, show_default: bool = True, hidden: bool = False) -> str:
@@ -71,11 +108,10 @@ def _interrupted() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def fail(sentence: str, code: int = 1) -> Never:
+def fail(reason: str, code: int = 1) -> Never:
     """Print the reason on standard error and exit.
 
     Control characters are escaped, so foreign text in it cannot forge another line.
     """
-    shown = "\n".join(map(logs.visible, sentence.split("\n")))
-    console(stderr=True).print(shown, style="red", markup=False)
+    say(reason, "red", stderr=True)
     raise typer.Exit(code)

@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
-from rich.markup import escape
 
-from bot import logs
 from bot.cli.terminal.layout import lines
-from bot.cli.terminal.screen import console
-from bot.rules.values.text_table import TextReport, TextTable
-
-
-def plain(text: str) -> str:
-    """Clean foreign text for a terminal: no secret, no escape sequence, no markup."""
-    return escape(_visible(text))
-
-
-def _visible(text: str) -> str:
-    return logs.visible(logs.redact(text))
+from bot.cli.terminal.listing import Listing, print_listing
+from bot.cli.terminal.screen import console, say, visible
+from bot.rules.values.text_table import TextReport
 
 
 def print_report(report: TextReport) -> None:
     """Print an answer for people."""
     out = console()
     if report.lead:
-        out.print(plain(report.lead))
+        say(report.lead)
     for table in report.tables:
         if table.title:
-            out.print(plain(table.title), style="italic")
-        safe = TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
-        for line in lines(safe, out):
+            say(table.title, "italic")
+        safe = tuple(tuple(map(visible, row)) for row in table.rows)
+        for line in lines(table.head, safe, out):
             out.print(line)
-    for sentence in report.sentences:
-        out.print(plain(sentence))
+    for said in report.sentences:
+        say(said)
 
 
-def show(what: Any) -> None:
-    """Print an answer for people, or one JSON document for programs."""
-    if isinstance(what, TextReport):
+def show(what: Any, columns: str = "") -> None:
+    """Print a list or a report, or one JSON document for programs."""
+    if isinstance(what, Listing):
+        print_listing(what, columns)
+    elif isinstance(what, TextReport):
         print_report(what)
     else:
         typer.echo(json.dumps(what, indent=2, ensure_ascii=False))
@@ -57,11 +48,5 @@ def show_once(made: Any, name: str, *, as_json: bool) -> None:
     if as_json:
         show(made)
     else:
-        typer.echo(logs.visible(made["sentence"]), err=True)
+        say(made["sentence"], stderr=True)
         typer.echo(made[name])
-
-
-def table_or(none: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> TextReport:
-    """Build a table, or the sentence `none` where there is no row."""
-    cells = tuple(tuple(row) for row in rows)
-    return TextReport(tables=(TextTable(head=tuple(head), rows=cells),)) if cells else TextReport(sentences=(none,))

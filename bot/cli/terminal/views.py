@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import NodeApiOut, SessionOut, Ssh
-from bot.cli.terminal.terminal_tables import table_or
+from bot.cli.terminal.listing import Listing, listing
+from bot.cli.terminal.screen import for_people
+from bot.cli.terminal.wording import exact, when
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.ids import short_id
@@ -16,84 +18,112 @@ from ledger.kernel.states import RequestState, SessionState
 from providers import cloud_names
 from providers.profiles import model
 
-OPTIONS = ("#", "offer", "GPU", "region", "per hour", "expected", "worst", "why")
+OPTIONS = ("#", "GPU", "cloud", "region", "per hour", "about", "at most")
 
 
-def when(at: datetime | None) -> str:
-    """Format a moment in UTC."""
-    return f"{at:%Y-%m-%d %H:%M} UTC" if at else "-"
+#: State of a session → how a person says it.
+SAID: Mapping[str, str] = {
+    SessionState.PROVISIONING: "starting",
+    SessionState.TERMINATING: "ending",
+    SessionState.TERMINATED: "ended",
+}
 
 
-def request_list(found: Sequence[RequestSummary]) -> TextReport:
+def time_cell(at: datetime | None) -> str:
+    """Write a moment in a cell: as people say it, or exactly for a program."""
+    return when(at) if for_people() else exact(at)
+
+
+def name_of(actor: str) -> str:
+    """Write who somebody is: `alice` for operator:alice, the id alone for a member of Slack."""
+    kind, _, name = actor.partition(":")
+    return {"operator": name, "slack": name.rpartition("/")[2]}.get(kind, actor)
+
+
+def request_list(found: Sequence[RequestSummary]) -> Listing:
     """List requests."""
-    head = ("request", "state", "by", "made", "until", "reason")
+    head = ("request", "state", "by", "made", "expires", "reason")
     rows = (
-        (short_id(one.id), one.state, one.requester, when(one.created_at), when(one.expires_at), one.reason or "-")
+        (
+            short_id(one.id),
+            one.state,
+            name_of(one.requester),
+            time_cell(one.created_at),
+            time_cell(one.expires_at),
+            one.reason or "-",
+        )
         for one in found
     )
-    return table_or("There are no requests.", head, rows)
+    return listing("There are no requests.", head, rows, extra=("made",))
 
 
-def request_details(one: RequestOut) -> TextReport:
-    """Describe one request: its offers, and who must approve it or how it was decided."""
-    lead = f"Request {short_id(one.id)} by {one.requester} is {one.state}."
+def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
+    """Describe one request: its offers, and who must approve it or how it was decided.
+
+    `verbose` adds the offers' ids, how each total is made, and what was left out.
+    """
+    lead = f"Request {short_id(one.id)} by {name_of(one.requester)} is {one.state}."
     rows = tuple(
         (
             str(option.rank),
-            option.offer_id,
             f"{option.gpu_count}x {option.gpu}",
+            option.cloud,
             option.region,
             rate(option.price_usd_h),
             usd(option.expected_usd),
             usd(option.worst_usd),
-            f"{option.why} Expected: {option.parts}." if option.parts else option.why,
+            *((option.offer_id, f"{option.why} Expected: {option.parts}." if option.parts else option.why) * verbose),
         )
         for option in one.options
     )
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.override_id:
-        so = "it is decided first" if one.override_state == RequestState.PENDING else f"it is {one.override_state}"
-        said.append(f"The override for more hours is request {short_id(one.override_id)}; {so}.")
+        so = "must be approved first" if one.override_state == RequestState.PENDING else f"is {one.override_state}"
+        said.append(f"Its 12-hour override, request {short_id(one.override_id)}, {so}.")
     if one.waiting:
         named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups])
-        who = named or "nobody yet; the policy names no approver"
+        who = named or "none yet; the policy names no approver"
         said.append(one.waiting.rule)
-        said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; may decide: {who}.")
+        said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; approvers: {who}.")
         requested = one.job.get("hours")
         if requested is not None and one.waiting.hours < Decimal(str(requested)):
             said.append(f"An approver has shortened it to {hours(one.waiting.hours)}.")
-        said.append(f"It waits since {when(one.waiting.since)} and expires {when(one.waiting.until)}.")
-        said += one.excluded
+        said.append(f"It expires {when(one.waiting.until)}.")
+        said += one.excluded if verbose else []
     elif one.decided_by:
-        said.append(f"Decided by {one.decided_by} at {when(one.decided_at)}.")
+        said.append(f"{one.state.capitalize()} by {name_of(one.decided_by)}, {when(one.decided_at)}.")
     if one.session_id:
-        said.append(f"Session {short_id(one.session_id)}.")
+        said.append(f"Its session: `gpu-shopper session {short_id(one.session_id)}`.")
     said += [one.hint, one.held]
-    tables = (TextTable(head=OPTIONS, rows=rows),) if rows else ()
+    head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
+    tables = (TextTable(head=head, rows=rows),) if rows else ()
     return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
 
 
-def session_list(found: Sequence[SessionOut]) -> TextReport:
+def session_list(found: Sequence[SessionOut]) -> Listing:
     """List sessions."""
-    if not found:
-        return TextReport(sentences=("Nothing is running.",))
     head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
-    rows = [
+    rows = (
         (
             short_id(one.id),
-            "disk kept" if outlives(one) else one.state,
+            "disk kept" if outlives(one) else state_of(one),
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
             _rate(one.disk.price_usd_h if one.disk else one.price_usd_h),
             usd(one.cost_usd),
-            when(one.disk.until if one.disk and outlives(one) else one.deadline),
-            one.owner,
+            time_cell(one.disk.until if one.disk and outlives(one) else one.deadline),
+            name_of(one.owner),
         )
         for one in found
-    ]
-    waits = tuple(dict.fromkeys(one.held for one in found if one.held))
-    return TextReport(tables=(TextTable(head=head, rows=tuple(rows)),), sentences=waits)
+    )
+    waits = dict.fromkeys(one.held for one in found if one.held)
+    return listing("There are no sessions.", head, rows, waits, extra=("per hour",))
+
+
+def state_of(one: SessionOut) -> str:
+    """Write a session's state as a person says it."""
+    return SAID.get(one.state, one.state)
 
 
 def outlives(one: SessionOut) -> bool:
@@ -110,7 +140,7 @@ def session_details(one: SessionOut) -> TextReport:
     if one.deadline and not outlives(one):
         said.append(f"Ends {when(one.deadline)} (approved for at most {hours(one.hours)}).")
     if one.ends_early_at:
-        said.append(f"It is ended {when(one.ends_early_at)}, before that: {one.ends_early_because}")
+        said.append(f"It ends earlier, {when(one.ends_early_at)}: {one.ends_early_because}")
     if one.end_waits_because:
         said.append(f"Its end waits. {one.end_waits_because}")
     if one.disk:
@@ -121,33 +151,34 @@ def session_details(one: SessionOut) -> TextReport:
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))
     said += [one.end_reason, f"Ended {when(one.ended_at)}." if one.ended_at else "", one.held]
-    lead = f"Session {short_id(one.id)} of {one.owner} is {one.state}."
+    lead = f"Session {short_id(one.id)} of {name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
 def _ssh(found: Ssh) -> list[str]:
     said = [f"Connect: {found.command}", f"Host {found.host}, port {found.port}, user {found.user}."]
     if found.fingerprint:
-        said.append(f"Host key {found.fingerprint}, as it showed first.")
+        said.append(f"Host key {found.fingerprint}, as the machine showed it first.")
     if found.known_hosts:
         said.append(f"For known_hosts: {found.known_hosts}")
     return said
 
 
 def _node_api(found: NodeApiOut, session: str) -> list[str]:
-    said = [f"API of its machine: {found.url}, certificate SHA-256 {found.certificate_sha256}, as it was named first."]
+    said = [f"API of its machine: {found.url}, certificate SHA-256 {found.certificate_sha256}."]
     if found.other_certificate_sha256:
-        other = f"Another one was named at {when(found.other_at)}: {found.other_certificate_sha256}. Do not trust it."
+        other = f"At {when(found.other_at)} it showed another one: {found.other_certificate_sha256}. Don't trust that."
         said.append(other)
-    made = f" (the last one was made {when(found.token_made_at)})" if found.token_made_at else ""
-    said.append(f"gpu-shopper session token {session} makes its token and shows it once{made}.")
+    made = f" The last one is from {when(found.token_made_at)}." if found.token_made_at else ""
+    said.append(f"`gpu-shopper session token {session}` makes its token and shows it once.{made}")
     return said
 
 
 def end_question(one: SessionOut) -> str:
     """Ask whether a session ends: what it is, what it has cost, and what is lost."""
     where = f" at {one.cloud}" if one.cloud else ""
-    what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} of {one.owner}, {one.state}, {usd(one.cost_usd)} so far"
+    of = f"of {name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
+    what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
     return f"End session {short_id(one.id)} now: {what}? {lost}".rstrip()
 

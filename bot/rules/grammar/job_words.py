@@ -73,7 +73,7 @@ def near(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     """Suggest the closest of `known`, as ` Did you mean x?`, or nothing."""
     # Two letters that change places in a word of three leave two of three alike.
     found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72 if len(text) > 3 else 0.6)
-    return f" Did you mean {found[0]}?" if found else ""
+    return f" Did you mean {found[0]}?" if found and found[0] != text.lower() else ""
 
 
 def show(text: str) -> str:

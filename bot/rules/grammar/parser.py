@@ -99,19 +99,34 @@ def _subcommand(first: WordToken) -> Subcommand:
 
 
 def _read_more(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, a time, and why: as `for="…"`, or as all the words that follow the time."""
     named = read_id(sub, words[:1], line, policy)
     draft = Draft(policy)
     for word in joined(words[1:]):
+        is_reason = "hours" in draft.said and _is_prose(word, draft)
+        said = pair("for", line[word.position :], word.position) if is_reason else word
         try:
-            found = draft.look(word)
+            found = draft.look(said)
         except BadWord as error:
             raise Wrong(word, str(error)) from error
         if not found.keys() <= {"hours", "reason"} - draft.said.keys():
             raise Wrong(word, f'{sub.name} takes one time and one reason, as in 2h for="one more epoch".')
         draft.said.update(found)
+        if is_reason:
+            break
     if "hours" not in draft.said:
         raise Wrong(end(line), "Say how much more, such as 2h or 90m.")
     return replace(named, hours=draft.said["hours"], text=draft.said.get("reason", ""))
+
+
+def _is_prose(word: WordToken, draft: Draft) -> bool:
+    """Whether a word begins a sentence: neither a time nor a word of the language with its value."""
+    if "=" in word.raw:
+        return False
+    try:
+        return "hours" not in draft.look(word)
+    except BadWord:
+        return True
 
 
 def _read_job(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:

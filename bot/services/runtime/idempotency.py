@@ -38,7 +38,7 @@ async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> IdempotentC
     async with ctx.db.write() as tx:
         row = await first_answer(tx, key, body_hash, ctx.clock.now())
         if row.body_hash != body_hash:
-            sentence = "This Idempotency-Key (--again) was used for another call; take a new one for a new call."
+            sentence = "This idempotency key was used for another call. Use a new key for a new call."
             return refuse(ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
         return IdempotentCall(key, row.status, row.answer)
 

@@ -87,7 +87,7 @@ async def at_revision(db: Database, revision: str) -> None:
 async def test_up_and_up_again(empty_db: Database) -> None:
     db = empty_db
     assert await run.current(db) is None
-    with pytest.raises(SchemaError, match=f"at base and this program needs {run.newest()}; run gpu-shopper db upgrade"):
+    with pytest.raises(SchemaError, match="There is no ledger here yet"):
         await run.require_newest(db)
     for _ in range(2):
         await run.upgrade(db)
@@ -127,7 +127,9 @@ async def test_a_later_step_keeps_rows_and_triggers_and_goes_back(
         row = await rows.instance(tx, InstanceState.LIVE)
     with monkeypatch.context() as later:
         later.setattr(run, "FOLDER", folder_with_next_step)
-        with pytest.raises(SchemaError, match=f"at {known} and this program needs {NEXT}; run gpu-shopper db upgrade"):
+        with pytest.raises(
+            SchemaError, match=f"at revision {known}, and this program needs {NEXT}. Run `gpu-shopper db upgrade`"
+        ):
             await run.require_newest(db)
         with pytest.raises(SchemaError, match="gpu-shopper db upgrade"):
             await run.check(db)

@@ -18,6 +18,22 @@ def test_more_hours_with_their_reason() -> None:
 
 
 @pytest.mark.parametrize(
+    ("typed", "hours", "reason"),
+    [
+        ("2h one more epoch", 2, "one more epoch"),
+        ("2 hours the 4090 isn't done yet", 2, "the 4090 isn't done yet"),
+        ("90m for the demo, 2h later", Decimal("1.5"), "for the demo, 2h later"),
+        ("2h A100 needs it", 2, "A100 needs it"),
+        ("2h", 2, ""),
+    ],
+)
+def test_more_hours_with_their_reason_in_any_words(typed: str, hours: Decimal, reason: str) -> None:
+    found = parse(f"extend s-1a2b {typed}")
+    assert isinstance(found, ParsedCommand), found
+    assert (found.target, found.hours, found.text) == ("s-1a2b", hours, reason)
+
+
+@pytest.mark.parametrize(
     ("line", "word", "says"),
     [
         ("extend s-1a2b", "", "Say how much more, such as 2h or 90m."),

@@ -29,7 +29,7 @@ STEPPED_S = (8.0, 25.0)
 FULL_S = (5.0, 25.0)
 #: More idle connections than a process may have descriptors here.
 SOCKETS = 1100
-KILLS_APART_S = {1: (2.0, 7.0), 3: (0.5, 2.5)}
+KILLS_APART_S = (1.0, 5.0)
 
 
 class Trouble:
@@ -41,7 +41,8 @@ class Trouble:
     async def bring(self) -> None:
         """Run every kind beside each other. An error of one ends the run."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._kills())
+            for replica in self._place.replicas:
+                group.create_task(self._kills(replica))
             group.create_task(self._again((40, 80), self._pause))
             group.create_task(self._again((20, 60), self._dark))
             group.create_task(self._again((45, 90), self._ledger))
@@ -57,10 +58,9 @@ class Trouble:
             await asyncio.sleep(self._random.uniform(*apart_s))
             await what()
 
-    async def _kills(self) -> None:
+    async def _kills(self, replica: Replica) -> None:
         while True:
-            await asyncio.sleep(self._random.uniform(*KILLS_APART_S[len(self._place.replicas)]))
-            replica = self._random.choice(self._place.replicas)
+            await asyncio.sleep(self._random.uniform(*KILLS_APART_S))
             point = Point(self._random.choice(KINDS), is_after=self._random.random() < 0.5)
             # Finished even if the run ends meanwhile, so that no replica stays dead.
             await asyncio.shield(self._place.kill(replica, point if self._random.random() < 0.8 else None))

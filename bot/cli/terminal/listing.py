@@ -1,0 +1,70 @@
+"""Print a list: a table that fits the terminal, or tab-separated values in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import typer
+
+from bot.cli.terminal.layout import lines
+from bot.cli.terminal.screen import console, fail, for_people, say, visible
+
+GAPS = str.maketrans("\t\n", "  ")
+#: What a cell shows to people where there is no value; a program reads nothing there.
+NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows of a list: `none` is the sentence for no rows, `extra` the columns that are shown only where they fit."""
+
+    none: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    sentences: tuple[str, ...] = ()
+    extra: frozenset[str] = frozenset()
+
+
+def listing(
+    none: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    sentences: Iterable[str] = (),
+    extra: Iterable[str] = (),
+) -> Listing:
+    """Build a list."""
+    cells = tuple(tuple(row) for row in rows)
+    return Listing(none, tuple(head), cells, tuple(sentences), frozenset(extra))
+
+
+def chosen(one: Listing, columns: str) -> Listing:
+    """Return the list with these columns, in this order; ends the program at a name that it does not have."""
+    if not columns:
+        return one
+    places = {_key(name): place for place, name in enumerate(one.head)}
+    wanted = [_key(name) for name in columns.split(",")]
+    if unknown := [name for name in wanted if name not in places]:
+        fail(f'There is no column "{unknown[0]}". Columns: {",".join(places)}.', 2)
+    order = [places[name] for name in wanted]
+    rows = tuple(tuple(row[place] for place in order) for row in one.rows)
+    return replace(one, head=tuple(one.head[place] for place in order), rows=rows, extra=frozenset())
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace(" ", "-")
+
+
+def print_listing(one: Listing, columns: str = "") -> None:
+    """Print a list for people, or one line a row for programs; then its sentences are on standard error."""
+    one = chosen(one, columns)
+    if not for_people():
+        for row in one.rows:
+            typer.echo("\t".join("" if cell == NONE else visible(cell).translate(GAPS) for cell in row))
+    elif one.rows:
+        out = console()
+        safe = tuple(tuple(map(visible, row)) for row in one.rows)
+        for line in lines(one.head, safe, out, one.extra):
+            out.print(line)
+    for said in one.sentences if one.rows else (one.none, *one.sentences):
+        say(said, stderr=not for_people())
