@@ -10,6 +10,7 @@ from typing import Any
 from bot.services.audit.invariants.world import Violation
 from ledger.core import MOVED
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     LEGAL,
     GrantState,
@@ -21,7 +22,7 @@ from ledger.kernel.states import (
     State,
     announced,
 )
-from ledger.models import Event
+from ledger.models import Event, Request
 from ledger.queries.audit import Books
 
 
@@ -89,13 +90,24 @@ def _announced(books: Books) -> Iterator[Violation]:
         request_id = owners.get(event.subject, event.subject)
         request = requests.get(request_id)
         for kind in announced(state):
-            subject = _subject(kind, event.subject, request_id, state)
-            to_owner = kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED)
-            if to_owner and request and Actor.from_ref(request.requester).kind is not ActorKind.SLACK:
+            if request is not None and not _is_said(request, kind, state):
                 continue
+            if request is not None and request.kind is RequestKind.OVERRIDE_12H and request.parent_id:
+                request_id = request.parent_id
+            subject = _subject(kind, event.subject, request_id, state)
             if (kind, subject) not in there:
                 text = f"it became {state}, and nobody was to hear of it ({kind})"
                 yield Violation("every move has its outbox row", event.subject, text)
+
+
+def _is_said(request: Request, kind: NotificationKind, state: State) -> bool:
+    """Whether a move has this notification: an override has only the card of its request, and a fact one message."""
+    in_slack = Actor.from_ref(request.requester).kind is ActorKind.SLACK
+    if kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED):
+        return in_slack
+    if kind is NotificationKind.REQUEST_RESULT and isinstance(state, SessionState):
+        return not in_slack
+    return kind is NotificationKind.REQUEST_MESSAGE or request.kind is not RequestKind.OVERRIDE_12H
 
 
 def _state(event: Event) -> State | None:
