@@ -199,7 +199,7 @@ def change(
 def _modal(callback: str, title: str, blocks: list[Block], submit: str = "", metadata: str = "") -> View:
     """Build a dialog; without `submit` it only shows something."""
     form = {"submit": plain(submit, 24), "private_metadata": metadata} if submit else {}
-    head = {"type": "modal", "callback_id": callback, "title": plain(title, 24), "close": plain("Back", 24)}
+    head = {"type": "modal", "callback_id": callback, "title": plain(title, 24), "close": plain("Cancel", 24)}
     return {**head, **form, "blocks": blocks}
 
 

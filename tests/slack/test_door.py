@@ -79,7 +79,7 @@ async def test_from_the_click_to_the_end(stage: Stage) -> None:
     assert "Terminated" in ended
     assert "Total: $" in ended
     assert "Details" in stage.ws.thread(message)[-1].text
-    assert "It cost" in stage.ws.dm_messages("alice")[-1].text
+    assert "Total: $" in stage.ws.dm_messages("alice")[-1].text
     assert stage.ws.duplicates() == []
     assert await stage.w.violations() == []
 
