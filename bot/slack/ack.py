@@ -16,8 +16,11 @@ from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset(
-    {"approve", "reject", "change", "terminate", "plan", "keep", "extend", "done", "spare", "held_saved", "held_let_go"}
-)
+    {
+        "addkey", "approve", "change", "done", "extend", "held_let_go", "held_saved", "keep", "offer", "offers", "plan",
+        "reject", "spare", "terminate",
+    }
+)  # fmt: skip
 
 #: Commands that are answered when the clouds have answered.
 ASKS_CLOUDS: Final = frozenset({"inventory", "plan", "compare"})
@@ -84,6 +87,8 @@ READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Policy], Any]]] = {
     modals.REJECT: forms.read_reason,
     modals.AMOUNT: lambda values, _: forms.read_confirmation(values),
     modals.CHANGE: forms.read_change,
+    modals.OFFERS: lambda values, _: forms.read_offer(values),
+    modals.KEY: lambda values, _: forms.read_key(values),
     modals.EXTEND: forms.read_extension,
 }
 

@@ -10,11 +10,14 @@ from typing import Final
 from bot.rules.approvals.approvers import DeciderFacts, Deed
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.access import ssh_keys
 from bot.services.approvals import decisions
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments
+from bot.services.notifications.request_message import show_again
 from bot.services.plans import planner
 from bot.services.runtime.commands import (
+    AddKey,
     AnswerCheckpointHold,
     Decide,
     Extend,
@@ -24,7 +27,7 @@ from bot.services.runtime.commands import (
     Terminate,
 )
 from bot.services.sessions import extension, idle_termination, service
-from bot.slack import charts, commands, forms, modals
+from bot.slack import charts, commands, forms, modals, offer_dialog
 from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
 from bot.slack.blocks.elements import code, safe, section
 from bot.slack.blocks.plan import plan, plan_sections
@@ -62,6 +65,11 @@ async def click(handler: HandlerContext, job: HandlerJob) -> None:
             await handler.open(job, view, "The dialog could not be opened in time; click *Reject* again.")
         else:
             await handler.say(job, answer(reply))
+    elif verb == "addkey":
+        example = code(f"{handler.settings.command} key add ssh-ed25519 AAAA…")
+        await handler.open(job, modals.key(value), f"The dialog could not be opened in time; type {example} instead.")
+    elif verb in ("offers", "offer"):
+        await offer_dialog.open_offers(handler, job, await handler.decider(job))
     elif verb == "change":
         await _change(handler, job, read_decision(value, await handler.decider(job)))
     elif verb == "approve":
@@ -155,6 +163,13 @@ async def submitted(handler: HandlerContext, job: HandlerJob) -> None:
             if not reply.ok:
                 await handler.say(job, answer(reply), request.channel if request else "")
         return
+    if received.view == modals.KEY:
+        await _add_key(handler, job)
+        return
+    picked = forms.read_offer(received.values)
+    if received.view == modals.OFFERS and isinstance(picked, tuple):
+        await _approve(handler, job, Decide(picked[0], facts, typed_amount=picked[1]))
+        return
     confirmed = forms.read_confirmation(received.values)
     if received.view == modals.AMOUNT and isinstance(confirmed, tuple):
         typed, cap_usd = confirmed
@@ -171,6 +186,21 @@ async def submitted(handler: HandlerContext, job: HandlerJob) -> None:
 def _asked_in(job: HandlerJob) -> str:
     """Return the conversation in which a form was opened; the person's own one when the form does not name it."""
     return job.message.meta if _CHANNEL.fullmatch(job.message.meta) else job.message.user
+
+
+async def _add_key(handler: HandlerContext, job: HandlerJob) -> None:
+    """Register the typed key, and show the card again on which its owner was named as without one."""
+    ctx, received = handler.ctx, job.message
+    typed = forms.read_key(received.values)
+    if not isinstance(typed, str):
+        return
+    reply = await ssh_keys.add(ctx, AddKey(received.actor, typed, job.key))
+    async with ctx.db.write() as tx:
+        request = await tx.get(Request, received.meta)
+        if reply.ok and request is not None:
+            await show_again(tx, request, ctx.clock.now())
+    ctx.hints.outbox.set()
+    await handler.say(job, answer(reply), request.channel if request else "")
 
 
 async def _plan(handler: HandlerContext, job: HandlerJob) -> None:

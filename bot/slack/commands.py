@@ -19,7 +19,6 @@ from bot.services.audit import journal as audit_journal
 from bot.services.billing import costs, shared_ledger, true_up
 from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
-from bot.services.grants import approvers
 from bot.services.instances import power
 from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
@@ -39,6 +38,7 @@ from bot.slack.blocks.session_ending import end_question
 from bot.slack.blocks.status import status
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
+from bot.slack.render import card_facts
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 from ledger.queries.views import nothing_ends_in, resolve
@@ -155,14 +155,12 @@ async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
     if await _hidden(handler, job, found.request.request.requester):
         return _unknown(LookupError(nothing_ends_in(parsed.target)))
     now, view = handler.ctx.clock.now(), found.session
-    cost = cost_now(handler.ctx, view, now) if view else None
     mine = found.request.request.requester == job.message.actor.ref
     provider = handler.ctx.providers.get(view.instance.cloud) if view and view.instance else None
     can_end = provider is None or provider.capabilities.terminate
-    async with handler.ctx.db.read() as tx:
-        asked = await approvers.approver_group(tx, handler.ctx.policy, found.request.request, now)
+    facts = await card_facts(handler.ctx, found.request, now)
     between = await true_up.range_of(handler.ctx, view.session.id) if view else None
-    return status(found, handler.ctx.policy, cost, now, mine=mine, can_end=can_end, mandate=asked, between=between)
+    return status(found, handler.ctx.policy, facts, now, mine=mine, can_end=can_end, between=between)
 
 
 async def _terminate(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:

@@ -18,6 +18,7 @@ from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
+from bot.slack.inbound import WITHHELD
 from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
@@ -84,6 +85,21 @@ def read_confirmation(values: Mapping[str, Any]) -> tuple[str, Decimal | None] |
     typed, errors = field_text(values, "amount"), Errors()
     cap_usd = _read_money(values, errors, needed=True)
     return errors or (typed, cap_usd)
+
+
+def read_offer(values: Mapping[str, Any]) -> tuple[str, str | None] | Errors:
+    """Read `(the token of the chosen offer, the amount as typed)`, or the errors."""
+    errors = Errors()
+    _read_money(values, errors)
+    return errors or (field_text(values, "offer"), field_text(values, "amount") or None)
+
+
+def read_key(values: Mapping[str, Any]) -> str | Errors:
+    """Read a public SSH key, or its error. Whether it is one of a known kind is checked later."""
+    typed = field_text(values, "key")
+    if typed == WITHHELD:
+        return {"key": "That looks like a private key. It was not stored: make a new pair and paste the .pub file."}
+    return typed or {"key": "Paste the content of your .pub file."}
 
 
 def _read_money(values: Mapping[str, Any], errors: Errors, *, needed: bool = False) -> Decimal | None:

@@ -26,6 +26,8 @@ AMOUNT: Final = "amount"
 PLAN: Final = "plan"
 EXTEND: Final = "extend"
 CHANGE: Final = "change"
+OFFERS: Final = "offers"
+KEY: Final = "key"
 
 INPUT_MAX: Final = 3_000
 _GPU_OPTIONS: Final = 100
@@ -141,6 +143,35 @@ def offers_of(view: RequestView) -> list[tuple[str, str]]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class OfferChoice:
+    """One offer of a dialog: its button's token, a line of at most 75 characters, and a second line below it."""
+
+    token: str
+    text: str
+    description: str
+
+
+def offers(meta: str, choices: Sequence[OfferChoice], picked: str = "", to_type: str = "") -> View:
+    """Choose another offer of a quote; `to_type` is the amount to confirm for the `picked` token, where it must be."""
+    shown = [{**_option(one.token, one.text), "description": plain(one.description, 75)} for one in choices[:10]]
+    radio: Block = {"type": "radio_buttons", "action_id": "offer:pick", "options": shown}
+    initial = [one for one in shown if one["value"] == picked]
+    radio |= {"initial_option": initial[0]} if initial else {}
+    blocks = [{**_input("offer", "Offer", radio), "dispatch_action": True}]
+    if to_type:
+        blocks.append(_input("amount", f"Type {to_type} to confirm", _text("123.45")))
+    blocks.append(context("The approval is recorded under your name."))
+    return _modal(OFFERS, "Other offers", blocks, "Approve", meta)
+
+
+def key(request_id: str) -> View:
+    """Ask for the public SSH key of whoever opened the dialog; `request_id` names the card with the button."""
+    typed = _text("ssh-ed25519 AAAA… you@laptop", multiline=True, longest=INPUT_MAX)
+    hint = "The content of ~/.ssh/id_ed25519.pub. Never paste a private key."
+    return _modal(KEY, "Your SSH key", [_input("key", "Public key", typed, hint=hint)], "Add key", request_id)
+
+
 def change(
     meta: str,
     offers: Sequence[tuple[str, str]],
@@ -168,7 +199,7 @@ def change(
 def _modal(callback: str, title: str, blocks: list[Block], submit: str = "", metadata: str = "") -> View:
     """Build a dialog; without `submit` it only shows something."""
     form = {"submit": plain(submit, 24), "private_metadata": metadata} if submit else {}
-    head = {"type": "modal", "callback_id": callback, "title": plain(title, 24), "close": plain("Back", 24)}
+    head = {"type": "modal", "callback_id": callback, "title": plain(title, 24), "close": plain("Cancel", 24)}
     return {**head, **form, "blocks": blocks}
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.approvals.approvers import ANYBODY, groups
+from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.instances.health import given_up_at
-from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
 from bot.services.grants import approvers
 from bot.services.people.direct_messages import slack_user
 from bot.services.reports.digest_types import DigestDocument
-from bot.services.requests.expiry import ONWARDS
 from bot.services.runtime.context import Context
 from bot.services.sessions import expiration, extension
 from bot.slack.blocks import checkpoint_hold, digest, instance_failed, operators, session_ready_and_ended
@@ -23,12 +22,15 @@ from bot.slack.blocks import session_ending as ending_message
 from bot.slack.blocks.elements import TEXT_MAX, Message, safe
 from bot.slack.blocks.private_answer import mentioned
 from bot.slack.blocks.progress import request_result
-from bot.slack.blocks.request import no_key, reminder, reopened_reply, request_message
+from bot.slack.blocks.request import CardFacts, request_message, shown_option
+from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
 from bot.slack.settings import SlackSettings
+from ledger.core import Tx
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.states import NotificationKind, NotificationState, RequestState
-from ledger.models import Instance, Notification, Orphan, Session
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
+from ledger.models import Instance, Notification, Orphan, Request, Session
 from ledger.queries.lookups import public_key, waiting_extensions
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
@@ -75,10 +77,21 @@ def channel_of(settings: SlackSettings, destination: str) -> str:
     return destination
 
 
-async def _mandate(ctx: Context, view: RequestView) -> ApproverGroup:
-    """Return the approvers of a request that is rendered now."""
+async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFacts:
+    """Read what the card of a request shows beside it, as things are now."""
+    request = view.request
+    mandate, not_them, keyless = ANYBODY, [Actor.from_ref(request.requester)], False
     async with ctx.db.read() as tx:
-        return await approvers.approver_group(tx, ctx.policy, view.request, ctx.clock.now())
+        session = await session_view(tx, view.session.id) if view.session else None
+        if request.state is RequestState.PENDING:
+            mandate = await approvers.approver_group(tx, ctx.policy, request, now)
+            not_them = await approvers.barred(tx, ctx.policy, view)
+            keyless = request.kind is RequestKind.PROVISION and await _is_keyless(tx, request)
+    option = shown_option(view)
+    provider = ctx.providers.get(option.cloud) if option is not None else None
+    cost_usd = cost_now(ctx, session, now) if session else None
+    boot_s = provider.capabilities.boot_expected_s if provider else None
+    return CardFacts(mandate, tuple(not_them), keyless, boot_s, session, cost_usd, now=now)
 
 
 async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decimal | None]:
@@ -106,23 +119,25 @@ async def _person(ctx: Context, destination: str) -> str:
     return found
 
 
-async def _is_keyless(ctx: Context, owner: str, needs_key: bool = True) -> bool:
-    """Whether somebody who would log in has no key that could be put on an instance."""
-    if not needs_key or Actor.from_ref(owner).kind is not ActorKind.SLACK:
+async def _is_keyless(tx: Tx, request: Request) -> bool:
+    """Whether a requester who would log in has no key that could be put on an instance."""
+    owner = Actor.from_ref(request.requester)
+    if request.job.public_key is not None or owner.kind is not ActorKind.SLACK:
         return False
-    async with ctx.db.read() as tx:
-        return await public_key(tx, owner) is None
+    return await public_key(tx, request.requester) is None
 
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view, cost = await _request(ctx, row)
-    own_key = view.request.job.public_key is not None
-    needs_key = view.request.state is RequestState.PENDING and not own_key
-    keyless = await _is_keyless(ctx, view.request.requester, needs_key)
-    hints = (no_key(view.request.requester, settings.command),) if keyless else ()
-    mandate = await _mandate(ctx, view) if view.request.state is RequestState.PENDING else ANYBODY
-    message = request_message(view, ctx.policy, cost, hints, mandate)
+    view, _ = await _request(ctx, row)
+    message = request_message(view, ctx.policy, await card_facts(ctx, view, ctx.clock.now()))
     return Shown(message, channel_of(settings, row.destination), edits=True, fallback=await _requester(ctx, view))
+
+
+async def _request_details(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    view, _ = await _request(ctx, row)
+    if str(view.request.quote_version) != row.subject.partition("/")[2]:
+        raise LookupError(f"{row.subject} is not the current quote any more")
+    return await _in_thread(ctx, settings, row, view, request_details(view, ctx.policy))
 
 
 async def _in_thread(
@@ -142,6 +157,8 @@ async def _in_thread(
 async def _request_result(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, cost = await _request(ctx, row)
     reached = row.subject.partition("/")[2]
+    if reached in set(SessionState) and await _requester(ctx, view):
+        raise LookupError("the person behind this request reads it in a direct message")
     return await _in_thread(ctx, settings, row, view, request_result(view, reached, cost))
 
 
@@ -149,13 +166,11 @@ async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notifica
     view, _ = await _request(ctx, row)
     if view.request.state is not RequestState.PENDING:
         raise LookupError(f"{view.request.id} does not wait for a decision any more")
-    mandate = await _mandate(ctx, view)
-    number = row.subject.rpartition(".")[2]
-    if number == "0":
-        return await _in_thread(ctx, settings, row, view, reopened_reply(view, ctx.policy, mandate))
-    onwards = ", ".join(groups(ctx.policy, mandate)[1:]) if number.startswith(ONWARDS) else ""
-    what = reminder(view, ctx.policy, ctx.clock.now(), mandate, onwards)
-    return await _in_thread(ctx, settings, row, view, what)
+    now = ctx.clock.now()
+    facts = await card_facts(ctx, view, now)
+    if row.subject.rpartition(".")[2] == "0":
+        return await _in_thread(ctx, settings, row, view, reopened_reply(view, ctx.policy, facts))
+    return await _in_thread(ctx, settings, row, view, reminder(view, ctx.policy, now, facts))
 
 
 async def _session(ctx: Context, row: Notification) -> SessionView:
@@ -171,7 +186,8 @@ def _able(ctx: Context, view: SessionView) -> Capabilities | None:
 
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
-    keyless = await _is_keyless(ctx, view.session.owner)
+    async with ctx.db.read() as tx:
+        keyless = await _is_keyless(tx, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)
     return Shown(message, await _person(ctx, row.destination))
 
@@ -285,6 +301,7 @@ async def _reply(_ctx: Context, settings: SlackSettings, row: Notification) -> S
 
 RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.REQUEST_MESSAGE: _request_message,
+    NotificationKind.REQUEST_DETAILS: _request_details,
     NotificationKind.REQUEST_RESULT: _request_result,
     NotificationKind.REQUEST_REMINDER: _request_reminder,
     NotificationKind.SESSION_READY: _session_ready,

@@ -13,6 +13,7 @@ from ledger.core.locks import lock_family
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import ProofOfEnd
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     GrantState,
     InstanceState,
@@ -189,12 +190,22 @@ async def _announce(
         await announce(tx, at, kind, row.id, destination="channel:operators")
         return
     request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)
+    if request.kind is RequestKind.OVERRIDE_12H and request.parent_id:
+        # An override has no message of its own: it is decided on the card of the request that needs it.
+        if kind is not NotificationKind.REQUEST_MESSAGE:
+            return
+        request = await tx.get_one(Request, request.parent_id)
     subject, destination = request.id, request.channel
+    owner = Actor.from_ref(request.requester)
+    direct = kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED)
+    replied = kind is NotificationKind.REQUEST_RESULT and isinstance(to, SessionState)
+    # One message for one fact: a person in Slack reads it directly, so the thread has no reply about it.
+    if replied and owner.kind is ActorKind.SLACK:
+        return
     if kind is NotificationKind.REQUEST_RESULT:
         # Each outcome is a reply of its own in the thread, so its subject names the state that was reached.
         subject = f"{request.id}/{to}"
-    elif kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED):
+    elif direct:
         # Who answers for a program or an operator is looked up at the delivery: the policy and the keys know it.
-        owner = Actor.from_ref(request.requester)
         subject, destination = row.id, owner.id if owner.kind is ActorKind.SLACK else owner.ref
     await announce(tx, at, kind, subject, destination=destination)

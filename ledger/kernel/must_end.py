@@ -13,8 +13,8 @@ from ledger.kernel.states import InstanceState
 class MustEnd:
     """One instance that a cloud may bill, and what was approved for it. Times are aware UTC.
 
-    `owner` is who answers for it: for a program's session the person whose program it is. `ref` is "" while the reply of
-    its create is not stored; then `name` finds it in a listing. `deadline` is the approved end with its extensions.
+    `owner` is who answers for it: for a program's session the person whose program it is. `ref` is "" while the reply
+    of its create is not stored; then `name` finds it in a listing. `deadline` is the approved end with its extensions.
     `session_end` is the code of an end that was ordered for the whole session, "" while none is. `hold_s` is what the
     approval reserved for a checkpoint hold, in seconds.
     """

@@ -159,6 +159,7 @@ class NotificationKind(StrEnum):
         return kind
 
     REQUEST_MESSAGE = "request.message", "a request with its offers and buttons", False
+    REQUEST_DETAILS = "request.details", "the details of a request's offers", False
     REQUEST_RESULT = "request.result", "what became of a request", False
     REQUEST_REMINDER = "request.reminder", "a request still waits for a decision", False
     SESSION_READY = "session.ready", "how to reach the instance of a session", False

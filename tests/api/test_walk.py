@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from bot.slack.blocks.request import request_message
+from bot.slack.blocks.request_details import request_details
 from ledger.engine.db import Database
 from ledger.kernel.states import RequestState
 from tests.api.door import JOB, Door, code_of, opened
@@ -32,9 +33,9 @@ async def test_the_walk_by_rest_alone(db: Database, clock: SteppedClock) -> None
             shown = await door.request(atlas, request_id)
             assert (shown["state"], shown["requester"]) == ("pending", "consumer:atlas")
             assert shown["waiting"]["approvers"] == [BOB.id, "operator:ben"]
-            # The same numbers and the same rule as the message in Slack.
+            # The same numbers and the same rule as the messages in Slack.
             view = await w.view(request_id)
-            spoken = request_message(view, w.ctx.policy).text
+            spoken = request_message(view, w.ctx.policy).text + request_details(view, w.ctx.policy).text
             assert [Decimal(one["expected_usd"]) for one in shown["options"]] == [o.expected_usd for o in view.options]
             assert shown["waiting"]["rule"] in spoken
             assert "API key atlas asks for" in spoken

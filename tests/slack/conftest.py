@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -33,6 +34,33 @@ APP_TOKEN = "xapp-practice-token"
 APPROVERS = ("U0BOB", "U0CAROL")
 #: Slack allows three seconds; a machine that runs other tests beside these may take longer.
 ACK_LIMIT_S = 30.0
+
+
+def words_before_the_buttons(message: ChatMessage) -> int:
+    """How many words of a card stand before its buttons, as somebody counts who reads it."""
+    before: list[str] = []
+    for block in message.blocks:
+        if block["type"] == "actions":
+            break
+        _words(block, before)
+    # A date token is read as two words: the day and the time.
+    text = re.sub(r"<!date[^>]*>", "today 8:58PM", " ".join(before))
+    return len([word for word in text.split() if any(one.isalnum() for one in word)])
+
+
+def _words(value: Any, found: list[str]) -> None:
+    if isinstance(value, dict):
+        found += [value["text"]] if isinstance(value.get("text"), str) else []
+        for item in value.values():
+            _words(item, found)
+    elif isinstance(value, list):
+        for item in value:
+            _words(item, found)
+
+
+def answers(stage: Stage, message: ChatMessage) -> list[ChatMessage]:
+    """The replies in a request's thread beside its details."""
+    return [one for one in stage.ws.thread(message) if not one.text.startswith("Details of quote")]
 
 
 @dataclass
@@ -101,10 +129,18 @@ class Stage:
         """The newest message in a channel."""
         return self.ws.channel_messages(channel)[-1]
 
-    def approve_button(self, message: ChatMessage, rank: int = 1) -> str:
-        """The action id of the button for one option."""
-        found = [str(b["action_id"]) for b in buttons(message) if b["action_id"].startswith("approve:")]
-        return found[rank - 1]
+    def approve_button(self, message: ChatMessage) -> str:
+        """The action id of the button that approves what the card shows."""
+        (found,) = [str(b["action_id"]) for b in buttons(message) if b["action_id"].startswith("approve:")]
+        return found
+
+    async def choose(self, who: str, message: ChatMessage, nth: int = 1, amount: str | None = None) -> Any:
+        """Approve the `nth` other offer in the dialog of *Other offers*."""
+        await self.click(who, message, "offers")
+        view = self.ws.view(who)
+        assert view is not None
+        token = view.blocks[0]["element"]["options"][nth - 1]["value"]
+        return await self.submit(who, {"offer": token, **({"amount": amount} if amount else {})})
 
     async def replaced(self, **policy: Any) -> None:
         """Change the policy: a new door on the same ledger, as after a restart."""

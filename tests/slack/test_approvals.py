@@ -22,8 +22,10 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     )
     message = await stage.ask()
     told = all_text(message)
-    assert "Tier all: one of finance decides" in told
-    assert "May decide: <@U0CAROL>." in told
+    assert "Needs 1 approval from <@U0CAROL> ·" in told
+    stage.w.clock.advance(2)
+    await stage.settle()
+    assert "Tier all: one of finance decides" in all_text(stage.ws.thread(message)[0])
     await stage.click("bob", message, stage.approve_button(message))
     assert "This is decided by finance" in private(stage, "bob").text
     (request,) = (await stage.w.books()).requests
@@ -34,9 +36,9 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     stage.w.clock.advance(3600)
     await stage.settle()
     pinged = stage.calls("chat.postMessage")[-1]["text"]
-    assert "directors may decide too now" in pinged
-    assert "<@U0CAROL>, <@U0DAVE>: " in pinged
-    assert "May decide: <@U0CAROL>, <@U0DAVE>." in all_text(stage.ws.now(message))
+    assert "directors can approve it now, too" in pinged
+    assert "<@U0CAROL> or <@U0DAVE>: " in pinged
+    assert "Needs 1 approval from <@U0CAROL> or <@U0DAVE> ·" in all_text(stage.ws.now(message))
     await stage.click("dave", message, stage.approve_button(message))
     assert "Approved" in all_text(stage.ws.now(message))
 
@@ -60,7 +62,7 @@ async def test_where_slack_only_notifies_nothing_decides_and_a_stale_button_says
 
 async def test_another_listed_option_is_told_as_a_choice(stage: Stage) -> None:
     message = await stage.ask()
-    await stage.click("bob", message, stage.approve_button(message, 2))
+    await stage.choose("bob", message)
     said = stage.ws.dm_messages("alice")[-1].text
     assert " is approved: #2, " in said
     assert "with changes" not in said
@@ -107,8 +109,9 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     assert "can be shortened, not raised above 6 hours" in all_text(longer)
     await stage.submit("dave", {"hours": "3h", "cap": ""})
     shown = all_text(stage.ws.now(message))
-    assert "shortened it to 3 hours" in shown
-    assert "<@U0DAVE> in the place of <@U0BOB>" in shown
+    assert "shortened it to 3 h" in shown
+    assert "<@U0DAVE> for <@U0BOB>" in shown
+    assert "Needs 1 more approval from <@U0CAROL>" in shown
     (request,) = (await stage.w.books()).requests
     await stage.click("carol", message, stale)  # What she clicks is what the message said before.
     assert "changed this since you looked" in private(stage, "carol").text

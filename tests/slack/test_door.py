@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 from bot.practice.reader import all_text, button_texts, buttons
 from bot.slack.app import SlackApp
 from tests.slack import signing
-from tests.slack.conftest import Stage
+from tests.slack.conftest import Stage, words_before_the_buttons
+from tests.slack.test_commands import KEY, PRIVATE
 
 
 async def test_offers_are_shown_with_everything_to_decide_on(stage: Stage) -> None:
@@ -21,23 +23,22 @@ async def test_offers_are_shown_with_everything_to_decide_on(stage: Stage) -> No
     for part in (
         "1× RTX4090 for 2 hours",
         "<@U0ALICE>",
-        "fine-tune <!channel>",
-        "One approver decides",
-        "<@U0BOB>",
-        "<@U0CAROL>",
-        "Expires <!date^",
-        "expected total",
-        "reliability",
+        "fine-tune &lt;!channel&gt;",
+        "*Waiting for approval*",
         "on-demand",
-        "*Price* (quote 1, from the ledger)",
+        "*about $",
+        "never more than $",
+        "ends by itself after 2 h",
+        "Needs 1 approval from <@U0BOB> or <@U0CAROL>",
+        "expires <!date^",
     ):
         assert part in told, part
     assert "<!channel>" not in message.text
-    assert message.blocks[-1]["elements"][0]["text"].startswith("*Price*")
     shown = buttons(message)
-    assert shown[0]["text"]["text"].startswith("Approve #1 ")
+    assert shown[0]["text"]["text"].startswith("Approve $")
     assert len({b["action_id"] for b in shown}) == len(shown) > 2
-    assert shown[-1]["text"]["text"] == "Reject…"
+    assert [b["action_id"] for b in shown[1:]] == ["offers", "change", "reject", "addkey"]
+    assert words_before_the_buttons(message) <= 60
     assert [b.get("style") for b in shown].count("primary") == 1
     assert message.metadata is not None
     assert message.metadata["event_payload"]["id"].startswith("ntf_")
@@ -64,21 +65,21 @@ async def test_from_the_click_to_the_end(stage: Stage) -> None:
     assert "Approved* by <@U0BOB>" in all_text(now)
     await stage.w.run(120)
     ready = all_text(stage.ws.now(message))
-    for part in ("confirmed instance", "as reported by the cloud", "Reachable over SSH", "*Ready*", "It ends <!date^"):
+    for part in ("confirmed instance", "Reachable over SSH", "*Ready*", "Ends <!date^", "so far"):
         assert part in ready, part
     direct = stage.ws.dm_messages("alice")[-1]
     assert "ssh -p" in direct.text
     assert "/h" in direct.text
-    assert any("is ready at" in reply.text for reply in stage.ws.thread(message))
+    assert not any("ready" in reply.text for reply in stage.ws.thread(message))  # Its owner reads it directly.
     await stage.click("alice", direct, "End it now")
     assert "is ordered" in stage.ws.dm_messages("alice")[-1].text
     await stage.w.run(300)
     assert stage.w.alive() == []
     ended = all_text(stage.ws.now(message))
-    assert "Confirmed gone" in ended
-    assert "It cost" in ended
-    assert "is confirmed gone" in stage.ws.thread(message)[-1].text
-    assert "It cost" in stage.ws.dm_messages("alice")[-1].text
+    assert "Terminated" in ended
+    assert "Total: $" in ended
+    assert "Details" in stage.ws.thread(message)[-1].text
+    assert "Total: $" in stage.ws.dm_messages("alice")[-1].text
     assert stage.ws.duplicates() == []
     assert await stage.w.violations() == []
 
@@ -90,7 +91,7 @@ async def test_nothing_says_provisioned_before_the_cloud_confirmed(stage: Stage)
     told = all_text(stage.ws.now(message))
     assert "Approved* by" in told
     assert "*Outcome unknown*" in told
-    assert "nothing is ordered twice" in told
+    assert "launch nothing else meanwhile" in told
     assert "confirmed instance" not in told
     assert "Ready" not in told
     await stage.w.run(400)
@@ -158,7 +159,7 @@ async def test_a_lower_cap_is_kept(stage: Stage) -> None:
     await stage.submit("bob", {"amount": amount, "cap": "$999,999"})
     assert "cannot" in all_text(stage.ws.view("bob") or view) or "not raised" in all_text(stage.ws.view("bob") or view)
     await stage.submit("bob", {"amount": amount, "cap": amount})
-    assert f"and {amount} in all" in all_text(stage.ws.now(message))
+    assert f"never more than {amount}" in all_text(stage.ws.now(message))
 
 
 async def test_two_approvers(stage: Stage) -> None:
@@ -166,7 +167,7 @@ async def test_two_approvers(stage: Stage) -> None:
     message = await stage.ask()
     await stage.click("bob", message, stage.approve_button(message))
     waiting = stage.ws.now(message)
-    assert "1 of 2 approvals" in all_text(waiting)
+    assert "<@U0BOB> · Needs 1 more approval from <@U0CAROL> ·" in all_text(waiting)
     assert "recorded" in stage.ws.ephemerals("bob")[-1].text
     assert len([b for b in buttons(waiting) if b["action_id"].startswith("approve")]) == 1
     await stage.click("bob", waiting, stage.approve_button(waiting))
@@ -175,16 +176,72 @@ async def test_two_approvers(stage: Stage) -> None:
     assert "Approved* by <@U0BOB> and <@U0CAROL>" in all_text(stage.ws.now(message))
 
 
-async def test_more_hours_are_asked_for_first(stage: Stage) -> None:
+async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision 1x4090 20h")
-    offers, override = stage.ws.channel_messages()
-    assert "More than 12 hours" in all_text(override)
-    assert [b["action_id"] for b in buttons(offers)] == ["reject"]
-    await stage.click("bob", override, "approve:time")
-    assert "The time is allowed by <@U0BOB>" in all_text(stage.ws.now(override))
-    ready = stage.ws.now(offers)
-    await stage.click("bob", ready, stage.approve_button(ready))
-    assert "Approved* by <@U0BOB>" in all_text(stage.ws.now(offers))
+    (card,) = stage.ws.channel_messages()
+    assert "*Above the 12-hour limit*" in all_text(card)
+    assert words_before_the_buttons(card) <= 60
+    approve = stage.approve_button(card)
+    assert re.fullmatch(r"Approve 20 h \(\$\d+\.\d\d\)", button_texts(card)[0])
+    await stage.click("alice", card, approve)
+    assert "somebody else decides" in stage.ws.ephemerals("alice")[-1].text
+    await stage.click("bob", card, approve)
+    assert "Approved* by <@U0BOB>" in all_text(stage.ws.now(card))
+    assert len(stage.ws.channel_messages()) == 1
+    assert sorted(one.approver for one in (await stage.w.books()).approvals) == ["slack:T0PRACTICE/U0BOB"] * 2
+
+
+async def test_another_offer_is_chosen_in_a_dialog_and_a_large_amount_is_typed_there(stage: Stage) -> None:
+    card = await stage.ask("/gpu provision 8xH100 10h")
+    await stage.click("bob", card, "offers")
+    dialog = stage.ws.view("bob")
+    assert dialog is not None
+    options = dialog.blocks[0]["element"]["options"]
+    assert 1 <= len(options) <= 10
+    assert all(len(one["text"]["text"]) <= 75 and " · about $" in one["text"]["text"] for one in options)
+    assert all(one["description"]["text"].startswith("never more than $") for one in options)
+    assert [b["block_id"] for b in dialog.blocks if b["type"] == "input"] == ["offer"]
+    chosen = options[0]["value"]
+    await stage.as_("bob").click(dialog, "offer:pick", value=chosen)
+    await stage.settle()
+    asking = stage.ws.view("bob")
+    assert asking is not None
+    label = next(b["label"]["text"] for b in asking.blocks if b.get("block_id") == "amount")
+    amount = label.removeprefix("Type ").removesuffix(" to confirm")
+    assert f"about {amount}" in options[0]["text"]["text"]
+    wrong = await stage.submit("bob", {"offer": chosen, "amount": "a lot"})
+    assert set(wrong.errors) == {"amount"}
+    assert (await stage.w.books()).approvals == ()
+    await stage.submit("bob", {"offer": chosen, "amount": amount})
+    (vote,) = (await stage.w.books()).approvals
+    assert (vote.confirmed_usd, stage.ws.view("bob")) == (Decimal(amount[1:].replace(",", "")), None)
+
+
+async def test_an_offer_of_a_quote_that_was_replaced_is_not_approved(stage: Stage) -> None:
+    card = await stage.ask()
+    await stage.click("carol", card, "offers")
+    dialog = stage.ws.view("carol")
+    assert dialog is not None
+    old = dialog.blocks[0]["element"]["options"][0]["value"]
+    (request,) = (await stage.w.books()).requests
+    for option in (await stage.w.view(request.id)).options:
+        stage.w.clouds[option.cloud].withdraw(option.offer_key)
+    await stage.click("bob", card, stage.approve_button(card))
+    await stage.submit("carol", {"offer": old})
+    assert "have changed" in stage.ws.ephemerals("carol")[-1].text
+    assert {one.approver for one in (await stage.w.books()).approvals} == {"slack:T0PRACTICE/U0BOB"}
+
+
+async def test_who_has_no_key_adds_it_from_the_card_before_anything_is_bought(stage: Stage) -> None:
+    card = await stage.ask()
+    await stage.click("alice", card, "addkey")
+    refused = await stage.submit("alice", {"key": PRIVATE})
+    assert "private key" in refused.errors["key"]
+    await stage.submit("alice", {"key": KEY})
+    assert "is registered" in stage.ws.ephemerals("alice")[-1].text
+    now = stage.ws.now(card)
+    assert "no SSH key" not in all_text(now)
+    assert "addkey" not in [b["action_id"] for b in buttons(now)]
 
 
 async def test_expiry_takes_the_buttons_away(stage: Stage) -> None:
@@ -200,7 +257,7 @@ async def test_expiry_takes_the_buttons_away(stage: Stage) -> None:
 
 async def test_nothing_to_offer_says_why(stage: Stage) -> None:
     message = await stage.ask("/gpu provision 1x4090 2h price=$0.001")
-    assert "Nothing to offer" in all_text(message)
+    assert "No offer fits now" in all_text(message)
     assert "above the highest price" in all_text(message)
     assert buttons(message) == []
 

@@ -15,7 +15,7 @@ from bot.services.requests import quoting
 from bot.services.runtime.ports import Delivered, Messenger
 from ledger.kernel.states import NotificationKind, NotificationState
 from ledger.models import Notification
-from tests.slack.conftest import Stage
+from tests.slack.conftest import Stage, answers
 
 POST = "chat.postMessage"
 
@@ -122,10 +122,11 @@ async def test_what_was_shown_is_brought_up_to_date_when_it_is_found(stage: Stag
 
 async def test_a_reply_in_a_thread_is_found_there(stage: Stage) -> None:
     message = await stage.ask()
+    await stage.w.run(5)  # Its details are in the thread.
     stage.fault(POST, "lose_reply")
     await stage.w.run(900, 900)
     await stage.w.run(10)
-    assert len(stage.ws.thread(message)) == 1
+    assert len(answers(stage, message)) == 1
     assert (await message_row(stage, NotificationKind.REQUEST_REMINDER)).state is NotificationState.SENT
 
 

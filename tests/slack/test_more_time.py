@@ -38,12 +38,12 @@ async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
     await stage.submit("alice", {"hours": "2h", "for": "one more epoch"})
     assert "waits for a decision" in all_text(stage.ws.now(warning))
     asked = stage.message()
-    assert "More time: 1× RTX4090 for 2 hours" in all_text(asked)
-    assert "It is 4 hours in all then." in all_text(asked)
+    assert "2 h more for 1× RTX4090" in all_text(asked)
+    assert "the current end stays" in all_text(asked)
     await stage.click("bob", asked, "change")
     await stage.submit("bob", {"hours": "90m"})
     less = "1.5 hours instead of 2 hours"
-    assert "The extra time is approved by <@U0BOB>" in all_text(stage.ws.now(asked))
+    assert "*Approved* by <@U0BOB>" in all_text(stage.ws.now(asked))
     assert less in all_text(stage.ws.now(asked))
     row = await session(stage)
     assert old is not None

@@ -21,7 +21,7 @@ class Screens:
     def decidable(self, channel: str = "#gpu") -> list[ChatMessage]:
         """The messages with an Approve button, oldest first."""
         shown = self._ws.channel_messages(channel)
-        return [m for m in shown if any(text.startswith("Approve #") for text in button_texts(m))]
+        return [m for m in shown if any(text.startswith("Approve ") for text in button_texts(m))]
 
     async def offers(self, count: int = 1) -> ChatMessage:
         """The newest message that can be decided, once there are `count`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -109,7 +108,7 @@ async def _play(ws: RemoteDriver, transcript: Transcript) -> None:
     transcript.say("alice clicks", "End it now")
     await alice.click(question, "End it now")
     done = await _wait(ws, transcript, lambda: _ended(ws, offers))
-    transcript.say("bot in thread", done.text)
+    transcript.say("bot in #gpu", done.text)
     transcript.expect(not running_instances(transcript), "an instance still runs after its end was confirmed")
     transcript.expect(not ws.duplicates(), "a message was shown twice")
     transcript.say("clouds", "nothing runs")
@@ -141,7 +140,8 @@ def _newer(ws: RemoteDriver, who: str, before: int) -> Callable[[], ChatMessage 
 
 
 def _ended(ws: RemoteDriver, offers: ChatMessage) -> ChatMessage | None:
-    return _last(m for m in ws.thread(offers) if re.search(r"\b(gone|ended|over)\b", all_text(m)))
+    card = ws.now(offers)
+    return card if "*Ended*" in all_text(card) else None
 
 
 def _last(found: Iterable[ChatMessage]) -> ChatMessage | None:

@@ -114,10 +114,27 @@ def members(policy: Policy, group: str) -> tuple[str, ...]:
     return (*policy.approvers, *policy.approver_groups) if group == EVERY else policy.approval_groups.get(group, ())
 
 
-def mentioned_approvers(policy: Policy, mandate: ApproverGroup) -> tuple[str, ...]:
-    """Return the people and Slack user groups that a request mentions now, without `may_approve_not_pinged`."""
+def mentioned_approvers(policy: Policy, mandate: ApproverGroup, not_them: Collection[Actor] = ()) -> tuple[str, ...]:
+    """Return the people and Slack user groups that a request mentions now, without `may_approve_not_pinged`.
+
+    Nobody of `not_them`, such as its requester, is mentioned under any name, nor who never approves.
+    """
     names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
-    return tuple(name for name in names if name not in policy.may_approve_not_pinged)
+    out = [same for one in not_them for same in (one, *linked(policy, one))]
+    return tuple(
+        name
+        for name in names
+        if name not in policy.may_approve_not_pinged and (is_slack_group(name) or _is_free(policy, name, out))
+    )
+
+
+def _is_free(policy: Policy, name: str, out: Collection[Actor]) -> bool:
+    """Whether nothing keeps a named person from approving; a name that is no reference names nobody else."""
+    try:
+        actor = named(name)
+    except ValueError:
+        return True
+    return not never(policy, actor) and not any(is_same(actor, one) for one in out)
 
 
 def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:

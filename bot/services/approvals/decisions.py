@@ -13,23 +13,21 @@ from bot.rules.approvals.decision import (
     ApprovalPlan,
     Decision,
     DecisionInput,
-    RequestFacts,
     decides_for,
-    linked,
     plan,
     verdict,
 )
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
+from bot.rules.pricing.spend_limits import price_cap
 from bot.rules.sessions.extension import override_sentence
 from bot.rules.values.phrases import Verdict, deny, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import effects
+from bot.services.approvals.terms import cover_of, limit_of, request_facts, spend_of, total_hours
 from bot.services.budgets import enforcement
 from bot.services.grants import amendments, approvers, hours_used
-from bot.services.market.codec import hold_hours
 from bot.services.notifications import request_message
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
@@ -44,7 +42,7 @@ from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
-from ledger.queries.decisions import DecisionSubject, subject_by_token, subject_of_request
+from ledger.queries.decisions import DecisionSubject, button, subject_by_token, subject_of_request
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
@@ -71,8 +69,8 @@ async def decide(ctx: Context, command: Decide) -> Reply:
                 return done
             command = await _in_place(ctx, tx, command, now)
             mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
-            judged = _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now))
-            spend = _spend(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
+            judged, over = await _judged_whole(ctx, tx, ask, command, now, mandate)
+            spend = spend_of(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
             room = (
                 await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
                 if spend
@@ -84,8 +82,10 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             reply = _reply(ask, judged)
             if ask.action == Decision.APPROVE:
                 reply = await recovery_mode.with_recovery_notice(tx, reply)
+            if judged.allowed and over is not None:
+                await _allow_hours(ctx, tx, over, command, now, mandate)
             if judged.allowed:
-                place = decides_for(ctx.policy, _facts(ctx.policy, ask, command, mandate), command.decider)
+                place = decides_for(ctx.policy, request_facts(ctx.policy, ask, command, mandate), command.decider)
                 await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
             if spend is not None and room is not None:
                 await enforcement.reserved(ctx, tx, spend, room, now)
@@ -109,7 +109,44 @@ async def preview(ctx: Context, command: Decide) -> Reply:
         now = ctx.clock.now()
         command = await _in_place(ctx, tx, command, now)
         mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
-        return _reply(ask, _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now)))
+        judged, _ = await _judged_whole(ctx, tx, ask, command, now, mandate)
+        return _reply(ask, judged)
+
+
+async def _judged_whole(
+    ctx: Context, tx: Tx, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup
+) -> tuple[Verdict, DecisionSubject | None]:
+    """Judge a decision, and with it the 12-hour override that an approval of the same request needs.
+
+    The override is returned when the decision approves it, too: one click, and an approval of its own for each.
+    """
+    used_h, asked = await hours_used.used(tx, ask.request, now), ask.override
+    judged = _judged(ctx, ask, command, now, mandate, used_h)
+    if asked is None or judged.code != ReplyCode.OVERRIDE_FIRST or asked.state is not RequestState.PENDING:
+        return judged, None
+    token = await button(tx, asked.id, Decision.APPROVE, asked.quote_version, None)
+    over = await subject_by_token(tx, token) if token else None
+    allows_h = asked.job.hours + asked.job.already_hours
+    if over is None or total_hours(ask, command, used_h) > allows_h:
+        return judged, None
+    allowed = _judged(ctx, over, _of_hours(command), now, mandate, Decimal(0))
+    if not allowed.allowed:
+        return allowed, None
+    return _judged(ctx, ask, command, now, mandate, used_h, override=RequestState.APPROVED), over
+
+
+def _of_hours(command: Decide) -> Decide:
+    """Return the decision about the hours alone: an override has no amount, no limit and no terms to change."""
+    return replace(command, typed_amount=None, cap_usd=None, hours=None, seen=None, key="")
+
+
+async def _allow_hours(
+    ctx: Context, tx: Tx, over: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup
+) -> None:
+    """Record the approval of the 12-hour override, in the transaction of the approval of the spend."""
+    command, approved = _of_hours(command), Verdict(True, ReplyCode.APPROVED, "The request is approved.")
+    place = decides_for(ctx.policy, request_facts(ctx.policy, over, command, mandate), command.decider)
+    await _apply(ctx, tx, over, command, approved, now, place)
 
 
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
@@ -163,19 +200,27 @@ def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
             "price_usd_h": ask.option.price_usd_h,
             "spent_usd": ask.spent_usd,
         }
-        held = _limit(ask)
+        held = limit_of(ask)
         data |= {"limit_usd": held.usd, "limit_by": held.by} if held else {}
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
 def _judged(
-    ctx: Context, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup, used_h: Decimal
+    ctx: Context,
+    ask: DecisionSubject,
+    command: Decide,
+    now: datetime,
+    mandate: ApproverGroup,
+    used_h: Decimal,
+    *,
+    override: RequestState | None = None,
 ) -> Verdict:
     """Judge by the rules, and refuse an approved option whose cloud can no longer be used.
 
-    `used_h` are the hours that its session had under earlier approvals.
+    `used_h` are the hours that its session had under earlier approvals. `override` is the state that its 12-hour
+    override gets with this decision; None leaves it as it is.
     """
-    judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
+    judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h, override=override)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return deny(ReplyCode.CLOUD_GONE, sentence)
@@ -197,11 +242,12 @@ def _judge(
     mandate: ApproverGroup = ANYBODY,
     decision: Decision | None = None,
     used_h: Decimal = Decimal(0),
+    override: RequestState | None = None,
 ) -> Verdict:
     request = ask.request
     job = request.job
     decided = decision or Decision(ask.action)
-    facts = _facts(policy, ask, command, mandate)
+    facts = request_facts(policy, ask, command, mandate)
     what = DecisionInput(
         decision=decided,
         quote_version=ask.version,
@@ -216,8 +262,8 @@ def _judge(
         # More than twelve hours is never one person's own decision, whatever else the policy allows.
         strict = replace(policy, allow_self_approval=False)
         return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
-    total_hours = job.already_hours + job.hours + used_h + (hold_hours(ask.option) if ask.option else 0)
-    override = hours_used.state_of(ask.override, total_hours)
+    total_h = total_hours(ask, command, used_h)
+    override = override or hours_used.state_of(ask.override, total_h)
     if request.kind is RequestKind.EXTEND:
         # This request is its own override: above the cap on hours, it is never one person's own decision either.
         override = RequestState.APPROVED
@@ -226,75 +272,9 @@ def _judge(
     if request.kind is RequestKind.OVERSPEND:
         # Its hours are approved already; the cost is what is decided, and only people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
-    needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
+    needed = plan(policy, facts.worst_usd, facts.expected_usd, total_h, override, mandate)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
-
-
-def _facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: ApproverGroup) -> RequestFacts:
-    """Return the facts of the request now, with the amounts for the time that would be approved."""
-    request = ask.request
-    requester, job = Actor.from_ref(request.requester), request.job
-    expected_usd, worst_usd = _amounts(ask, command)
-    return RequestFacts(
-        state=request.state,
-        requester=requester,
-        linked=_other_names(policy, requester, ask),
-        quote_version=request.quote_version,
-        expires_at=request.expires_at,
-        expected_usd=expected_usd,
-        worst_usd=worst_usd,
-        approvals=tuple(vote.approver for vote in ask.votes),
-        chosen_offer_id=ask.chosen.offer_id if ask.chosen else None,
-        cap_usd=_left_by_the_first(ask),
-        limit=_limit(ask),
-        asked_usd=job.budget_cap_usd,
-        spent_usd=ask.spent_usd,
-        decided_by=request.decided_by or "",
-        mandate=mandate,
-        stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
-        standing=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
-        most_hours=amendments.most_hours(request, ask.votes) if request.kind in amendments.CHANGEABLE else None,
-    )
-
-
-def _amounts(ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal]:
-    """Return `(expected, worst)` dollars of the chosen option, for the time that would be approved."""
-    if ask.option is None:
-        return Decimal(0), Decimal(0)
-    return amendments.amounts(ask.request, ask.option, amendments.time_of(ask.request, ask.votes, command.hours))
-
-
-def _other_names(policy: Policy, requester: Actor, ask: DecisionSubject) -> tuple[Actor, ...]:
-    """Return the requester's other names, and the people behind the request: none of them may approve it.
-
-    The owner of a program cannot approve its requests. The owner of a session cannot approve its extensions, whoever
-    requested them.
-    """
-    refs = filter(None, (ask.owner, ask.session.owner if ask.session else "", ask.behind_session))
-    people = [Actor.from_ref(ref) for ref in refs]
-    return (*linked(policy, requester), *(name for one in people for name in (one, *linked(policy, one))))
-
-
-def _left_by_the_first(ask: DecisionSubject) -> Decimal | None:
-    """Return the total for all attempts that the first of two approvers covered."""
-    covered = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
-    return min(covered) + ask.spent_usd if covered else None
-
-
-def _limit(ask: DecisionSubject) -> SetLimit | None:
-    return limit_in_force(
-        SetLimit(vote.quote_version, vote.limit_usd, vote.approver) for vote in ask.limits if vote.limit_usd is not None
-    )
-
-
-def _spend(policy: Policy, ask: DecisionSubject, command: Decide) -> enforcement.PlannedSpend | None:
-    """Return what an approval takes from the budgets; None for one that buys nothing."""
-    cover = _cover(policy, ask, command)
-    owner = ask.session.owner if ask.session else ask.request.requester
-    if cover is None or ask.option is None:
-        return None
-    return enforcement.spend_of(policy, ask.request, owner, cover, _amounts(ask, command)[0])
 
 
 async def _apply(
@@ -313,7 +293,7 @@ async def _apply(
     elif judged.code == ReplyCode.CANCELLED:
         await effects.close(ctx, tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
-        approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
+        approval = _vote(tx, ask, command, "approve", now, cover_of(ctx.policy, ask, command), place)
         if ask.request.kind is RequestKind.OVERSPEND and ask.option is not None:
             # It buys nothing, and covers the rate that was shown: the instance may be started again at it.
             approval.price_cap_usd_h = price_cap(ask.option.price_usd_h, ctx.policy)
@@ -325,23 +305,6 @@ async def _apply(
             await request_message.show_again(tx, ask.request, now)
             return
         await effects.approved(ctx, tx, ask, approval, actor, now, noted)
-
-
-def _cover(policy: Policy, ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal] | None:
-    """Return `(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
-    if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
-        return None
-    job = ask.request.job
-    held = _limit(ask)
-    limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
-    limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]
-    total = total_cap(
-        _amounts(ask, command)[1],
-        asked_usd=job.budget_cap_usd,
-        approver_usd=min(limits, default=None),
-        spent_usd=ask.spent_usd,
-    )
-    return price_cap(ask.option.price_usd_h, policy, job.max_price_usd_h), total
 
 
 def _vote(

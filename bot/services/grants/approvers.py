@@ -17,6 +17,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.models import Option, Request
 from ledger.queries.decisions import opened_at, parents_of, people_behind, shown_options
+from ledger.queries.views import RequestView
 
 #: The worst case in dollars and the offer of each option of a request.
 Shown = Sequence[tuple[Decimal, Mapping[str, Any]]]
@@ -58,6 +59,21 @@ async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Show
         return ANYBODY
     behind = await people_behind(tx, {asker})
     return _fixed(policy, job, shown, behind.get(asker, asker))
+
+
+async def barred(tx: Tx, policy: Policy, view: RequestView) -> list[Actor]:
+    """Return the people who cannot approve a request because it is theirs, or about their session.
+
+    Nobody where the policy lets people approve their own requests and the time is within the limit.
+    """
+    request, refs = view.request, [view.request.requester]
+    above = view.override is not None or request.kind is RequestKind.OVERRIDE_12H
+    if policy.allow_self_approval and not above:
+        return []
+    if view.parent is not None:
+        refs.append(view.parent.requester)
+    behind = await people_behind(tx, {ref for ref in refs if Actor.from_ref(ref).is_program})
+    return [Actor.from_ref(ref) for ref in dict.fromkeys((*refs, *behind.values()))]
 
 
 def shown(options: Sequence[Option]) -> Shown:

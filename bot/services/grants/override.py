@@ -50,7 +50,7 @@ async def ask_override(
     for action in ("approve", "reject"):
         tx.add(Token(token=secrets.token_urlsafe(18), request_id=override.id, quote_version=1, action=action))
     record(tx, now, SYSTEM, override.id, EventKind.REQUEST_MADE, after=override.state, reason=sentence)
-    await show_again(tx, override, now)
+    await show_again(tx, parent, now)
     return override
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from bot.rules.market.estimate import Estimate
 from bot.services.market.codec import estimate_to_json, offer_from_json, offer_to_json
+from bot.services.notifications.request_message import show_details
 from ledger.core import Tx
 from ledger.kernel.ids import new_id
 from ledger.models import Instance, Option, Quote, Request, Token
@@ -38,3 +39,4 @@ async def offer_again(tx: Tx, asked: Request, row: Instance, costs: Estimate, wh
         token = secrets.token_urlsafe(18)
         tx.add(Token(token=token, request_id=asked.id, quote_version=1, action=action, option_id=option_id))
     await tx.flush()
+    await show_details(tx, asked, now)

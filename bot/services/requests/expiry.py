@@ -17,10 +17,11 @@ from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, announce, announce_once, claim, move, notification_of, record, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Request
 from ledger.queries.journal import latest_events
-from ledger.queries.lookups import current_quote, override_of
+from ledger.queries.lookups import current_quote
 
 BATCH = 16
 
@@ -79,8 +80,8 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
     """Announce what is due, and release the row until the next reminder or its expiry.
 
     Each reminder of each quote version is a message of its own, because an edit notifies nobody. Those that were missed
-    while nothing ran are one, and an escalation counts as the reminder too. A request that waits for its 12-hour
-    override gets no reminder of its own: the override has them.
+    while nothing ran are one, and an escalation counts as the reminder too. A 12-hour override is decided on the card
+    of its request, which has the reminders.
     """
     opened_at = await _opened_at(tx, request)
     mandate = await approvers.approver_group(tx, ctx.policy, request, now)
@@ -88,8 +89,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
     due_at = next_due(ctx.policy, mandate, opened_at, request.expires_at, now)
     if not await release(tx, Request, held, due_at=due_at) or not (number or mandate.steps):
         return  # Another process has it, or nothing is due yet.
-    override = await override_of(tx, request.id)
-    if override is not None and override.state is RequestState.PENDING:
+    if request.kind is RequestKind.OVERRIDE_12H:
         return
     subject, kind = f"{request.id}/{request.quote_version}", NotificationKind.REQUEST_REMINDER
     escalation_subject = f"{subject}.{ONWARDS}{mandate.steps}"

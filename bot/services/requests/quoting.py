@@ -23,6 +23,7 @@ from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
 from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
+from bot.services.notifications import request_message
 from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
@@ -166,6 +167,7 @@ async def _offer(
             "due_at": due_at,
         },
     )
+    await request_message.show_details(tx, moved, now)
     if judged.allowed:
         await auto_approval.approve(ctx, tx, moved, options[0], judged, now)
     elif needed.needs_override and (override is None or override.state is not RequestState.PENDING):

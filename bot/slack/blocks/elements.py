@@ -159,6 +159,14 @@ def mentions(names: Iterable[str]) -> str:
     return ", ".join(people[:20]) + (" and others" if len(people) > 20 else "")
 
 
+def alternatives(names: Iterable[str]) -> str:
+    """Format people and user groups of whom one is enough: `@bob or @carol`."""
+    found = [mentions([name]) for name in names]
+    if len(found) > 20:
+        found = [*found[:20], "others"]
+    return " or ".join(filter(None, [", ".join(found[:-1]), *found[-1:]]))
+
+
 def channel(name: str) -> str:
     """Format a channel as mrkdwn."""
     return f"<#{name}>" if _CHANNEL.fullmatch(name) else safe(name) or "a channel"

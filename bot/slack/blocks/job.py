@@ -8,12 +8,26 @@ from bot.rules.values.phrases import hours, rate
 from bot.slack.blocks.elements import dollars, percent, safe
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 
+_CLOUDS = {"lambda": "Lambda", "runpod": "RunPod", "tensordock": "TensorDock", "vast": "Vast", "kaggle": "Kaggle"}
 _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolicy.ANY: "spot or on-demand"}
 
 
 def title(job: JobRequest) -> str:
     """Describe the job in short, unescaped, for a header, a button or a plain text: `4× A100-80GB for 6 hours`."""
     return f"{gpus(job.gpu)} for {hours(job.hours)}"
+
+
+def cloud(name: str) -> str:
+    """Return the name of a cloud as it writes it itself, unescaped."""
+    return _CLOUDS.get(name, name)
+
+
+def brief(amount: Decimal) -> str:
+    """Write a time in hours in short: `6 h`, `1.5 h`, `45 min`."""
+    for unit, short in ((" hours", " h"), (" hour", " h"), (" minutes", " min"), (" minute", " min")):
+        if (said := hours(amount)).endswith(unit):
+            return said.removesuffix(unit) + short
+    return hours(amount)
 
 
 def gpus(gpu: GpuConstraint) -> str:

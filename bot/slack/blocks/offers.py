@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import rate, usd
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
-from bot.slack.blocks.elements import Block, context, dollars, percent, safe, table
+from bot.slack.blocks import job as job_words
+from bot.slack.blocks.elements import Block, context, percent, safe, table
 from ledger.models import Option
 from providers.contract import Offer
 
@@ -38,7 +39,12 @@ class OfferLine:
     @property
     def name(self) -> str:
         """Name the offer, unescaped: `4× A100-80GB at vast`."""
-        return f"{self.offer.gpu_count}× {self.offer.gpu} at {self.offer.cloud}"
+        return f"{self.gpus} at {self.offer.cloud}"
+
+    @property
+    def gpus(self) -> str:
+        """Name the GPUs, unescaped: `4× A100-80GB`."""
+        return f"{self.offer.gpu_count}× {self.offer.gpu}"
 
 
 def line(option: Option) -> OfferLine:
@@ -55,6 +61,13 @@ def line(option: Option) -> OfferLine:
         hold_line(option),
         parts_line(option),
     )
+
+
+def place(offer: Offer, *, kind: bool = True) -> str:
+    """Say where an offer is and, with `kind`, whether it may be interrupted, unescaped: `RunPod · US · on-demand`."""
+    what = ("spot, may be interrupted" if offer.spot else "on-demand") if kind else ""
+    region = "" if offer.region in ("any", "unknown") else offer.region
+    return " · ".join(filter(None, (job_words.cloud(offer.cloud), region, what)))
 
 
 def offers_table(lines: Iterable[OfferLine]) -> Block:
@@ -90,17 +103,6 @@ def left_out(excluded: Iterable[str], absent: Iterable[str]) -> Block | None:
     shown = [f":warning: {safe(sentence)}" for sentence in absent]
     shown += filter(None, map(safe, excluded))
     return context(" ".join(shown[:12])) if shown else None
-
-
-def price_block(lines: Sequence[OfferLine], version: int) -> Block:
-    """Build the last block of a request: fixed layout, and only numbers from the ledger."""
-    shown = [f"*Price* (quote {version}, from the ledger)"]
-    for one in lines:
-        made_of = f" = {safe(one.parts, 200)}" if one.parts else ""
-        totals = f"expected {dollars(one.expected_usd)}{made_of} · at most {dollars(one.worst_usd)}"
-        shown.append(f"#{one.rank}  {rate(one.price_usd_h)} · {totals}")
-        shown += [f"      {one.hold}"] if one.hold else []
-    return context("\n".join(shown))
 
 
 def spoken(one: OfferLine) -> str:

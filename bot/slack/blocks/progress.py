@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.rules.values.phrases import rate
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -20,21 +19,23 @@ DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x
 _I = InstanceState
 
 
-def lines(view: RequestView, cost_usd: Decimal | None) -> list[str]:
-    """List the steps of every instance of the request's session, then the session's state, as mrkdwn."""
+def lines(view: RequestView, cost_usd: Decimal | None = None, saved_usd: Decimal = Decimal(0)) -> list[str]:
+    """List the steps of every instance of the request's session, then the session's state, as mrkdwn.
+
+    `cost_usd` is what the session has cost, `saved_usd` what ending it early saved.
+    """
     if view.session is None:
         return []
-    shown = [line for instance in view.instances[-4:] for line in _instance(instance, view.session)]
-    shown += _session(view.session, cost_usd)
-    return shown
+    shown = [line for instance in view.instances[-4:] for line in _instance(instance)]
+    return shown + _session(view.session, cost_usd, saved_usd)
 
 
 def headline(view: RequestView) -> str:
-    """Name the state in a few words, for the title line and for screen readers."""
+    """Name the state in a few words, for the line under the title and for screen readers."""
     session = view.session
     newest = view.instances[-1] if view.instances else None
     if session is None:
-        return "approved"
+        return "Approved"
     if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
         return _placing(newest)
     if (
@@ -42,55 +43,54 @@ def headline(view: RequestView) -> str:
         and newest is not None
         and newest.checkpoint_step == CheckpointStep.HELD
     ):
-        return "stopped, its disk kept"
+        return "Stopped, disk kept"
     return {
-        SessionState.RUNNING: "ready",
-        SessionState.STOPPED: "stopped",
-        SessionState.TERMINATING: "stop ordered, not yet confirmed gone",
-        SessionState.TERMINATED: "confirmed gone",
-        SessionState.FAILED: "failed",
+        SessionState.RUNNING: "Running",
+        SessionState.STOPPED: "Stopped",
+        SessionState.TERMINATING: "Ending",
+        SessionState.TERMINATED: "Ended",
+        SessionState.FAILED: "Failed",
     }[session.state]
 
 
 def _placing(instance: Instance | None) -> str:
     if instance is None:
-        return "approved, waiting to be placed"
+        return "Approved, waiting to launch"
     if instance.state is _I.UNKNOWN:
-        return "outcome unknown, not provisioned"
+        return "Outcome unknown, not provisioned"
     if instance.state is _I.LIVE:
-        return "reachable" if instance.reachable_at else "booting"
-    return "placing the order" if instance.state in (_I.READY, _I.SENDING) else "trying the next step"
+        return "Reachable" if instance.reachable_at else "Booting"
+    return "Launching" if instance.state in (_I.READY, _I.SENDING) else "Trying the next offer"
 
 
-def _instance(row: Instance, session: Session) -> list[str]:
-    cloud = safe(row.cloud, 40)
-    order = f"order at {cloud}" + (f" ({row.n})" if row.n > 1 else "")
+def _instance(row: Instance) -> list[str]:
+    cloud = safe(job_words.cloud(row.cloud), 40)
+    again = f" (attempt {row.n})" if row.n > 1 else ""
     if row.state is _I.READY:
-        return [f"{WAITING} Placing the {order}."]
+        return [f"{WAITING} Launching on {cloud}{again}."]
     if row.state is _I.SENDING:
-        return [f"{WAITING} The {order} is being placed; {cloud} has not confirmed it yet."]
+        return [f"{WAITING} Launching on {cloud}{again}; {cloud} has not confirmed it yet."]
     if row.state is _I.REJECTED:
-        return [f"{BAD} The {order} was not carried out: {safe(row.outcome, 400) or 'withdrawn'}"]
+        return [f"{BAD} {cloud} did not launch it{again}: {safe(row.outcome, 400) or 'withdrawn'}"]
     if row.state is _I.UNKNOWN:
-        lost = f"the {order} was sent and its answer was lost. It is searched for by its label"
-        return [f"{WARN} *Outcome unknown*: {lost}; nothing is ordered twice meanwhile."]
+        lost = f"{cloud}'s reply was lost{again}. We search for the instance by its label"
+        return [f"{WARN} *Outcome unknown*: {lost} and launch nothing else meanwhile."]
     if row.state is _I.TOMBSTONE:
-        return [f"{WARN} The {order} was never found: *not provisioned*. If it appears after all, it is ended."]
-    return _existing(row, session, cloud)
+        return [f"{WARN} {cloud} never showed the instance{again}: *not provisioned*. If it appears, it's terminated."]
+    return _existing(row, cloud)
 
 
-def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
+def _existing(row: Instance, cloud: str) -> list[str]:
     """Describe an instance that the cloud confirmed."""
     at = f" {when(row.live_at)}" if row.live_at else ""
-    what = f"{session.gpu_count}× {safe(session.gpu, 60)} as reported by the cloud, {rate(row.price_usd_h)}"
-    shown = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}: {what}."]
+    shown = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}."]
     if row.reachable_at is not None:
         # Without SSH nothing but the cloud's report shows that it runs.
-        how = "Reachable over SSH" if row.ssh_host else f"Running, as {cloud} reports,"
+        how = "Reachable over SSH" if row.ssh_host else f"{cloud} reports that it runs"
         shown.append(f"{DONE} {how} {when(row.reachable_at)}.")
     elif row.state is _I.LIVE:
         said = ": ".join(safe(part, 120) for part in (row.status, row.status_text) if part)
-        shown.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")
+        shown.append(f"{WAITING} Booting{f' ({cloud}: {said})' if said else ''}.")
         if row.ssh_host:
             shown.append(f"{WAITING} Waiting for SSH to answer.")
     if row.state is _I.TERMINATING and row.checkpoint_step == CheckpointStep.HELD and row.checkpoint_until is not None:
@@ -98,9 +98,9 @@ def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
             f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.checkpoint_until)}."
         )
     elif row.state is _I.TERMINATING:
-        shown.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")
+        shown.append(f"{WAITING} Ending{_because(row.outcome)}; {cloud} still lists it.")
     elif row.state is _I.GONE:
-        shown.append(f"{DONE} Confirmed gone{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
+        shown.append(f"{DONE} Terminated{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
     return shown
 
 
@@ -109,28 +109,39 @@ def _because(sentence: str) -> str:
     return f" ({said})" if said else ""
 
 
-def _session(session: Session, cost_usd: Decimal | None) -> list[str]:
-    cost = f" It cost {dollars(cost_usd)}." if cost_usd is not None else ""
+def _session(session: Session, cost_usd: Decimal | None, saved_usd: Decimal) -> list[str]:
+    ready, ended = session.ready_at, session.ended_at
+    cost = f" Total: {dollars(cost_usd)}." if cost_usd is not None else ""
+    saved = f" Saved by ending early: {dollars(saved_usd)}." if saved_usd > 0 else ""
     if session.state is SessionState.RUNNING:
-        ready = f" {when(session.ready_at)}" if session.ready_at else ""
-        until = f" It ends {when(session.deadline)}." if session.deadline else ""
-        return [f":rocket: *Ready*{ready}.{until}"]
+        at = f" {when(ready)}" if ready else ""
+        until = f" Ends {when(session.deadline)}." if session.deadline else ""
+        return [f":rocket: *Ready*{at}.{until}"]
     if session.state is SessionState.STOPPED:
-        return [":double_vertical_bar: *Stopped*: the GPU is released, the disk may still be billed."]
+        until = f" until {when(session.deadline)}" if session.deadline else ""
+        return [f":double_vertical_bar: *Stopped*: the GPU is released; the disk may still be billed{until}."]
     if session.state is SessionState.TERMINATED:
-        ended = f" {when(session.ended_at)}" if session.ended_at else ""
-        return [f":checkered_flag: *Ended*{ended}{_because(session.end_reason)}.{cost}"]
+        at = f" {when(ended)}" if ended else ""
+        ran = f" after {ran_for(session)}" if ran_for(session) else ""
+        return [f":checkered_flag: *Ended*{at}{ran}{_because(session.end_reason)}.{cost}{saved}"]
     if session.state is SessionState.FAILED:
         return [f"{BAD} *Failed*{_because(session.end_reason)}.{cost}"]
     return []
+
+
+def ran_for(session: Session) -> str:
+    """Say how long a session ran, from ready to its end; empty where one of them is not known."""
+    if session.ready_at is None or session.ended_at is None:
+        return ""
+    seconds = int((session.ended_at - session.ready_at).total_seconds())
+    return job_words.brief(Decimal(max(seconds, 60)) / 3600)
 
 
 def request_result(view: RequestView, reached: str, cost_usd: Decimal | None = None) -> Message:
     """Describe one outcome. `reached` is the state it is about, which may be older than the state in `view`."""
     asker = person(view.request.requester)
     what = safe(job_words.title(view.request.job))
-    text = f"{asker} {_sentence(view, reached, what, cost_usd)}"
-    return Message.of(text)
+    return Message.of(f"{asker} {_sentence(view, reached, what, cost_usd)}")
 
 
 def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | None) -> str:
@@ -142,18 +153,18 @@ def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | No
     if reached == RequestState.EXPIRED:
         return f":alarm_clock: {what}: nobody decided in time. Ask again for fresh offers."
     if reached == InstanceState.TOMBSTONE:
-        lost = f"{_newest_cloud(view)} never showed the instance that was ordered; if it appears, it is ended"
+        lost = f"{_newest_cloud(view)} never showed the instance. If it appears, it's terminated"
         return f":warning: {what}: *outcome unknown, not provisioned*. {lost}. Approve again?"
     if reached == SessionState.RUNNING:
         until = f" until {when(session.deadline)}" if session and session.deadline else ""
-        return f":rocket: {what} is ready at {_newest_cloud(view)}{until}; how to connect is in your direct messages."
-    cost = f" It cost {dollars(cost_usd)}." if cost_usd is not None else ""
-    why = safe(session.end_reason, SENTENCE_MAX) if session and session.end_reason else ""
+        return f":rocket: {what} is ready at {_newest_cloud(view)}{until}."
+    cost = f" Total: {dollars(cost_usd)}." if cost_usd is not None else ""
+    why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session and session.end_reason else ""
     if reached == SessionState.FAILED:
-        return f":x: {what} failed. {why}{cost}"
-    return f":checkered_flag: {what} is confirmed gone. {why}{cost}"
+        return f":x: {what} failed.{why}{cost}"
+    return f":checkered_flag: {what} ended.{why}{cost}"
 
 
 def _newest_cloud(view: RequestView) -> str:
     newest: Instance | None = view.instances[-1] if view.instances else None
-    return safe(newest.cloud, 40) if newest else "the cloud"
+    return safe(job_words.cloud(newest.cloud), 40) if newest else "the cloud"

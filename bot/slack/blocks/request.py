@@ -1,8 +1,8 @@
-"""Build the message about one request, from its first offers to its outcome, from the state each time."""
+"""Build the request card: one message from the first offers to the end of the session, from the state each time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -12,13 +12,10 @@ from bot.blockkit import quote_block
 from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
 from bot.rules.approvals.auto_approval import STANDING_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
-from bot.rules.approvals.decision import SLACK_OFF
-from bot.rules.checkpoints.verification import choice
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
-from bot.rules.values.phrases import hours, plural, rate, usd
-from bot.rules.values.phrases import no_key as keyless
+from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, total_cap
+from bot.rules.values.phrases import rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import job as job_words
@@ -28,255 +25,324 @@ from bot.slack.blocks.elements import (
     Block,
     Message,
     actions,
+    alternatives,
     button,
     clip,
     code,
-    confirm,
     context,
     dollars,
     header,
-    mentions,
     person,
     safe,
     section,
     when,
 )
-from bot.slack.blocks.offers import OfferLine, left_out, line, offers_table, price_block, reasons, spoken
+from bot.slack.blocks.offers import OfferLine, line, place
 from bot.slack.blocks.private_answer import mentioned
+from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Approval, Request
-from ledger.queries.views import RequestView
+from ledger.models import Approval, Option, Request
+from ledger.queries.views import RequestView, SessionView
 
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
 CHANGE: Final = "change"
-BUTTONS_MAX: Final = 20
+OFFERS: Final = "offers"
+ADD_KEY: Final = "addkey"
 REASON_MAX: Final = 1_500
+#: How much of a reason the card quotes; the details in its thread quote all of it.
+QUOTED_MAX: Final = 100
 
 _R = RequestState
 
 
-def no_key(requester: str, command: str) -> str:
-    """Warn, before anything is bought, that the requester has no SSH key to log in with."""
-    example = code(f"{command} key add ssh-ed25519 AAAA…")
-    return f":key: {keyless(person(requester), example)}"
-
-
-def request_message(
-    view: RequestView,
-    policy: Policy,
-    cost_usd: Decimal | None = None,
-    hints: tuple[str, ...] = (),
-    mandate: ApproverGroup = ANYBODY,
-) -> Message:
-    """Build the message about a request.
-
-    `cost_usd` is what its session has cost so far, `hints` what to know before approving it, `mandate` its approvers.
-    """
-    request = view.request
-    job = request.job
-    extra = request.kind is not RequestKind.PROVISION
-    title = _title(request.kind, job_words.title(job), policy)
-    lead = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
-    if request.kind is RequestKind.OVERSPEND:
-        lead = f"The *{safe(job_words.title(job))}* of {person(request.requester)} · {code(short_id(request.id))}"
-    blocks = [header(title), section(lead if extra else f"{lead}\n{job_words.details(job)}")]
-    if request.reason:
-        blocks.append(quote_block(request.reason, REASON_MAX))
-    lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    parts, body = _body(view, AskedApprovers(policy, mandate), lines, cost_usd, hints)
-    spoken_text = [
-        f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
-        *parts,
-    ]
-    if waits := recovery_mode.of_request(view):
-        body = [*body, section(f":warning: {safe(waits, 600)}")]
-        spoken_text.append(safe(waits, 600))
-    if request.reason:
-        spoken_text.insert(1, f"Reason: “{safe(request.reason, SENTENCE_MAX)}”.")
-    return Message(clip(" ".join(spoken_text), 3_900), (*blocks, *body))
-
-
-def _title(kind: RequestKind, what: str, policy: Policy) -> str:
-    """Return the headline of the message: what is requested, and for which job."""
-    match kind:
-        case RequestKind.PROVISION:
-            return what
-        case RequestKind.EXTEND | RequestKind.OVERSPEND:
-            return f"{kind.label}: {what}"
-        case RequestKind.OVERRIDE_12H:
-            return f"More than {hours(policy.max_hours)}: {what}"
-        case _:
-            assert_never(kind)
-
-
 @dataclass(frozen=True, slots=True)
-class AskedApprovers:
-    """The approvers of a request, and whether they can approve it in Slack."""
+class CardFacts:
+    """Facts that a card shows beside its request.
 
-    policy: Policy
+    `mandate` are its approvers, and nobody of `not_them` may approve it. `keyless`: its requester has no SSH key.
+    `boot_s` is how many seconds its recommended cloud takes to boot. `session` is its session, which has cost
+    `cost_usd` at the time `now`; `saved_usd` is what ending it early saved.
+    """
+
     mandate: ApproverGroup = ANYBODY
-
-    @property
-    def names(self) -> str:
-        """Name the approvers who receive the message, as mentions."""
-        return mentions(mentioned_approvers(self.policy, self.mandate))
-
-    @property
-    def here(self) -> bool:
-        """Whether the buttons in Slack work for approvers."""
-        return self.policy.allow_slack_decisions
+    not_them: Collection[Actor] = ()
+    keyless: bool = False
+    boot_s: int | None = None
+    session: SessionView | None = None
+    cost_usd: Decimal | None = None
+    saved_usd: Decimal = Decimal(0)
+    now: datetime | None = None
 
 
-def _body(
-    view: RequestView, who: AskedApprovers, lines: list[OfferLine], cost_usd: Decimal | None, hints: tuple[str, ...]
-) -> tuple[list[str], list[Block]]:
-    """Return what the state adds: sentences for the text, and blocks."""
-    state = view.request.state
-    if state is _R.QUOTING:
-        said = "Asking the clouds for offers…"
-        return [*_again(view), said], [*map(section, _again(view)), section(f":hourglass_flowing_sand: {said}")]
+def request_message(view: RequestView, policy: Policy, facts: CardFacts | None = None) -> Message:
+    """Build the card of a request."""
+    facts = facts or CardFacts()
+    request = view.request
+    state = request.state
     if state is _R.PENDING:
-        if view.request.kind is RequestKind.OVERRIDE_12H:
-            return _pending_override(view, who)
-        kept = choice(who.policy, view.request.job.checkpoint)
-        return _pending(view, who, lines, [*_limits(view, cost_usd), *filter(None, (safe(kept, 600),)), *hints])
-    if state is _R.APPROVED:
-        return _approved(view, lines, cost_usd)
-    return _closed(view)
+        parts, body = _pending(view, policy, facts)
+    elif state is _R.APPROVED:
+        parts, body = _approved(view, facts)
+    else:
+        parts, body = _without_offers(view)
+    if waits := recovery_mode.of_request(view):
+        parts, body = [*parts, safe(waits, 600)], [*body, section(f":warning: {safe(waits, 600)}")]
+    lead = f"{person(request.requester)} asks for {safe(title(request))} ({short_id(request.id)})."
+    return Message(clip(" ".join([lead, *parts]), 3_900), (header(title(request)), *body))
+
+
+def title(request: Request) -> str:
+    """Return the headline of a card, unescaped: what is requested."""
+    job = request.job
+    match request.kind:
+        case RequestKind.PROVISION | RequestKind.OVERRIDE_12H:
+            return job_words.title(job)
+        case RequestKind.EXTEND:
+            return f"{job_words.brief(job.hours)} more for {job_words.gpus(job.gpu)}"
+        case RequestKind.OVERSPEND:
+            return f"Costs more than approved: {job_words.gpus(job.gpu)}"
+        case _:
+            assert_never(request.kind)
+
+
+def _who(view: RequestView, state: str) -> str:
+    """Build the line under the title: the state, the requester, the id and why it is requested."""
+    request = view.request
+    lead = f"*{state}* · {person(request.requester)} · {code(short_id(request.id))}"
+    return f"{lead}\n“{safe(request.reason, QUOTED_MAX)}”" if request.reason else lead
+
+
+def waits_for_override(view: RequestView) -> bool:
+    """Whether approving a request also approves the hours above the limit."""
+    return view.override is not None and view.override.state is _R.PENDING
+
+
+def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[str], list[Block]]:
+    request = view.request
+    if request.kind is RequestKind.OVERRIDE_12H:
+        asked_in = f" {code(short_id(request.parent_id))}" if request.parent_id else ""
+        said = f"Above the 12-hour limit. Approve it with request{asked_in}."
+        return [said], [section(f"{_who(view, 'Waiting for approval')}\n{said}")]
+    chosen = shown_option(view)
+    terms = _terms(view, chosen, facts) if chosen is not None else []
+    notes = [*_limits(view, facts.cost_usd), *_notes(view, facts)]
+    blocks: list[Block] = [section(_who(view, "Waiting for approval"))]
+    blocks += [section("\n".join(terms))] if terms else []
+    blocks += [section("\n".join(notes))] if notes else []
+    blocks += _buttons(view, facts) if policy.allow_slack_decisions else []
+    needs = _needs(view, policy, facts)
+    blocks.append(context(" · ".join(needs)))
+    return [*(one.replace("*", "") for one in terms), *notes, *(f"{one}." for one in needs)], blocks
+
+
+def shown_option(view: RequestView) -> Option | None:
+    """Return the one offer that a card shows: the first approver's choice, else the recommended one."""
+    picked = [one for one in view.options if one.id == view.request.chosen_option_id]
+    return next(iter([*picked, *view.options]), None)
+
+
+def _terms(view: RequestView, option: Option, facts: CardFacts) -> list[str]:
+    """Return the lines about the offer: where, its price and total, when it is ready and when it ends."""
+    request, one = view.request, line(option)
+    time_h = amendments.most_hours(request, view.approvals)
+    expected_usd, most_usd = card_amounts(view, option, facts.cost_usd)
+    asked = request.job.gpu
+    which = "" if asked.names == (one.offer.gpu,) and asked.count_min == asked.count_max else f"{safe(one.gpus)} · "
+    lines = [f"{which}{safe(place(one.offer))}"]
+    lines.append(f"{rate(one.price_usd_h)} · *about {dollars(expected_usd)}* · never more than {dollars(most_usd)}")
+    if request.kind is RequestKind.PROVISION:
+        ready = f"ready in about {job_words.brief(Decimal(facts.boot_s) / 3600)} · " if facts.boot_s else ""
+        lines.append(f"{ready}ends by itself after {job_words.brief(time_h)}")
+    elif request.kind is RequestKind.EXTEND:
+        lines.append("Until it's approved, the current end stays.")
+    if other := _most_reliable(view, one):
+        lines.append(other)
+    return lines
+
+
+def card_amounts(view: RequestView, option: Option, spent_usd: Decimal | None) -> tuple[Decimal, Decimal]:
+    """Return the dollars that an approval of this option now expects, and the most that it covers."""
+    request = view.request
+    time_h = amendments.most_hours(request, view.approvals)
+    expected_usd, worst_usd = amendments.amounts(request, option, time_h)
+    held = _held(view)
+    most_usd = total_cap(
+        worst_usd,
+        asked_usd=request.job.budget_cap_usd,
+        approver_usd=held.usd if held else None,
+        spent_usd=spent_usd or Decimal(0),
+    )
+    covered = [vote.total_cap_usd for vote in votes_of(view) if vote.total_cap_usd is not None]
+    return expected_usd, min([most_usd, *covered])
+
+
+def _most_reliable(view: RequestView, shown: OfferLine) -> str:
+    """Name the most reliable offer in one line, when it is another one than the card shows."""
+    if view.request.chosen_option_id:
+        return ""
+    for option in view.options:
+        if option.rank != shown.rank and any("stability" in mark for mark in option.marks):
+            more_usd = option.expected_usd - shown.expected_usd
+            differs = f"{dollars(abs(more_usd))} {'more' if more_usd >= 0 else 'less'}"
+            return f"Most reliable: {safe(place(line(option).offer, kind=False))}, {differs}"
+    return ""
+
+
+def _held(view: RequestView) -> SetLimit | None:
+    limits = (
+        SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
+        for vote in view.approvals
+        if vote.limit_usd is not None
+    )
+    return limit_in_force(limits)
 
 
 def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
     """List the limits of all attempts together: what earlier ones cost, and the limit that an approver set."""
     said = [f"Earlier attempts cost {dollars(cost_usd)}."] if cost_usd else []
-    held = limit_in_force(
-        SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
-        for vote in view.approvals
-        if vote.limit_usd is not None
-    )
+    held = _held(view)
     if held is not None:
-        said.append(f"At most {dollars(held.usd)} for all attempts, as {person(held.by)} said.")
+        said.append(f"At most {dollars(held.usd)} for all attempts, set by {person(held.by)}.")
     return said
 
 
-def _pending(
-    view: RequestView, who: AskedApprovers, lines: list[OfferLine], limits: list[str]
-) -> tuple[list[str], list[Block]]:
-    waits = view.override is not None and view.override.state is _R.PENDING
-    chosen = _chosen(view, lines)
-    quote = view.quote
-    silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
-    absent = [sentence for sentence in silent if sentence]
-    excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
-    again, rule = _again(view), [*limits, *_rule(view, who)]
-    if waits:
-        rule.append("The extra time is decided first, in its own message; then an option can be approved here.")
-    blocks = [section(sentence) for sentence in again]
-    blocks += [offers_table(lines)] if lines else []
-    blocks += [block for block in (reasons(lines), left_out(excluded, absent)) if block is not None]
-    blocks.append(section("\n".join(rule)))
-    blocks += _buttons(view, chosen or lines, approve=not waits) if who.here else []
-    blocks.append(price_block(chosen or lines, view.request.quote_version))
-    parts = [*again, *(f"{spoken(one)};" for one in lines), *rule]
-    return parts, blocks
-
-
-def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str], list[Block]]:
-    asked_in = f" {code(short_id(view.request.parent_id))}" if view.request.parent_id else ""
-    rule = [*_rule(view, who), f"This allows the time alone; what it costs is decided in request{asked_in} then."]
-    return rule, [section("\n".join(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
-
-
-def _rule(view: RequestView, who: AskedApprovers) -> list[str]:
-    """Say which rule requires the approval, how many there are, who approves, and until when."""
+def _notes(view: RequestView, facts: CardFacts) -> list[str]:
+    """List what to know before approving: why it is asked again, what changed, the 12-hour limit, a missing key."""
     request = view.request
-    parts = [safe(request.rule, SENTENCE_MAX)] if request.rule else []
-    votes = _votes(view)
-    if votes or request.required_approvals > 1:
-        by = f" ({_names(votes)})" if votes else ""
-        parts.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
+    notes = _again(view)
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
-        parts.append(f"An approver has shortened it to {hours(stands.hours)}.")
-    parts.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
-    if not who.here:
-        parts.append(f"{SLACK_OFF.sentence} {code(f'gpu-shopper approve {short_id(request.id)}')}")
-    parts.append(f"Expires {when(request.expires_at)}.")
-    return parts
+        notes.append(f"An approver shortened it to {job_words.brief(stands.hours)}.")
+    if waits_for_override(view):
+        notes.append(":warning: *Above the 12-hour limit*")
+    if facts.keyless:
+        notes.append(f":key: {person(request.requester)} has no SSH key yet, so nobody could log in.")
+    return notes
+
+
+def _needs(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
+    """Say who has approved, how many approvals are missing and from whom, and until when."""
+    request, votes = view.request, votes_of(view)
+    names = free_approvers(view, policy, facts)
+    missing = max(request.required_approvals - len(votes), 1)
+    more = " more" if votes else ""
+    parts = [f":white_check_mark: {_names(votes)}"] if votes else []
+    if names:
+        parts.append(f"Needs {missing}{more} approval{'' if missing == 1 else 's'} from {names}")
+    else:
+        parts.append("Nobody can approve this: the policy names no other approver")
+    if not policy.allow_slack_decisions:
+        parts.append(f"Approve in a terminal: {code(f'gpu-shopper approve {short_id(request.id)}')}")
+    return [*parts, f"expires {when(request.expires_at)}"]
+
+
+def free_approvers(view: RequestView, policy: Policy, facts: CardFacts) -> str:
+    """Mention the people who can still approve a request; empty for nobody."""
+    names = mentioned_approvers(policy, facts.mandate, facts.not_them)
+    voted = {ref for vote in votes_of(view) for ref in (vote.approver, vote.on_behalf_of) if ref}
+    return alternatives(name for name in names if not any(ref == name or ref.endswith(f"/{name}") for ref in voted))
 
 
 def request_buttons(view: RequestView) -> list[Block]:
-    """Build the buttons: approve the best option (or the one that the first approver chose), or reject."""
-    waits = view.override is not None and view.override.state is _R.PENDING
-    lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    return _buttons(view, _chosen(view, lines) or lines[:1], approve=not waits, change=False)
-
-
-def _buttons(view: RequestView, lines: Iterable[OfferLine], *, approve: bool, change: bool = True) -> list[Block]:
-    by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
-    by_rank = {option.rank: option for option in view.options}
-    stands = amendments.amended_terms(view.request, view.approvals)
-    # A click on a message from before the change must not approve the changed terms, so the button names them.
-    mark = f"/{stands.digest}" if stands.is_changed else ""
-    made: list[Block] = []
-    for one in lines if approve else ():
-        token = by_option.get(by_rank[one.rank].id)
-        if token is not None:
-            time_h = amendments.most_hours(view.request, view.approvals)
-            expected = usd(amendments.amounts(view.request, by_rank[one.rank], time_h)[0])
-            label = f"Approve {one.name}, expected {expected}"
-            text = f"Approve #{one.rank} {one.offer.cloud} {expected}"
-            style = "" if made else "primary"
-            made.append(button(text, f"{APPROVE}:{one.rank}", token + mark, style=style, label=label))
-    if made and change and view.request.kind in amendments.CHANGEABLE:
-        other = "" if view.request.kind is RequestKind.EXTEND else " or another offer"
-        label = f"Approve with a shorter time{',' if other else ' or'} a lower limit{other}"
-        made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
-    if approve and None in by_option:
-        job = view.request.job
-        said = f"Allow {hours(job.hours + job.already_hours)}"
-        question = confirm(
-            RequestKind.OVERRIDE_12H.label, f"{said}? The spend itself is approved separately.", said[:30]
-        )
-        style = "" if made else "primary"
-        made.append(button(said, f"{APPROVE}:time", by_option[None], style=style, confirm=question))
-    refuse = [token.token for token in view.tokens if token.action == REJECT]
-    made += [button("Reject…", REJECT, value, style="danger", label="Reject this request") for value in refuse[:1]]
+    """Build the buttons of a request that is listed elsewhere: approve what its card shows, or reject."""
+    made = [*_approve_button(view), *_reject_button(view)]
     return [actions(*made)] if made else []
 
 
-def _approved(view: RequestView, lines: list[OfferLine], cost_usd: Decimal | None) -> tuple[list[str], list[Block]]:
+def _buttons(view: RequestView, facts: CardFacts) -> list[Block]:
+    approve = _approve_button(view)
+    made = list(approve)
+    others = len(view.options) - 1
+    if approve and others > 0 and not view.request.chosen_option_id:
+        label = f"Other offers ({others})"
+        made.append(button(label, OFFERS, str(approve[0]["value"]), label=f"Choose one of {others} other offers"))
+    if approve and view.request.kind in amendments.CHANGEABLE:
+        label = "Approve with a shorter time or a lower limit"
+        made.append(button("Change…", CHANGE, str(approve[0]["value"]), label=label))
+    made += _reject_button(view)
+    if facts.keyless:
+        made.append(button("Add SSH key…", ADD_KEY, view.request.id, label="Add your SSH key"))
+    return [actions(*made)] if made else []
+
+
+def mark(view: RequestView) -> str:
+    """Return what a button's value adds to its token: the digest of the terms, once an approver changed them."""
+    stands = amendments.amended_terms(view.request, view.approvals)
+    # A click on a message from before the change must not approve the changed terms, so the button names them.
+    return f"/{stands.digest}" if stands.is_changed else ""
+
+
+def _approve_button(view: RequestView) -> list[Block]:
+    option = shown_option(view)
+    by_option = {one.option_id: one.token for one in view.tokens if one.action == APPROVE}
+    token = by_option.get(option.id) if option is not None else None
+    if option is None or token is None:
+        return []
     request = view.request
-    votes = _votes(view)
+    time_h = amendments.most_hours(request, view.approvals)
+    expected = usd(amendments.amounts(request, option, time_h)[0])
+    text = f"Approve {expected}"
+    label = f"Approve {line(option).name}, about {expected}"
+    if waits_for_override(view):
+        text = f"Approve {job_words.brief(time_h)} ({expected})"
+        label = f"Approve {job_words.brief(time_h)}, above the 12-hour limit, for about {expected}"
+    return [button(text, f"{APPROVE}:{option.rank}", token + mark(view), style="primary", label=label)]
+
+
+def _reject_button(view: RequestView) -> list[Block]:
+    refuse = [token.token for token in view.tokens if token.action == REJECT]
+    return [button("Reject…", REJECT, value, style="danger", label="Reject this request") for value in refuse[:1]]
+
+
+def _approved(view: RequestView, facts: CardFacts) -> tuple[list[str], list[Block]]:
+    request = view.request
+    votes = votes_of(view)
     at = f" {when(request.decided_at)}" if request.decided_at else ""
     by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
-    if said := _allowed(request, votes, f"{by}{at}"):
-        return [said], [section(said)]
-    chosen = _chosen(view, lines)
-    what = f": {safe(chosen[0].name)} ({code(chosen[0].offer.id)})" if chosen else ""
-    steps = [f":white_check_mark: *Approved* by {by}{at}{what}.", *_by_policy(request), *progress.lines(view, cost_usd)]
-    blocks = [section("\n".join(steps))]
-    if chosen:
-        blocks.append(_bought(chosen[0], votes, request.quote_version, cost_usd))
-    return [f"Approved by {by}{what}; {progress.headline(view)}.", *steps[1:]], blocks
+    approved = f":white_check_mark: *Approved* by {by}{at}."
+    if request.kind is not RequestKind.PROVISION:
+        less = amendments.amendment_summary(request, votes[-1]) if votes else ""
+        said = approved[:-1] + (f": {less}." if less else ".")
+        return [said], [section(f"{_who(view, 'Approved')}\n{said}")]
+    steps = [approved, *_by_policy(request), *progress.lines(view, facts.cost_usd, facts.saved_usd)]
+    headline = progress.headline(view)
+    blocks = [section(_who(view, headline)), section("\n".join(steps))]
+    figures = _figures(view, facts)
+    blocks += [context(" · ".join(figures))] if figures else []
+    return [f"Approved by {by}; {headline}.", *steps[1:], *figures], blocks
 
 
-def _allowed(request: Request, votes: list[Approval], by: str) -> str:
-    """Say what the approval allows about a session that exists; "" for a request that starts one."""
-    match request.kind:
-        case RequestKind.PROVISION:
-            return ""
-        case RequestKind.OVERRIDE_12H:
-            return f":white_check_mark: The time is allowed by {by}."
-        case RequestKind.EXTEND:
-            less = amendments.amendment_summary(request, votes[-1]) if votes else ""
-            return f":white_check_mark: The extra time is approved by {by}{f': {less}' if less else ''}."
-        case RequestKind.OVERSPEND:
-            return f":white_check_mark: What it will cost is confirmed by {by}."
-        case _:
-            assert_never(request.kind)
+def _figures(view: RequestView, facts: CardFacts) -> list[str]:
+    """Return the figures of an approved request as they are now: offer, hours, price, expectation, cap and cost."""
+    option = next((one for one in view.options if one.id == view.request.chosen_option_id), None)
+    if option is None:
+        return []
+    session, known = view.session, facts.session
+    over = session is not None and session.ended_at is not None
+    hours = Decimal(session.hours) if session is not None else amendments.most_hours(view.request, votes_of(view))
+    row = view.instances[-1] if view.instances else None
+    where = (
+        safe(place(line(option).offer))
+        if row is None or row.option_id == option.id
+        else safe(job_words.cloud(row.cloud))
+    )
+    parts = [where, rate(row.price_usd_h if row is not None else option.price_usd_h)]
+    if over:
+        return parts
+    expected_usd, _ = amendments.amounts(view.request, option, min(hours, view.request.job.hours))
+    extra_h = max(hours - view.request.job.hours, Decimal(0))
+    expected_usd += extra_h * (row.price_usd_h if row is not None else option.price_usd_h)
+    caps = [vote.total_cap_usd for vote in votes_of(view) if vote.total_cap_usd is not None]
+    most_usd = known.cap_usd if known is not None and known.cap_usd else min(caps, default=option.worst_usd)
+    parts += [job_words.brief(hours), f"about {dollars(min(expected_usd, most_usd))}"]
+    parts.append(f"never more than {dollars(most_usd)}")
+    if facts.cost_usd is not None:
+        at = f" at {when(facts.now)}" if facts.now is not None else ""
+        parts.append(f"{dollars(facts.cost_usd)} so far{at}")
+    return parts
 
 
 def _by_policy(request: Request) -> list[str]:
@@ -285,30 +351,24 @@ def _by_policy(request: Request) -> list[str]:
     return [mentioned(safe(request.rule, SENTENCE_MAX))] if alone else []
 
 
-def _bought(one: OfferLine, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
-    """Show the price block after the approval: the approved offer, its limits, and the cost so far."""
-    caps = [vote.total_cap_usd for vote in votes if vote.total_cap_usd is not None]
-    rates = [vote.price_cap_usd_h for vote in votes if vote.price_cap_usd_h is not None]
-    parts = [f"{rate(one.price_usd_h)} · expected {dollars(one.expected_usd)}"]
-    parts += [f"at most {rate(min(rates))} and {dollars(min(caps))} in all"] if caps and rates else []
-    parts += [f"so far {dollars(cost_usd)}"] if cost_usd is not None else []
-    return context(f"*Price* (quote {version}, from the ledger)\n" + " · ".join(parts))
-
-
-def _closed(view: RequestView) -> tuple[list[str], list[Block]]:
-    """Show a request that is rejected, cancelled, expired or unavailable: no buttons, the person and the reason."""
+def _without_offers(view: RequestView) -> tuple[list[str], list[Block]]:
+    """Show a request that looks for offers, or that is rejected, cancelled, expired or unavailable."""
     request = view.request
     at = f" {when(request.decided_at)}" if request.decided_at else ""
+    outcome = safe(request.outcome, SENTENCE_MAX)
+    if request.state is _R.QUOTING:
+        said = ":hourglass_flowing_sand: Looking for offers…"
+        return [*_again(view), said], [section("\n".join([_who(view, "Looking for offers"), *_again(view)]))]
     if request.state in (_R.REJECTED, _R.CANCELLED):
         verb = "Rejected" if request.state is _R.REJECTED else "Cancelled"
         said = f":no_entry: *{verb}* by {person(request.decided_by or '')}{at}."
         reason = [quote_block(request.outcome, REASON_MAX)] if request.outcome else []
-        return [said, safe(request.outcome, SENTENCE_MAX)], [section(said), *reason]
+        return [said, outcome], [section(f"{_who(view, verb)}\n{said}"), *reason]
     if request.state is _R.EXPIRED:
-        said = f":alarm_clock: *Expired*. {safe(request.outcome, SENTENCE_MAX)} Ask again for fresh offers."
-        return [said], [section(said)]
-    said = f":mag: *Nothing to offer*. {safe(request.outcome, 2_000)}"
-    return [said], [section(said)]
+        said = f":alarm_clock: *Expired*. {outcome} Ask again for fresh offers."
+        return [said], [section(f"{_who(view, 'Expired')}\n{said}")]
+    said = f":mag: {safe(request.outcome, 2_000) or 'No offer fits now.'}"
+    return [said], [section(f"{_who(view, 'No offer')}\n{said}")]
 
 
 def _again(view: RequestView) -> list[str]:
@@ -317,48 +377,16 @@ def _again(view: RequestView) -> list[str]:
     return [f":arrows_counterclockwise: *Asked again*: {safe(outcome, SENTENCE_MAX)}"] if outcome else []
 
 
-def _votes(view: RequestView) -> list[Approval]:
+def votes_of(view: RequestView) -> list[Approval]:
+    """Return the approvals of the current offers."""
     version = view.request.quote_version
     return [vote for vote in view.approvals if vote.decision == APPROVE and vote.quote_version == version]
 
 
-def _names(votes: list[Approval]) -> str:
-    return " and ".join(_voter(vote) for vote in votes[:4])
+def _names(votes: Iterable[Approval]) -> str:
+    return " and ".join(_voter(vote) for vote in list(votes)[:4])
 
 
 def _voter(vote: Approval) -> str:
-    place = f" in the place of {person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
-    return person(vote.approver) + place
-
-
-def _chosen(view: RequestView, lines: list[OfferLine]) -> list[OfferLine]:
-    """Return the approved option alone; nothing before the first approval."""
-    pairs = zip(lines, view.options, strict=False)
-    return [one for one, option in pairs if view.request.chosen_option_id == option.id]
-
-
-def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = ANYBODY) -> Message:
-    """Reply in the thread of a request whose approval bought nothing: its approvers must decide again."""
-    request = view.request
-    who = AskedApprovers(policy, mandate).names
-    said = f"the request of {person(request.requester)} is *asked again*"
-    why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
-    offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
-    text = f":arrows_counterclockwise: {who + ': ' if who else ''}{said}.{why} {offers}"
-    return Message.of(text)
-
-
-def reminder(
-    view: RequestView, policy: Policy, now: datetime, mandate: ApproverGroup = ANYBODY, onwards: str = ""
-) -> Message:
-    """Remind the approvers in the thread of a request that still waits.
-
-    `onwards` names the people who may approve it too from now on.
-    """
-    request = view.request
-    waited = hours(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
-    who = AskedApprovers(policy, mandate).names
-    said = f"{person(request.requester)} asked {waited} ago and waits for a decision"
-    said += f"; {safe(onwards)} may decide too now" if onwards else ""
-    text = f":bell: {who + ': ' if who else ''}{said}; it expires {when(request.expires_at)}."
-    return Message.of(text)
+    instead = f" for {person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
+    return person(vote.approver) + instead

@@ -89,9 +89,9 @@ def ended(
     """
     session = view.session
     failed = session.state is SessionState.FAILED
-    verb = "failed" if failed else "is confirmed gone"
+    verb = "failed" if failed else "ended"
     why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session.end_reason else ""
-    cost = f"It cost {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
+    cost = f"Total: {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
     if between is not None:
         cost += f" {safe(unreconciled(*between))}"
     if able is not None and able.free:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values.phrases import retained_disk, unreconciled
 from bot.services.nodes.connection import api_url, fingerprint, ssh_command
@@ -24,12 +22,11 @@ from ledger.queries.views import SessionView
 def status(
     found: Status,
     policy: Policy,
-    cost_usd: Decimal | None,
+    facts: request.CardFacts,
     now: datetime,
     *,
     mine: bool,
     can_end: bool = True,
-    mandate: ApproverGroup = ANYBODY,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
     """Show the request's message without buttons, then the countdown and what ends the session.
@@ -37,7 +34,8 @@ def status(
     Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it. `between`: the least and
     most that it can have cost where the cloud never reports it.
     """
-    shown = request.request_message(found.request, policy, cost_usd, mandate=mandate)
+    shown = request.request_message(found.request, policy, facts)
+    cost_usd = facts.cost_usd
     blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
     text = shown.text
     view = found.session

@@ -189,7 +189,7 @@ async def test_an_announced_end(db: Database, clock: SteppedClock, name: str, sl
         assert (await s.session()).state is SessionState.TERMINATED
         await told_in_the_end(s, slack, it.code, it.why)
         if slack is not Slack.AWAY:
-            assert any("is confirmed gone" in one.text for one in s.heard[OWNER])
+            assert any("* ended." in one.text for one in s.heard[OWNER])
 
 
 # ── it fails while somebody counts on it ─────────────────────────────────────────────────────────

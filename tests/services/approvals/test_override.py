@@ -1,4 +1,4 @@
-"""More than twelve hours: an override with its own decision, before anything else can be approved."""
+"""More than twelve hours: one decision on the request records the override and the spend, each as its own row."""
 
 from __future__ import annotations
 
@@ -34,15 +34,51 @@ async def states(w: World) -> tuple[RequestState, RequestState]:
     return request.state, override.state
 
 
-async def test_the_override_is_decided_first_and_buys_nothing(w: World) -> None:
+async def test_one_decision_records_the_override_and_the_spend(w: World) -> None:
+    request_id, override_id = await ask(w)
+    assert (await w.decide(request_id, ALICE)).code == "requester"
+    assert (await states(w)) == (RequestState.PENDING, RequestState.PENDING)
+    assert (await w.decide(request_id, BOB)).code == "approved"
+    assert (await states(w)) == (RequestState.APPROVED, RequestState.APPROVED)
+    books = await w.books()
+    assert sorted((one.request_id, one.approver) for one in books.approvals) == sorted(
+        [(request_id, BOB.ref), (override_id, BOB.ref)]
+    )
+    assert [grant.hours for grant in books.grants] == ["24"]
+    assert (await w.decide(override_id, CAROL)).code == "already_approved"
+
+
+async def test_where_the_policy_asks_for_two_the_spend_is_approved_by_different_people(w: World) -> None:
+    w.tune(two_approvers_above_usd=Decimal("0.01"))
+    request_id, override_id = await ask(w)
+    assert (await w.decide(request_id, BOB)).code == "first_of_two"
+    assert (await states(w)) == (RequestState.PENDING, RequestState.APPROVED)
+    assert (await w.books()).grants == ()
+    assert (await w.decide(request_id, BOB)).code == "already_voted"
+    assert (await w.decide(request_id, CAROL)).code == "approved"
+    voted = {(one.request_id, one.approver) for one in (await w.books()).approvals}
+    assert voted == {(override_id, BOB.ref), (request_id, BOB.ref), (request_id, CAROL.ref)}
+
+
+async def test_a_time_within_the_limit_needs_no_override_and_a_missing_amount_records_nothing(w: World) -> None:
+    w.tune(confirm_above_usd=Decimal("0.01"))
+    request_id, _ = await ask(w)
+    assert (await w.decide(request_id, BOB)).code == "amount_needed"
+    assert ((await states(w)), (await w.books()).approvals) == ((RequestState.PENDING, RequestState.PENDING), ())
+    w.tune(confirm_above_usd=Decimal(1000))
+    assert (await w.decide(request_id, BOB, hours=Decimal(8))).code == "approved"
+    assert (await states(w)) == (RequestState.APPROVED, RequestState.CANCELLED)
+    assert [one.request_id for one in (await w.books()).approvals] == [request_id]
+
+
+async def test_the_override_alone_buys_nothing(w: World) -> None:
     w.tune(allow_self_approval=True, approvers=(ALICE.id, BOB.id, CAROL.id))
     request_id, override_id = await ask(w)
     view = await w.view(override_id)
     assert view.parent is not None
     assert view.parent.id == request_id
     assert "above 12 hours" in view.request.rule
-    early = await w.decide(request_id, BOB)
-    assert (early.ok, early.code) == (False, "override_first")
+    assert (await w.decide(request_id, ALICE)).code == "requester"
     own = await w.decide(override_id, ALICE)
     assert (own.ok, own.code) == (False, "requester")  # Even where a policy lets people approve their own requests.
     assert (await w.decide(override_id, BOB)).code == "approved"
@@ -52,7 +88,7 @@ async def test_the_override_is_decided_first_and_buys_nothing(w: World) -> None:
     assert (await w.decide(request_id, BOB)).code == "approved"
     assert [grant.hours for grant in (await w.books()).grants] == ["24"]
     await w.settle()
-    assert "request.message" in w.board.kinds(override_id)
+    assert w.board.kinds(override_id) == []  # It is decided on the card of its request.
 
 
 @pytest.mark.parametrize("which", ["override", "request"])

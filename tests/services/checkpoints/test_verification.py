@@ -23,7 +23,7 @@ from ledger.core.writes import amend, book
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.entry_kind import EntryKind
-from ledger.kernel.states import InstanceState, SessionState
+from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance, Node
 from providers.contract import Listing, Provider
 from providers.errors import Unavailable
@@ -297,7 +297,8 @@ async def test_the_hold_counts_as_time_so_twelve_hours_and_a_hold_need_an_overri
         view = await w.view(str(reply.data["request_id"]))
         assert view.override is not None
         assert view.override.rule.startswith("13.5 hours in all is above 12 hours")
-        assert (await w.decide(view.request.id)).code == "override_first"
+        assert (await w.decide(view.request.id)).code == "approved"
+        assert (await w.view(view.override.id)).request.state is RequestState.APPROVED
         shorter = await w.ask(candidates=("tensordock",), checkpoint="s3://bucket/run", hours=Decimal(10))
         await w.settle()
         assert (await w.view(str(shorter.data["request_id"]))).override is None

@@ -89,12 +89,12 @@ async def test_a_request_that_is_looked_at_early_is_not_brought_up_again(w: Worl
         assert len(reminders(w)) == expected
 
 
-async def test_the_question_for_more_hours_is_brought_up_alone_while_it_is_open(w: World) -> None:
+async def test_a_request_with_an_override_has_the_reminders_of_both(w: World) -> None:
     request_id = await asked(w, hours=Decimal(24), candidates=("vast",))
     override = (await w.view(request_id)).override
     assert override is not None
     await pass_time(w, 900)
-    assert reminders(w) == [(f"{override.id}/1.1", 1)]
+    assert reminders(w) == [(f"{request_id}/1.1", 1)]
     assert (await w.decide(override.id)).code == "approved"
     await pass_time(w, 1800)
     assert reminders(w)[1:] == [(f"{request_id}/1.2", 1)]

@@ -18,6 +18,7 @@ from bot.services.sessions.service import done, listing
 from bot.services.sessions.service import status as status_of
 from bot.slack.blocks.elements import when
 from bot.slack.blocks.listing import listing as said
+from bot.slack.blocks.request import CardFacts
 from bot.slack.blocks.status import status
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -46,9 +47,9 @@ async def shown_as_a_disk(w: World, disk: Disk) -> None:
         assert part in line
     assert not {"terminating", "(over)"} & set(line.split())
     found = await status_of(w.ctx, disk.session_id)
-    told_of = status(found, w.ctx.policy, None, now, mine=True).text
+    told_of = status(found, w.ctx.policy, CardFacts(), now, mine=True).text
     assert (f"its disk is kept until {when(disk.until)}" in told_of, "Connect" in told_of) == (True, False)
-    assert not [part for part in ("not yet confirmed gone", "Ends ") if part in told_of]
+    assert not [part for part in ("still lists it", "Ends ") if part in told_of]
     async with w.ctx.db.read() as tx:
         window = day_before(now.date(), "UTC")
         document = await digest.digest(w.ctx, tx, window, weekly=False)

@@ -34,7 +34,8 @@ from bot.slack.blocks.home import Mine, home
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.progress import request_result
-from bot.slack.blocks.request import reminder, reopened_reply, request_message
+from bot.slack.blocks.request import CardFacts, request_message
+from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
 from bot.slack.blocks.status import status
 from ledger.kernel.calendar_spans import after
 from ledger.kernel.job import JobRequest
@@ -82,7 +83,8 @@ def no_foreign_markup(payload: Mapping[str, Any]) -> None:
 @quick
 @given(hostile.request_views(), POLICIES, st.none() | hostile.money)
 def test_request_message(view: RequestView, policy: Policy, cost: Decimal | None) -> None:
-    check(request_message(view, policy, cost))
+    check(request_message(view, policy, CardFacts(cost_usd=cost, keyless=True, boot_s=90, now=START)))
+    check(request_details(view, policy))
 
 
 @quick
@@ -183,7 +185,7 @@ def test_home(view: SessionView, asked: RequestView, row: Any, one: str, cost: D
 @quick
 @given(hostile.request_views(), st.none() | hostile.session_views(), POLICIES, hostile.money, st.booleans())
 def test_status(view: RequestView, session: SessionView | None, policy: Policy, cost: Decimal, mine: bool) -> None:
-    check(status(Status(view, session), policy, cost, START, mine=mine))
+    check(status(Status(view, session), policy, CardFacts(cost_usd=cost, session=session), START, mine=mine))
 
 
 @quick

@@ -12,6 +12,8 @@ from typing import Any
 
 from bot.services.audit.invariants.world import Violation
 from ledger.core import MOVED
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     LEGAL,
     GrantState,
@@ -23,7 +25,7 @@ from ledger.kernel.states import (
     State,
     announced,
 )
-from ledger.models import Event
+from ledger.models import Event, Request
 from ledger.queries.audit import Books
 
 
@@ -93,17 +95,31 @@ def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> Iterator[Vi
 
 def _announced(books: Books) -> Iterator[Violation]:
     there = {(note.kind, note.subject) for note in books.notifications}
+    requests = {row.id: row for row in books.requests}
     owners = {row.id: row.request_id for row in books.sessions} | {row.id: row.request_id for row in books.instances}
     for event in books.events:
         state = _state(event)
         if state is None:
             continue  # Not a move.
         request_id = owners.get(event.subject, event.subject)
+        request = requests.get(request_id)
         for kind in announced(state):
+            if request is not None and not _is_said(request, kind, state):
+                continue
+            if request is not None and request.kind is RequestKind.OVERRIDE_12H and request.parent_id:
+                request_id = request.parent_id
             subject = _subject(kind, event.subject, request_id, state)
             if (kind, subject) not in there:
                 text = f"it became {state}, and nobody was to hear of it ({kind})"
                 yield Violation("every move has its outbox row", event.subject, text)
+
+
+def _is_said(request: Request, kind: NotificationKind, state: State) -> bool:
+    """Whether a move has this notification: an override has only the card of its request, and a fact one message."""
+    in_slack = Actor.from_ref(request.requester).kind is ActorKind.SLACK
+    if kind is NotificationKind.REQUEST_RESULT and isinstance(state, SessionState):
+        return not in_slack
+    return kind is NotificationKind.REQUEST_MESSAGE or request.kind is not RequestKind.OVERRIDE_12H
 
 
 def _state(event: Event) -> State | None:

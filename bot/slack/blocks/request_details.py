@@ -1,0 +1,87 @@
+"""Build the replies in the thread of a request: its details, once a quote version, and calls for a decision."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.blockkit import quote_block
+from bot.rules.approvals.approvers import groups
+from bot.rules.checkpoints.verification import choice
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import rate
+from bot.slack.blocks import job as job_words
+from bot.slack.blocks.elements import (
+    SENTENCE_MAX,
+    Block,
+    Message,
+    clip,
+    code,
+    dollars,
+    person,
+    safe,
+    section,
+    when,
+)
+from bot.slack.blocks.offers import OfferLine, left_out, line, place, reasons
+from bot.slack.blocks.request import QUOTED_MAX, REASON_MAX, CardFacts, free_approvers
+from ledger.kernel.request_kind import RequestKind
+from ledger.queries.views import RequestView
+
+#: A section holds 3,000 characters; so many offers of the longest words fit.
+OFFERS_MAX: Final = 10
+
+
+def request_details(view: RequestView, policy: Policy) -> Message:
+    """Build the details of one quote: how each price is made, what was left out and why, and the policy's rule."""
+    request, quote = view.request, view.quote
+    lines = [line(option) for option in view.options[:OFFERS_MAX]]
+    silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
+    excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
+    blocks: list[Block] = [section(f"*Details* of quote {request.quote_version}")]
+    if len(request.reason) > QUOTED_MAX:
+        blocks.append(quote_block(request.reason, REASON_MAX))
+    if request.kind is RequestKind.PROVISION:
+        blocks.append(section(f"*Requested*: {job_words.details(request.job)}"))
+    blocks += [section(_priced(one)) for one in lines]
+    blocks += [block for block in (reasons(lines), left_out(excluded, filter(None, silent))) if block is not None]
+    rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, request.job.checkpoint), 600)]
+    said = " ".join(filter(None, rule))
+    blocks += [section(f"*Rule*: {said}")] if said else []
+    text = f"Details of quote {request.quote_version}: {len(lines)} offers. {said}"
+    return Message(clip(text, 3_900), tuple(blocks))
+
+
+def _priced(one: OfferLine) -> str:
+    """Write one offer with what its price is made of; all numbers come from the ledger."""
+    trust = "" if one.offer.reliability is None else f" · reliability {one.offer.reliability:.1%}"
+    lead = f"*#{one.rank}* {safe(one.gpus, 80)} · {safe(place(one.offer))}{trust} · {code(one.offer.id, 80)}"
+    made_of = f" = {safe(one.parts, 200)}" if one.parts else ""
+    totals = f"{rate(one.price_usd_h)} · about {dollars(one.expected_usd)}{made_of}"
+    hold = f"\n{safe(one.hold)}" if one.hold else ""
+    return f"{lead}\n{totals} · never more than {dollars(one.worst_usd)}{hold}"
+
+
+def reopened_reply(view: RequestView, policy: Policy, facts: CardFacts | None = None) -> Message:
+    """Reply in the thread of a request whose approval bought nothing: its approvers must decide again."""
+    request = view.request
+    why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
+    said = f"the request of {person(request.requester)} needs a new decision.{why}"
+    text = f":arrows_counterclockwise: {_called(view, policy, facts)}{said} It expires {when(request.expires_at)}."
+    return Message.of(text)
+
+
+def reminder(view: RequestView, policy: Policy, now: datetime, facts: CardFacts | None = None) -> Message:
+    """Remind the approvers in the thread of a request that still waits, and the groups that it was escalated to."""
+    request, facts = view.request, facts or CardFacts()
+    waited = job_words.brief(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
+    said = f"{person(request.requester)} has waited {waited} for approval; it expires {when(request.expires_at)}."
+    onwards = ", ".join(groups(policy, facts.mandate)[1:])
+    said += f" {safe(onwards)} can approve it now, too." if onwards else ""
+    return Message.of(f":bell: {_called(view, policy, facts)}{said}")
+
+
+def _called(view: RequestView, policy: Policy, facts: CardFacts | None) -> str:
+    names = free_approvers(view, policy, facts or CardFacts())
+    return f"{names}: " if names else ""
