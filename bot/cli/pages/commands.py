@@ -1,4 +1,4 @@
-"""Generate docs/cli.md and the README's table: the commands, their REST routes and the exit codes."""
+"""Generate docs/cli.md: the commands, their REST routes and the exit codes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ ENDS = (
     (str(BAD_SETTINGS), "settings that cannot be used"),
     ("130", "interrupted"),
 )
-
-
-def short_table() -> str:
-    """Return what each command does, for the README."""
-    rows = [(code(f"gpu-shopper {name}"), entry.help) for name, entry in COMMANDS.items() if not entry.hidden]
-    return table(("command", "what it does"), rows)
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""Generate docs/settings.md with the same table in the README, and docs/policy.md with every default."""
+"""Generate docs/settings.md with every environment variable, and docs/policy.md with every default."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MEANING: dict[Scope, str] = {
     Scope.REQUESTS_WRITE: "ask for GPUs and cancel what was asked",
     Scope.SESSIONS_READ: "see sessions and how to connect",
     Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
-    Scope.WEBHOOKS_WRITE: "name addresses that are told what happens to one's own things",
+    Scope.WEBHOOKS_WRITE: "create webhooks for one's own requests and sessions",
     Scope.METRICS_READ: "/metrics, with figures of everybody; given only when it is asked for",
     Scope.LEDGER_WRITE: "append costs of other tools, which count against budgets; given only when it is asked for",
     Scope.APPROVALS_WRITE: "approve, reject and start without an approval; only for the key of a person",
