@@ -11,7 +11,7 @@ from types import MappingProxyType
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.clock import SystemClock
 from providers.capabilities import BillingRule, Capabilities
-from providers.profiles.model import FOLDER, NOTES, SECTIONS
+from providers.profiles.model import FOLDER, GOTCHAS, NOTES, SECTIONS
 from providers.registry import REGISTRY, ProviderEntry
 
 #: Stands for the section that no profile has: its text comes from the capabilities.
@@ -32,6 +32,10 @@ HEADINGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 )
 #: Notes that several profiles link to; `_schema` is for those who write profiles.
 SHARED = tuple(name for name in NOTES if not name.startswith("_"))
+#: One entry of section 7: its name, then symptom → cause → fix.
+_GOTCHA = re.compile(r"^- \*\*(\w+)\*\*(?: ·)? (.+?)\n(?=- \*\*|\n|\Z)", re.MULTILINE | re.DOTALL)
+#: A paragraph of a note with the same three parts.
+_PROBLEM = re.compile(r"^([^\n→]+→[^→]+→.+?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _BEGIN = re.compile(r"^### (\d)\. .*\n", re.MULTILINE)
 
 
@@ -75,6 +79,7 @@ def guide(entry: ProviderEntry) -> str:
     able = _capabilities()[entry.name]
     parts = _sections(entry)
     parts[MONITORING] = _monitoring(able)
+    parts[GOTCHAS] = _GOTCHA.sub(_problem, f"{parts[GOTCHAS]}\n").strip()
     body = [text for heading, numbers in HEADINGS.items() for text in (f"## {heading}", *(parts[n] for n in numbers))]
     return whole_page(_title(entry), "## Keys", *_keys(entry), "## First run", *_first_run(entry, able), *body)
 
@@ -133,10 +138,26 @@ def _sections(entry: ProviderEntry) -> dict[int, str]:
     return found
 
 
+def _problem(found: re.Match[str]) -> str:
+    """Turn one entry `symptom → cause → fix` into a heading with what to do below it."""
+    symptom, *rest = (" ".join(part.split()) for part in found[2].split("→"))
+    said = " **Fix:** ".join(_sentence(part) for part in rest)
+    return f"### {_sentence(symptom)[:-1]}\n\n{said} ({found[1]})\n\n"
+
+
+def _in_sentences(found: re.Match[str]) -> str:
+    symptom, cause, fix = (" ".join(part.split()) for part in found[1].split("→", 2))
+    return f"**{symptom}.** {_sentence(cause)} **Fix:** {_sentence(fix)}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].rstrip('.')}."
+
+
 def _note(name: str) -> str:
     """Return a note that several profiles share."""
     body = (FOLDER / f"{name}.md").read_text(encoding="utf-8").partition("\n")[2]
-    return whole_page(_heading(name), body.strip())
+    return whole_page(_heading(name), _PROBLEM.sub(_in_sentences, body).strip())
 
 
 def _title(entry: ProviderEntry) -> str:

@@ -35,11 +35,11 @@ def _words(vocabulary: Iterable[Vocabulary]) -> str:
 def page() -> str:
     return whole_page(
         "Error and answer codes",
-        "Programs read codes; people read the sentence beside them. A code keeps its meaning once it is released.",
+        "For programs: a code keeps its meaning once it is released. People read the sentence beside it.",
         "## What a cloud can answer",
         "On a create, *definite no* separates “try the next offer” from “the outcome is unknown”.",
         table(("code", "meaning", "definite no"), _provider_errors()),
-        "## What a command or a click is answered",
+        "## Answers to a command or a click",
         _words(sorted(ReplyCode)),
         "## Why an offer is left out",
         table(("code", "sentence"), [(code(name), text.replace("{n}", BLANK)) for name, text in EXCLUSIONS.items()]),
@@ -88,15 +88,13 @@ STATE_WORDS: Mapping[str, str] = MappingProxyType(
 
 def notifications() -> str:
     """Return the page of notifications: what each one says, and what causes it."""
-    rows = [
-        (code(kind), kind.label, _cause(kind), "yes" if kind.delays_termination else "no") for kind in NotificationKind
-    ]
+    rows = [(code(kind), kind.label, _cause(kind)) for kind in NotificationKind]
     return whole_page(
         "Notifications",
         "What the bot sends to people, and when. It sends one message per subject and place. When something changes, "
-        "it edits that message instead of posting another. Before a termination it sends the notifications that are "
-        "marked here, and waits, at most 10 s, until it tried every channel once.",
-        table(("kind", "what it says", "sent", "termination waits"), rows),
+        "it edits that message instead of posting another. A termination waits for some of them, at most "
+        "10 s, until every channel was tried once.",
+        table(("kind", "what it says", "sent"), rows),
     )
 
 
@@ -110,7 +108,8 @@ def _cause(kind: NotificationKind) -> str:
         for machine, found in ANNOUNCES.items()
     ]
     changes = [f"{_article(name)} {name} is {_either(states)}" for name, states in reached if states]
-    return "when " + "; when ".join(changes) if changes else f"by {SENT_BY[kind]}"
+    cause = "when " + "; when ".join(changes) if changes else f"by {SENT_BY[kind]}"
+    return f"{cause}. A termination waits for it." if kind.delays_termination else cause
 
 
 def _article(noun: str) -> str:

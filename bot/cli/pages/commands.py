@@ -9,7 +9,7 @@ from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
 
 ENDS = (
     ("0", "done"),
-    ("1", "refused, or there is nothing to offer; the sentence is on standard error"),
+    ("1", "refused, or no offer fits; the reason is on standard error"),
     ("2", "a wrong option, word or id"),
     ("3", "`progress`: the approval does not cover the expected end"),
     (str(UNAVAILABLE), "the service or every cloud is out of reach, or asks to slow down"),
@@ -27,10 +27,9 @@ def page() -> str:
     ]
     return whole_page(
         "The command line",
-        "On the server the commands work on its own ledger, as the operator who types them. With "
-        f"`{URL}` and `{KEY}` they go to the service at that address through its REST API. The commands and what they "
-        "print are the same. `--json` prints one document for programs; answers go to standard output, progress and "
-        "refusals to standard error; `NO_COLOR` is obeyed.",
+        f"Set `{URL}` and `{KEY}` to use `gpu-shopper` from anywhere, over the REST API. Without them, it works on the "
+        "ledger of this machine, as the operator who types. The commands are the same. `--json` prints one document "
+        "for programs. Results go to standard output, progress and refusals to standard error.",
         table(("command", "what it does", "the same by REST"), rows),
         "## Exit codes",
         table(("code", "meaning"), [(code(number), meaning) for number, meaning in ENDS]),
