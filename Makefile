@@ -25,10 +25,14 @@ help: ## Say what there is.
 
 install: $(READY) ## Install everything into .venv (and, as root on Debian, a Chromium for the browser tests).
 
+# Somebody who waits sees how far it is; a log does not.
+QUIET := $(shell test -t 2 || echo --quiet)
+
 $(READY): pyproject.toml uv.lock
+	@echo "Installing into $(VENV): about a minute the first time."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/deploy/uv.txt
-	UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode --quiet
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode $(QUIET)
 	@$(BIN)/python -m compileall -q bot ledger migrations providers
 	@$(BIN)/python tests/support/chromium.py --install
 	@touch $@
@@ -88,7 +92,7 @@ audit: $(READY) ## Compare the locked packages with the database of known vulner
 	if [ $$code -eq 2 ]; then echo "Known vulnerabilities were not checked: no database of them can be reached."; else exit $$code; fi
 
 $(VENV)/.ready-docs: $(READY) # What only the site and the linters of its pages need; a lint or a site installs it.
-	UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode --quiet --group docs
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode $(QUIET) --group docs
 	@touch $@
 
 docs: $(VENV)/.ready-docs ## Write the generated pages again, and build the documentation site in site/ (offline).
