@@ -13,20 +13,26 @@ PATIENT_WORKERS ?= $(shell expr 2 '*' $(CORES))
 TESTS ?= tests
 # How long the chaos run brings trouble; resting and judging come on top.
 MINUTES ?= 30
+# Every page that a person reads.
+PAGES := README.md CONTRIBUTING.md CHANGELOG.md docs providers/profiles
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients demo test test-all soak chaos bench mutants lint audit docs clean
+.PHONY: help install clients demo test test-all soak chaos bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 install: $(READY) ## Install everything into .venv (and, as root on Debian, a Chromium for the browser tests).
 
+# Somebody who waits sees how far it is; a log does not.
+QUIET := $(shell test -t 2 || echo --quiet)
+
 $(READY): pyproject.toml uv.lock
+	@echo "Installing into $(VENV): about a minute the first time."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/deploy/uv.txt
-	UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode --quiet
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode $(QUIET)
 	@$(BIN)/python -m compileall -q bot ledger migrations providers
 	@$(BIN)/python tests/support/chromium.py --install
 	@touch $@
@@ -66,13 +72,18 @@ bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, t
 mutants: $(READY) ## Name what the tests of OLD=COMMIT catch and those of HEAD do not: 300 mutants an area; run again to go on.
 	@exec $(BIN)/python -m tests.mutants --old $(OLD) $(ARGS)
 
-lint: $(READY) ## ruff, mypy, import contracts, schema and docs in step with the code, known vulnerabilities.
+# Addresses that need the network are not tried; those inside the repository are, with their anchors.
+lint: $(VENV)/.ready-docs ## ruff, mypy, import contracts, schema, generated pages, links, spelling and prose, known vulnerabilities.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/gpu-shopper db check --fresh
 	$(BIN)/gpu-shopper docs --check
+	@$(MAKE) --no-print-directory site
+	$(BIN)/lychee --offline --include-fragments --no-progress --quiet $(PAGES)
+	$(BIN)/codespell $(PAGES)
+	$(BIN)/proselint check --config docs/lint/proselint.json $(PAGES)
 	@$(MAKE) --no-print-directory audit
 
 # uv ends with 1 for a vulnerable package, and with 2 when it could not ask.
@@ -80,8 +91,20 @@ audit: $(READY) ## Compare the locked packages with the database of known vulner
 	@code=0; UV_HTTP_RETRIES=0 $(BIN)/uv audit --frozen --preview-features audit-command || code=$$?; \
 	if [ $$code -eq 2 ]; then echo "Known vulnerabilities were not checked: no database of them can be reached."; else exit $$code; fi
 
-docs: $(READY) ## Write the generated pages again.
+$(VENV)/.ready-docs: $(READY) # What only the site and the linters of its pages need; a lint or a site installs it.
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode $(QUIET) --group docs
+	@touch $@
+
+docs: $(VENV)/.ready-docs ## Write the generated pages again, and build the documentation site in site/ (offline).
 	$(BIN)/gpu-shopper docs
+	@$(MAKE) --no-print-directory site
+	@echo "Open site/index.html"
+
+site: $(VENV)/.ready-docs # A warning fails it: an unknown link or anchor, a page that no list names.
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir site/.doctrees docs site
+
+picture: $(READY) ## Record the README's animated walk again (docs/walk.webp); needs a Chromium.
+	@exec $(BIN)/python -m tests.pictures
 
 clean: ## Remove what installing and testing left.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage* htmlcov dist .mutants
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage* htmlcov dist .mutants

@@ -27,11 +27,11 @@ from bot.api.routes import (
 )
 from bot.services.nodes.checkins import Checkins
 
-DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
+DESCRIPTION = """A program requests GPUs, an approver approves, and every session ends.
 
-Every refusal is `application/problem+json` with a stable `code` (docs/errors.md) and the sentence that Slack shows.
-Money is decimal dollars as strings, times are UTC. A POST that can spend takes an `Idempotency-Key`: the same call
-again gets the same answer. Lists are pages, the newest first."""
+Every refusal is `application/problem+json`. Its `code` keeps its meaning (docs/errors.md); its sentence is the one that
+Slack shows. Money is decimal dollars in strings, and times are UTC. A POST that can spend takes an `Idempotency-Key`:
+the same call again gets the same answer. Lists are pages, the newest first."""
 
 
 def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:

@@ -49,7 +49,7 @@ class EndReason(StrEnum):
     RESERVATION_OVER = "reservation_over", "reservation over", EndGroup.APPROVED
     BUDGET_CAP = "budget_cap", "budget cap", EndGroup.APPROVED
     HOURS_CAP = "hours_cap", "hours cap", EndGroup.APPROVED
-    OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "drift unconfirmed", EndGroup.APPROVED
+    OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "overspend not confirmed", EndGroup.APPROVED
 
     ASKED = "asked", "on request", EndGroup.ORDERED
     WRITTEN_OFF = "written_off", "written off", EndGroup.ORDERED

@@ -40,11 +40,11 @@ class EventKind(Vocabulary):
     INSTANCE_AGENT_TOKEN_REFUSED = "instance.agent_token_refused", "instance agent token refused"
     INSTANCE_ACCOUNT_MOVED = "instance.account_moved", "instance account moved"
 
-    ORPHAN_SEEN = "stray.seen", "instance without a row seen"
-    ORPHAN_MOVED = "stray.moved", "instance without a row moved"
-    ORPHAN_BACKED = "stray.backed", "stray backed"
-    ORPHAN_TRUED_UP = "stray.trued_up", "stray trued up"
-    ORPHAN_ACCOUNT_MOVED = "stray.account_moved", "stray account moved"
+    ORPHAN_SEEN = "stray.seen", "orphan seen"
+    ORPHAN_MOVED = "stray.moved", "orphan moved"
+    ORPHAN_BACKED = "stray.backed", "orphan given back to its session"
+    ORPHAN_TRUED_UP = "stray.trued_up", "orphan's cost corrected by its bill"
+    ORPHAN_ACCOUNT_MOVED = "stray.account_moved", "orphan moved to the new key of its account"
     LEFTOVER_CONDEMNED = "leftover.condemned", "leftover condemned"
 
     CHECKPOINT_SAVING = "checkpoint.saving", "checkpoint saving"
@@ -56,7 +56,7 @@ class EventKind(Vocabulary):
     DISK_KEPT = "disk.kept", "disk kept"
     DISK_OVER = "disk.over", "disk over"
 
-    SPEND_OVER = "spend.drift", "spend left its course"
+    SPEND_OVER = "spend.drift", "overspend expected"
     SPEND_PAUSED = "spend.paused", "spend paused"
     SPEND_SAVING = "spend.saving", "spend saving"
     SPEND_CONFIRMED = "spend.confirmed", "spend confirmed"

@@ -19,7 +19,7 @@ TOP_LEVEL_FOLDERS = FIRST_PARTY | {"docs", ".ci"}
 #: Folders that tools make; none of them is tracked.
 MADE_BY_TOOLS = frozenset(
     {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", ".hypothesis"}
-    | {"__pycache__", "dist", "htmlcov", "var", "build", ".mutants"}
+    | {"__pycache__", "dist", "htmlcov", "site", "var", "build", ".mutants"}
 )
 #: The command table imports a command's module when the command is called, so that `--help` answers at once.
 IMPORTS_BY_NAME = frozenset({"bot/cli/lazy.py"})

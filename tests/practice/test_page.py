@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -186,6 +187,42 @@ async def test_a_narrow_window_keeps_everything_in_reach(page: Page, client: Asy
     await expect(page.get_by_role("heading", name="general", exact=True)).to_be_visible()
     overflow = await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
     assert overflow is False
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_phone_shows_the_whole_page_in_the_colours_it_prefers(page: Page, scheme: str) -> None:
+    await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await page.get_by_role("button", name="+10 min").click()
+    await expect(page.get_by_text("(travelled)")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") == 390
+    day = await page.get_by_role("button", name="+1 day").bounding_box()
+    assert day is not None
+    assert day["x"] + day["width"] <= 390
+    paper = await page.evaluate("getComputedStyle(document.querySelector('.app')).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+async def test_progress_is_shown_while_time_travels(page: Page, practice: Practice) -> None:
+    arrived = asyncio.Event()
+
+    async def wait(_passed_s: float) -> None:
+        await arrived.wait()
+
+    practice.workspace.on_travel.append(wait)
+    await page.get_by_role("button", name="+1 day").click()
+    await expect(page.get_by_role("progressbar", name="Time travels")).to_be_visible()
+    await expect(page.get_by_role("button", name="+1 h")).to_be_disabled()
+    arrived.set()
+    await expect(page.get_by_role("progressbar")).to_have_count(0)
+    await expect(page.get_by_role("button", name="+1 h")).to_be_enabled()
+
+
+async def test_a_button_is_called_by_its_text(page: Page, client: AsyncWebClient) -> None:
+    button = {"type": "button", "action_id": "a", "text": plain("End it now"), "accessibility_label": "End ses_1"}
+    await client.chat_postMessage(channel="C0GPU", text="x", blocks=[{"type": "actions", "elements": [button]}])
+    named = page.get_by_role("button", name="End it now", exact=True)
+    await expect(named).to_have_attribute("aria-description", "End ses_1")
 
 
 async def test_an_uploaded_picture_is_drawn_in_its_message(page: Page, client: AsyncWebClient) -> None:

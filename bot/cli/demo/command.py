@@ -8,17 +8,20 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from bot import logs
 from bot.cli.access.api_client import KEY, URL
-from bot.cli.access.settings import console, fail, private_umask
+from bot.cli.access.settings import console, explained, fail, private_umask
 from bot.cli.demo.demo_script import walk
-from bot.cli.demo.demo_stack import ADMIN, ALICE, BOB, playground
+from bot.cli.demo.demo_stack import ADMIN, ALICE, BOB, POLICY, demo_policy, playground
 from bot.main import stop_on_signals
+from bot.rules.policy.policy import Policy
 from bot.services.access.api_keys import NewKey, issue
 from bot.services.runtime.context import Context
+from bot.settings.policy_file import read_policy_file
 from ledger.kernel.actor import Actor, ActorKind
 
 PORT = 8077
@@ -41,31 +44,36 @@ def demo(
     ),
     port: int | None = typer.Option(None, help=f"Port of the page on 127.0.0.1 ({PORT}); 0 takes a free one."),
     seed: int = typer.Option(7, help="The same seed gives the same market."),
+    policy: Annotated[
+        Path | None, typer.Option(help="A policy file to try; its approvers become Bob and Carol.")
+    ] = None,
 ) -> None:
     """Start a practice workspace, sandbox clouds and the bot in one process; nothing is kept."""
     private_umask()
     logs.configure(level="error", json=False)
+    with explained():
+        tried = demo_policy(read_policy_file(policy, practice=True).policy) if policy else POLICY
     if headless:
-        raise typer.Exit(asyncio.run(_headless(seed)))
+        raise typer.Exit(asyncio.run(_headless(seed, tried)))
     try:
-        asyncio.run(_interactive(port, seed))
+        asyncio.run(_interactive(port, seed, tried))
     except OSError as error:
         fail(f"The page cannot be served: {error}. Try another port: gpu-shopper demo --port 0")
 
 
-async def _interactive(port: int | None, seed: int) -> None:
+async def _interactive(port: int | None, seed: int, policy: Policy) -> None:
     stopping = stop_on_signals()
     try:
-        await serve_until(stopping, PORT if port is None else port, seed)
+        await serve_until(stopping, PORT if port is None else port, seed, policy)
     except OSError:
         if port is not None:
             raise
-        await serve_until(stopping, 0, seed)
+        await serve_until(stopping, 0, seed, policy)
 
 
-async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
+async def serve_until(stopping: asyncio.Event, port: int, seed: int, policy: Policy = POLICY) -> None:
     """Serve the page until the event is set; raises OSError when the port is taken."""
-    async with playground(port=port, seed=seed, boot_s=BOOT_S) as running:
+    async with playground(port=port, seed=seed, boot_s=BOOT_S, policy=policy) as running:
         keys = {name: await _key(running.ctx, name, *scopes) for name, *scopes in ((ALICE,), (BOB,), (ADMIN, "admin"))}
         # Copied lines stay in one piece, however narrow the terminal is.
         out = partial(console().print, soft_wrap=True, markup=False, highlight=False)
@@ -92,11 +100,14 @@ async def _key(ctx: Context, name: str, *scopes: str) -> str:
     return str(made.data["token"])
 
 
-async def _headless(seed: int) -> int:
+async def _headless(seed: int, policy: Policy) -> int:
     """Play the walk; 130 when a signal stopped it before its end."""
     stopping = stop_on_signals()
     try:
-        async with asyncio.timeout(HEADLESS_LIMIT_S), playground(port=0, seed=seed, boot_s=HEADLESS_BOOT_S) as running:
+        async with (
+            asyncio.timeout(HEADLESS_LIMIT_S),
+            playground(port=0, seed=seed, boot_s=HEADLESS_BOOT_S, policy=policy) as running,
+        ):
             walking, stop = asyncio.ensure_future(walk(running, console())), asyncio.ensure_future(stopping.wait())
             try:
                 await asyncio.wait({walking, stop}, return_when=asyncio.FIRST_COMPLETED)

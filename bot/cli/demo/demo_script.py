@@ -166,11 +166,24 @@ async def _audit(transcript: Transcript) -> int:
         )
     used = [e for e in books.entries if e.kind in (EntryKind.ACCRUE, EntryKind.TRUE_UP, EntryKind.LOSS)]
     spent = sum((-e.amount_usd if e.debit.startswith("payable:") else e.amount_usd for e in used), Decimal(0))
-    transcript.say("bill", f"ledger ${spent:.6f}, clouds ${Decimal(running.truth()['total_usd']):.6f}")
+    transcript.say("bill", bill_line(spent, Decimal(running.truth()["total_usd"])))
     for violation in found:
         transcript.out.print(f"violated: {violation}", style="red", markup=False)
     transcript.out.print("\nEvery invariant holds." if not found else f"\n{len(found)} invariants are violated.")
     return 0 if not found else 1
+
+
+def bill_line(booked_usd: Decimal, billed_usd: Decimal) -> str:
+    """Compare the ledger with the clouds' own figures, and say where a difference comes from."""
+    both = f"ledger ${booked_usd:.6f}, clouds ${billed_usd:.6f}"
+    apart_usd = abs(booked_usd - billed_usd)
+    if apart_usd < Decimal("0.0000005"):
+        return both
+    if booked_usd > billed_usd:
+        why = "more here, because the ledger counts until it saw the end"
+    else:
+        why = "less here, because the clouds count until now"
+    return f"{both}: ${apart_usd:.6f} {why}. The clouds' bill corrects it."
 
 
 async def violations(running: Playground) -> list[invariants.Violation]:

@@ -7,13 +7,13 @@ needs a key, nothing leaves loopback, and the ledger is a file that is deleted a
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot import logs
+from bot.cli.demo.scratch_folder import scratch_folder
 from bot.clock import TravelClock
 from bot.http_server import http
 from bot.main import SLACK_PATH, Bot, listen
@@ -96,7 +96,9 @@ class Playground:
 
 
 @asynccontextmanager
-async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool = False) -> AsyncIterator[Playground]:
+async def playground(
+    *, port: int, seed: int, boot_s: float, socket_mode: bool = False, policy: Policy = POLICY
+) -> AsyncIterator[Playground]:
     """Start everything, yield it, and stop it in reverse; raises OSError when `port` is taken. Port 0 picks a free one.
 
     The workspace sends signed requests to the bot, or with `socket_mode` the bot connects to the workspace.
@@ -117,11 +119,10 @@ async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool =
     practice = Practice(workspace)
     clouds = sandboxes(clock, SandboxTiming.quick(boot_s=boot_s), seed)
     keys = tuple(cloud.API_KEY for cloud in clouds.values())
-    with tempfile.TemporaryDirectory(prefix="gpu-shopper-demo-") as folder:
+    with scratch_folder() as folder:
         async with practice.serve(port) as url, _sandbox(clouds) as sandbox_url:
-            ctx = _context(
-                Path(folder) / "ledger.db", GuardedClock(clock), clouds, sandbox_url, LabelKey(DEPLOYMENT, label)
-            )
+            labels = LabelKey(DEPLOYMENT, label)
+            ctx = _context(folder / "ledger.db", GuardedClock(clock), clouds, sandbox_url, labels, policy)
             try:
                 slack = SlackSettings(
                     bot_token=token,
@@ -144,8 +145,30 @@ async def _sandbox(clouds: Mapping[str, SandboxCloud]) -> AsyncIterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
+def demo_policy(own: Policy) -> Policy:
+    """Return a policy for the demo: its approvers, and the members of its groups, become Bob and Carol.
+
+    Nobody else of its team is in the practice workspace, so nothing could be approved otherwise.
+    """
+    return replace(
+        own,
+        approvers=POLICY.approvers,
+        approver_groups=(),
+        budget_admins=POLICY.approvers if own.budget_admins else (),
+        approval_groups=dict.fromkeys(own.approval_groups, POLICY.approvers),
+        may_approve_not_pinged=POLICY.may_approve_not_pinged,
+        same_person=POLICY.same_person,
+        webhook_networks=POLICY.webhook_networks,
+    )
+
+
 def _context(
-    file: Path, clock: Clock, clouds: Mapping[str, SandboxCloud], sandbox_url: str, labels: LabelKey
+    file: Path,
+    clock: Clock,
+    clouds: Mapping[str, SandboxCloud],
+    sandbox_url: str,
+    labels: LabelKey,
+    policy: Policy,
 ) -> Context:
     db = Database(f"sqlite+aiosqlite:///{file}")
     pacer = LedgerPacer(db, clock, TIMING.pace)
@@ -153,7 +176,7 @@ def _context(
         name: REGISTRY[name].connect(cloud.environment(f"{sandbox_url}/{name}"), clock, pacer)
         for name, cloud in clouds.items()
     }
-    return assemble(db, clock, providers, labels, policy=POLICY, timing=TIMING)
+    return assemble(db, clock, providers, labels, policy=policy, timing=TIMING)
 
 
 @asynccontextmanager

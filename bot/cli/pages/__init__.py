@@ -17,6 +17,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "grammar.md": words.grammar,
         "ids.md": words.ids,
         "capabilities.md": clouds.page,
+        **clouds.pages(),
         "api.md": api.page,
         "cli.md": commands.page,
         "openapi.json": api.openapi,

@@ -43,21 +43,21 @@ def page() -> str:
         "REST API",
         DESCRIPTION,
         EXAMPLE,
-        "The whole description is OpenAPI 3.1: [openapi.json](openapi.json), served as `/openapi.json`. The body of a "
-        "request for GPUs is the portable job request, [schemas/job.json](schemas/job.json).",
+        "[Programs](programs/index.md) walks through a first rental. The whole description is OpenAPI 3.1: "
+        "[openapi.json](openapi.json), served as `/openapi.json`. The body of a request for GPUs is the portable job "
+        "request, [schemas/job.json](schemas/job.json).",
         "## Routes",
         table(("route", "what it does", "scope"), _rows()),
         "## Keys",
-        f"`gpuk_<id>_<secret>`, only as `Authorization: Bearer`. A key lives {KEY_DAYS} days unless said otherwise, a "
-        f"holder has at most {ACTIVE_KEYS} that work, so that one can replace the other, and a revoked key opens "
-        "nothing from that moment on. The secret is stored as a hash under a key that is not in the database.",
-        f"A program (`atlas`) has a person who answers for it, and without other words the scopes {programs}. Only the "
-        f"key of a person (`operator:ada`) may have {people}. Who asked under one name does not approve under another: "
-        "the person behind a program counts as its requester.",
+        f"Send a key as `Authorization: Bearer gpuk_…`. It works for {KEY_DAYS} days, or as long as `--days` says. "
+        f"Everybody can have {ACTIVE_KEYS} keys, so that a new one can replace the old one. A revoked key stops "
+        "at once. The database has only a hash of the secret, made with a key that is not in the database.",
+        f"A person answers for each program (`atlas`). Unless you name others, its key has these scopes: {programs}. "
+        f"Only the key of a person (`operator:ada`) can have {people}. The person behind a program counts as its "
+        "requester, and can't approve what it requests.",
         table(("scope", "what it allows"), [(code(scope), text) for scope, text in MEANING.items()]),
         "## Limits",
-        f"{CALLS_PER_MINUTE} calls a minute for each key, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`), "
-        "shown in `RateLimit-Limit` and `RateLimit-Remaining`, which counts what the answering replica has left; above "
-        "it, the answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as "
-        "if it did not exist.",
+        f"Each key has {CALLS_PER_MINUTE} calls a minute, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`). "
+        "`RateLimit-Limit` and `RateLimit-Remaining` show what is left. Above it, the answer is 429 with "
+        "`Retry-After`. A body can have 64 KiB. What a key can't see answers 404, as if it did not exist.",
     )

@@ -1,4 +1,4 @@
-"""Generate docs/cli.md and the README's table: the commands, their REST routes and the exit codes."""
+"""Generate docs/cli.md: the commands, their REST routes and the exit codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
 
 ENDS = (
     ("0", "done"),
-    ("1", "refused, or there is nothing to offer; the sentence is on standard error"),
+    ("1", "refused, or no offer fits; the reason is on standard error"),
     ("2", "a wrong option, word or id"),
     ("3", "`progress`: the approval does not cover the expected end"),
     (str(UNAVAILABLE), "the service or every cloud is out of reach, or asks to slow down"),
@@ -17,12 +17,6 @@ ENDS = (
     (str(BAD_SETTINGS), "settings that cannot be used"),
     ("130", "interrupted"),
 )
-
-
-def short_table() -> str:
-    """Return what each command does, for the README."""
-    rows = [(code(f"gpu-shopper {name}"), entry.help) for name, entry in COMMANDS.items() if not entry.hidden]
-    return table(("command", "what it does"), rows)
 
 
 def page() -> str:
@@ -33,13 +27,11 @@ def page() -> str:
     ]
     return whole_page(
         "The command line",
-        "On the server the commands work on its own ledger, as the operator who types them. With "
-        f"`{URL}` and `{KEY}` they go to the service at that address through its REST API. The commands and what they "
-        "print are the same. Answers go to standard output, progress and refusals to standard error; `NO_COLOR` is "
-        "obeyed. "
-        "On a terminal a list is a table with local times. In a pipe it is tab-separated values without a heading; "
-        "`--columns` chooses the columns. `--json` prints one document for programs, with times in UTC. "
-        "With `COLUMNS` set, the output is as on a terminal of that width.",
+        f"Set `{URL}` and `{KEY}` to use `gpu-shopper` from anywhere, over the REST API. Without them, it works on the "
+        "ledger of this machine, as the operator who types. The commands are the same. Results go to standard output, "
+        "progress and refusals to standard error; `NO_COLOR` is obeyed. On a terminal a list is a table with local "
+        "times. In a pipe it is tab-separated values without a heading; `--columns` chooses the columns. `--json` prints "
+        "one document for programs, with times in UTC. With `COLUMNS` set, the output is as on a terminal of that width.",
         table(("command", "what it does", "the same by REST"), rows),
         "## Exit codes",
         table(("code", "meaning"), [(code(number), meaning) for number, meaning in ENDS]),

@@ -23,5 +23,11 @@ def code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
+def value_cell(default: str, example: str) -> str:
+    """Return a cell with a default and an example; the example is left out where it says the same."""
+    shown = f"Default: {code(default) or 'none'}."
+    return f"{shown} Example: {code(example)}." if example and not example.endswith(default or "none") else shown
+
+
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,10 +1,10 @@
-"""Generate docs/settings.md with the same table in the README, and docs/policy.md with every default."""
+"""Generate docs/settings.md with every environment variable, and docs/policy.md with every default."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
-from bot.cli.pages.markdown import code, table, whole_page
+from bot.cli.pages.markdown import code, table, value_cell, whole_page
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.settings import known_variables
@@ -13,22 +13,19 @@ from bot.settings.policy_file import default_of, example_of, plain
 
 def settings_table() -> str:
     """List every environment variable that the program reads."""
-    rows = [
-        (code(v.name), v.doc, code(v.default) if v.default else "none", "" if v.secret else code(v.example))
-        for v in known_variables()
-    ]
-    return table(("variable", "what it is", "default", "example"), rows)
+    rows = [(code(v.name), v.doc, value_cell(v.default, "" if v.secret else v.example)) for v in known_variables()]
+    return table(("variable", "what it is", "value"), rows)
 
 
 def page() -> str:
     return whole_page(
         "Settings",
-        "Read from the environment and from a file `.env` in the working folder; the environment wins. A variable that "
-        "begins with `GPU_SHOPPER_` and is not listed here stops the program, so that a typing error is not a default. "
-        "What a team allows is not here but in the policy file: see [policy.md](policy.md).",
+        "The program reads these variables from the environment, and from a file `.env` in its working folder. The "
+        "environment wins. A variable that begins with `GPU_SHOPPER_` and is not listed here stops the program: a "
+        "typing error must not become a default. What your team allows is in the [policy file](policy.md).",
         settings_table(),
-        "A cloud takes part when all of its credentials are set. `gpu-shopper doctor` says what is missing and whether "
-        "what is there works.",
+        "A cloud takes part when all of its credentials are set. `gpu-shopper doctor` names what is missing, and tries "
+        "each credential.",
     )
 
 
@@ -42,12 +39,12 @@ timing:
 
 
 def _policy_rows(kind: type[Policy | Timing]) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for item in fields(kind):
         default = plain(default_of(item))
         floor = item.metadata.get("floor")
-        cells = [code(item.name), str(item.metadata["doc"]), code(_text(default))]
-        rows.append((*cells, f"{floor:g}" if floor is not None else code(example_of(item))))
+        shown = f"Default: {code(_text(default))}. At least {floor:g}." if floor is not None else ""
+        rows.append((code(item.name), str(item.metadata["doc"]), shown or value_cell(_text(default), example_of(item))))
     return rows
 
 
@@ -61,11 +58,12 @@ def policy() -> str:
     """Return the page."""
     return whole_page(
         "Policy file",
-        "Set `GPU_SHOPPER_POLICY` to the path of a YAML file. What it does not say keeps its default; a key that does "
-        "not exist stops the program and names the line.",
+        "Set `GPU_SHOPPER_POLICY` to the path of a YAML file. What you leave out keeps its default. If a key does not "
+        "exist, the program refuses the file and names the line. A running bot takes up a good edit within seconds, "
+        "except for `timing`.",
         SAMPLE,
         "## `policy`: what a team allows",
-        table(("key", "what it does", "default", "example"), _policy_rows(Policy)),
+        table(("key", "what it does", "value"), _policy_rows(Policy)),
         "## `timing`: how often to look, how long to wait (seconds)",
-        table(("key", "what it is", "default", "least"), _policy_rows(Timing)),
+        table(("key", "what it is", "value"), _policy_rows(Timing)),
     )

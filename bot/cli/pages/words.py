@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from bot.cli.pages.markdown import code, table, whole_page
@@ -35,30 +36,37 @@ PREFIXES = (
 def grammar() -> str:
     """Describe the `/gpu` grammar."""
     commands = [
-        (code(f"/gpu {sub.usage}"), sub.doc, code(f"/gpu {sub.example}"), ", ".join(sub.aliases)) for sub in SUBCOMMANDS
+        (code(f"/gpu {sub.usage}"), _with_aliases(sub.doc, sub.aliases), code(f"/gpu {sub.example}"))
+        for sub in SUBCOMMANDS
     ]
-    words = [(code(word.value), word.doc, code(word.example), ", ".join(word.aliases)) for word in WORDS]
+    words = [(code(word.value), _with_aliases(word.doc, word.aliases), code(word.example)) for word in WORDS]
     work = [
-        (code(f"{word.key}={word.value}"), word.doc, code(word.example), ", ".join(word.aliases))
+        (code(f"{word.key}={word.value}"), _with_aliases(word.doc, word.aliases), code(word.example))
         for word in WORK_WORDS
         if word.key not in KEYS
     ]
-    question = [(code(f"{word.key}={word.value}"), word.doc, code(word.example), "") for word in QUESTION_WORDS]
+    question = [(code(f"{word.key}={word.value}"), word.doc, code(word.example)) for word in QUESTION_WORDS]
     return whole_page(
         "The /gpu language",
-        "Words may come in any order; text with spaces goes in quotes. A word that is not understood is answered with "
-        "the place of the word and a correct example, and nothing is asked for.",
+        "What you can type in Slack, and give to `gpu-shopper provision`. The words can come in any order. Put text "
+        "with spaces in quotes. If the bot doesn't know a word, it shows where the word is and a right one. It then "
+        "requests nothing. The [requester's guide](guides/requester.md) shows the ones that you need first.",
         "## Commands",
-        table(("command", "what it does", "example", "also"), commands),
+        table(("command", "what it does", "example"), commands),
         "## Words of a job",
-        table(("word", "what it says", "example", "also"), words),
+        table(("word", "what it says", "example"), words),
         "## Words of a run",
-        "They say what runs, for `plan` and for `provision` without hours; `model=` and `tokens=` belong to them. What "
-        "is not said is assumed and shown, or the answer says what cannot be known.",
-        table(("word", "what it says", "example", "also"), work),
+        "They describe the work, for `plan` and for `provision` without hours, together with `model=` and `tokens=`. "
+        "If you leave one out, the bot assumes a value and shows it, or says what it needs to know.",
+        table(("word", "what it says", "example"), work),
         "## Words of a comparison",
-        table(("word", "what it says", "example", "also"), question),
+        table(("word", "what it says", "example"), question),
     )
+
+
+def _with_aliases(doc: str, aliases: Iterable[str]) -> str:
+    also = ", ".join(code(alias) for alias in aliases)
+    return f"{doc} Also: {also}." if also else doc
 
 
 def ids() -> str:

@@ -30,12 +30,12 @@ class Scope(StrEnum):
 MEANING: dict[Scope, str] = {
     Scope.MARKET_READ: "inventory, plans, comparisons and profiles",
     Scope.REQUESTS_READ: "see requests",
-    Scope.REQUESTS_WRITE: "ask for GPUs and cancel what was asked",
+    Scope.REQUESTS_WRITE: "request GPUs, and cancel these requests",
     Scope.SESSIONS_READ: "see sessions and how to connect",
     Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
-    Scope.WEBHOOKS_WRITE: "name addresses that are told what happens to one's own things",
-    Scope.METRICS_READ: "/metrics, with figures of everybody; given only when it is asked for",
-    Scope.LEDGER_WRITE: "append costs of other tools, which count against budgets; given only when it is asked for",
+    Scope.WEBHOOKS_WRITE: "create webhooks for one's own requests and sessions",
+    Scope.METRICS_READ: "read /metrics, with figures of everybody; only if you name this scope",
+    Scope.LEDGER_WRITE: "append costs of other tools, which count against budgets; only if you name this scope",
     Scope.APPROVALS_WRITE: "approve, reject and start without an approval; only for the key of a person",
     Scope.ADMIN: "see everything, make and revoke keys of programs; only for the key of a person",
 }

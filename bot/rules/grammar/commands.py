@@ -113,11 +113,17 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand(
         "break-glass",
         "break-glass ID REASON",
-        "Start your own request without an approval, where the policy names you; everybody who decides is told.",
+        "Start your own request without an approval, where the policy names you. All approvers are notified.",
         "break-glass 4k7m2p the demo is down",
         CommandShape.REASON,
     ),
-    Subcommand("audit", "audit ID", "What happened to a request or machine, sealed.", "audit 4k7m2p", CommandShape.ID),
+    Subcommand(
+        "audit",
+        "audit ID",
+        "What happened to a request or machine, with its hash chain verified.",
+        "audit 4k7m2p",
+        CommandShape.ID,
+    ),
     Subcommand("budget", "budget", "What your budgets still allow.", "budget", CommandShape.NOTHING, ("budgets",)),
     Subcommand(
         "costs",
@@ -135,7 +141,7 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqP8b2rH1 ada@laptop",
         CommandShape.KEY,
     ),
-    Subcommand("profile", "profile CLOUD", "What stops the meter at a cloud.", "profile runpod", CommandShape.CLOUD),
+    Subcommand("profile", "profile CLOUD", "How billing stops at a cloud.", "profile runpod", CommandShape.CLOUD),
     Subcommand(
         "help", "help [COMMAND]", "This list, or one command in detail.", "help provision", CommandShape.TOPIC, ("?",)
     ),

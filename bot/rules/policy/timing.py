@@ -17,9 +17,13 @@ class Timing:
 
     tick_s: float = setting(1.0, "Pause between two looks for rows that are due.", floor=0.2)
     sweep_s: float = setting(30.0, "Pause between two complete listings of one cloud.", floor=10)
-    label_search_s: float = setting(15.0, "Pause between two searches for the label of an unclear create.", floor=10)
+    label_search_s: float = setting(
+        15.0, "Pause between two searches for the label of a create with an unknown outcome.", floor=10
+    )
     quarantine_floor_s: float = setting(
-        300.0, "Least time an unclear create is searched for; a cloud that lags more gets longer.", floor=300
+        300.0,
+        "Least time to search for a create with an unknown outcome; a cloud that lags more gets longer.",
+        floor=300,
     )
     absence_count: int = setting(3, "Complete listings without the instance that prove its end.", floor=3)
     absence_apart_s: float = setting(10.0, "Least time between two of those listings.", floor=10)
@@ -40,7 +44,7 @@ class Timing:
     create_patience: float = setting(
         1.3,
         "How many times a cloud's own time-out for a create is waited for its outcome (90 s at most clouds, 150 s at "
-        "TensorDock). Then it is unclear, and its label is searched for.",
+        "TensorDock). Then its outcome is unknown, and its label is searched for.",
         floor=1.2,
     )
     boot_poll_s: float = setting(5.0, "Pause between two looks at a booting instance.", floor=2)

@@ -29,10 +29,10 @@ function pie(chart) {
     const at = (a) => `${100 + 90 * Math.cos(a)} ${100 + 90 * Math.sin(a)}`;
     const path = `M100 100 L${at(angle)} A90 90 0 ${share > 0.5 ? 1 : 0} 1 ${at(end)} Z`;
     angle = end;
-    return s("path", { d: path, fill: colour(index), stroke: "#fff", "stroke-width": 1.5 }, s("title", {}, `${segment.label}: ${number(segment.value)}`));
+    return s("path", { d: path, fill: colour(index), class: "slice" }, s("title", {}, `${segment.label}: ${number(segment.value)}`));
   });
   const words = chart.segments.map((segment, index) => [`${segment.label} — ${number(segment.value)} (${Math.round((segment.value / total) * 100)}%)`, index]);
-  return h("div", { class: "pie" }, s("svg", { viewBox: "0 0 200 200", class: "pie-svg", "aria-hidden": "true" }, slices, s("circle", { cx: 100, cy: 100, r: 46, fill: "#fff" })), legend(words));
+  return h("div", { class: "pie" }, s("svg", { viewBox: "0 0 200 200", class: "pie-svg", "aria-hidden": "true" }, slices, s("circle", { cx: 100, cy: 100, r: 46, class: "hole" })), legend(words));
 }
 
 /** Round numbers that enclose the data: [low, high, step]. */

@@ -34,7 +34,7 @@ function button(element, host) {
   const node = h("button", {
     type: "button",
     class: `btn ${element.style ?? ""}`,
-    "aria-label": element.accessibility_label,
+    "aria-description": element.accessibility_label,
     dataset: { actionId: element.action_id },
     onclick: async () => {
       if (!(await asked(element))) return;

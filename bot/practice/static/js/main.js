@@ -11,7 +11,7 @@ import { drawSidebar } from "./sidebar.js";
 import { act, channelOf, isReply, look, markSeen, myself, now, readAddress, refresh, store, subscribe, unread } from "./store.js";
 import { clockTime, fullTime } from "./time.js";
 
-const TRAVEL = [["+10 min", 600], ["+1 h", 3600], ["+12 h", 43200]];
+const TRAVEL = [["+10 min", 600], ["+1 h", 3600], ["+12 h", 43200], ["+1 day", 86400]];
 
 // ── the top bar ──────────────────────────────────────────────────────────────────────────────────
 
@@ -19,15 +19,28 @@ const title = h("div", { class: "title" });
 const tabs = h("div", { class: "tabs", role: "tablist", hidden: true });
 const clock = h("time", { class: "clock" });
 const jumps = TRAVEL.map(([words, seconds]) => h("button", { type: "button", class: "btn tiny", title: `Move the workspace's clock ${words}; what comes due on the way happens then`, onclick: () => jump(seconds) }, words));
-const travel = h("div", { class: "travel", role: "group", "aria-label": "Time travel" }, icon(ICONS.clock), clock, jumps);
+const journey = h("progress", { class: "journey", max: 1, value: 0, "aria-label": "Time travels", hidden: true });
+const travel = h("div", { class: "travel", role: "group", "aria-label": "Time travel" }, icon(ICONS.clock), clock, journey, jumps);
 const raw = h("button", { type: "button", class: "btn tiny", "aria-pressed": "false", onclick: () => look({ drawer: !store.drawer, thread: null }) }, icon(ICONS.code), "Raw JSON");
 const menu = h("button", { type: "button", class: "icon-btn menu-btn", "aria-label": "Channels and people", onclick: () => look({ menu: !store.menu }) }, icon(ICONS.menu));
 const bar = h("header", { class: "topbar" }, menu, title, h("div", { class: "topbar-right" }, travel, raw));
 
+let travelling = null;
+
+/** How far the clock has come; the page is drawn again after each of its steps. */
+function drawJourney() {
+  journey.hidden = !travelling;
+  if (travelling) journey.value = Math.min(1, (now() - travelling.from) / travelling.seconds);
+}
+
 /** The clock goes from one thing that is due to the next, so half a day takes a few seconds. */
 async function jump(seconds) {
   for (const button of jumps) button.disabled = true;
+  travelling = { from: now(), seconds };
+  drawJourney();
   const moved = await act("travel", { seconds });
+  travelling = null;
+  drawJourney();
   for (const button of jumps) button.disabled = false;
   if (moved) toast(`It is now ${fullTime(moved.now)} in this workspace.`);
 }
@@ -42,6 +55,7 @@ function drawBar(place) {
   clock.textContent = `${clockTime(now())}${store.state.ahead_s ? " (travelled)" : ""}`;
   clock.title = fullTime(now());
   travel.hidden = !store.state.can_travel;
+  drawJourney();
   raw.setAttribute("aria-pressed", String(store.drawer));
   tabs.hidden = !isDm;
   tabs.replaceChildren(...[["home", "Home"], ["messages", "Messages"]].map(([name, words]) =>
