@@ -60,6 +60,7 @@ def page() -> str:
 #: Kinds that no change of state causes → what sends them.
 SENT_BY: Mapping[NotificationKind, str] = MappingProxyType(
     {
+        NotificationKind.REQUEST_DETAILS: "the quote job, once for each quote version, in the thread of the request",
         NotificationKind.REQUEST_REMINDER: "the expiry job, while a request waits (`remind_after_s`)",
         NotificationKind.SESSION_ENDING: "the expiration job, at each time of `warn_before_end_s`",
         NotificationKind.SESSION_FINAL_WARNING: "the expiration job, at the last of these times",
