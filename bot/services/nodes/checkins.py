@@ -167,7 +167,7 @@ class Checkins:
     ) -> None:
         if judged.is_notified:
             changes.is_told = True
-            await token_exchange.notify_replaced(tx, shown.instance_id, shown.shown.kind, now)
+            await token_exchange.notify_replaced(tx, self._ctx.policy, shown.instance_id, shown.shown.kind, now)
         elif judged.verdict is TokenVerdict.EXCHANGED:
             token_exchange.note_exchange(tx, shown.instance_id, before.checkin is not None, now)
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from bot.rules.nodes.tokens import ShownToken, StoredTokens, TokenKind, restarted_since
+from bot.rules.policy.policy import Policy
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import enrollment
@@ -90,7 +91,7 @@ def note_exchange(tx: Tx, instance_id: str, again: bool, now: datetime) -> None:
     record(tx, now, SYSTEM, instance_id, EventKind.INSTANCE_AGENT_TOKEN_EXCHANGED, reason=said)
 
 
-async def notify_replaced(tx: Tx, instance_id: str, kind: TokenKind, now: datetime) -> None:
+async def notify_replaced(tx: Tx, policy: Policy, instance_id: str, kind: TokenKind, now: datetime) -> None:
     """Record a token that was refused because another one replaced it, and notify the owner and the operators."""
     row = await tx.get_one(Instance, instance_id)
     session = await tx.get_one(Session, row.session_id)
@@ -102,7 +103,7 @@ async def notify_replaced(tx: Tx, instance_id: str, kind: TokenKind, now: dateti
         "instance. Nothing was ended."
     )
     record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_AGENT_TOKEN_REFUSED, reason=sentence, data={"token": str(kind)})
-    await page_with_owner(tx, session, f"{row.id}/agent_token", sentence, now)
+    await page_with_owner(tx, policy, session, f"{row.id}/agent_token", sentence, now)
 
 
 async def note_reported_restarts(
