@@ -43,7 +43,7 @@ async def test_the_walk_ends_well_and_every_invariant_holds(elsewhere: Path) -> 
     assert [session.state for session in books.sessions] == ["terminated"]
     for words in (
         "bob clicks",
-        "You are not an approver",
+        "Only approvers can do this",
         "ssh -p",
         "nothing runs",
         "accrue",

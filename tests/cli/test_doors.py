@@ -149,7 +149,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert (code, "Say which option is approved, such as --offer" in err) == (2, True)
     yes = ("approve", waiting["id"][-6:], "--offer", "1", "--again", "my word")
     approved = await t.good(*yes)
-    assert ("The request is approved." in approved, await t.good(*yes)) == (True, approved)
+    assert ("You approved the request." in approved, await t.good(*yes)) == (True, approved)
     code, _, err = await t.run(*yes, "--reason", "another")
     assert (code, "Idempotency-Key (--again) was used for another call" in err) == (1, True)
     await t.w.settle()

@@ -123,7 +123,7 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
     for part in (
         "1x RTX 4090 at vast of slack:T1/UADA, running, $",
         "so far",
-        "is lost with it. [y/N]",
+        "will be deleted. [y/N]",
         "Nothing has ended.",
     ):
         assert part in said
@@ -137,7 +137,7 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
 def test_extend_asks_and_done_ends(url: str) -> None:
     (session,) = books(url).sessions
     code, said = run("extend", session.id, "90m", "--reason", "one more epoch")
-    assert (code, "1.5 hours more is shown to those who decide" in said) == (0, True)
+    assert (code, "Asked for 1.5 hours more" in said) == (0, True)
     asked = next(row for row in books(url).requests if row.kind == "extend")
     assert (asked.requester, asked.reason) == (f"operator:{getpass.getuser()}", "one more epoch")
     code, said = run("extend", session.id, "soon")

@@ -27,7 +27,7 @@ async def running(stage: Stage) -> ChatMessage:
 
 async def test_list(stage: Stage) -> None:
     await stage.command("alice", "/gpu list")
-    assert "Nothing of yours is running" in private(stage, "alice").text
+    assert "You have no sessions or requests" in private(stage, "alice").text
     await running(stage)
     await stage.ask("/gpu provision 1x4090 3h")
     await stage.command("alice", "/gpu list")
@@ -36,10 +36,10 @@ async def test_list(stage: Stage) -> None:
     assert "running" in told
     assert "1× RTX4090 for 3 hours" in told
     await stage.command("dave", "/gpu list")
-    assert "Nothing of yours is running" in private(stage, "dave").text
+    assert "You have no sessions or requests" in private(stage, "dave").text
     await stage.command("bob", "/gpu list")
     waits = all_text(private(stage, "bob"))
-    assert ("You may decide these" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
+    assert ("Waiting for your approval" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
     assert "Nothing" not in waits
 
 
@@ -65,11 +65,11 @@ async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
     assert stage.w.alive()
     await stage.command("bob", f"/gpu terminate {session.id[-6:]}")
     question = private(stage, "bob")
-    for part in ("1× RTX4090* at ", " of <@U0ALICE> · running", "so far", "min left", "is lost with it"):
+    for part in ("1× RTX4090* at ", " of <@U0ALICE> · running", "so far", "min left", "will be deleted"):
         assert part in question.text
     (button,) = buttons(question)
     assert "has cost" in button["confirm"]["text"]["text"]
-    assert "is lost with it" in button["confirm"]["text"]["text"]
+    assert "will be deleted" in button["confirm"]["text"]["text"]
     assert stage.w.alive()
     await stage.click("bob", question, "End it now")
     assert "is ordered" in private(stage, "bob").text
@@ -153,7 +153,7 @@ async def test_compare_answers_with_the_table_that_people_print(stage: Stage) ->
 async def test_a_profile_says_what_stops_the_meter(stage: Stage) -> None:
     await stage.command("alice", "/gpu profile runpod")
     told = all_text(private(stage, "alice"))
-    assert "*runpod*: Terminate ends the meter for good; it cannot be undone." in told
+    assert "*runpod*: Terminate stops all billing. It can't be undone." in told
     assert "keeps billing the volume" in told
     assert "`RP1`" in told
     assert "`DURABLE_DIR=/workspace`" in told
@@ -184,13 +184,13 @@ async def test_the_home_tab(stage: Stage) -> None:
     await stage.as_("bob").open_home()
     decides = await stage.ws.until(lambda: stage.ws.home("bob"))
     assert decides is not None
-    assert "You may decide these" in all_text(decides)
+    assert "Waiting for your approval" in all_text(decides)
     (approve, reject) = buttons(decides)
     assert (approve["text"]["text"][:10], reject["text"]["text"]) == ("Approve #1", "Reject…")
     await stage.as_("dave").open_home()
     outside = await stage.ws.until(lambda: stage.ws.home("dave"))
     assert outside is not None
-    assert "You may decide these" not in all_text(outside)
+    assert "Waiting for your approval" not in all_text(outside)
 
 
 async def test_a_button_of_the_home_tab_works(stage: Stage) -> None:
@@ -221,7 +221,7 @@ async def test_nothing_is_asked_where_nobody_who_decides_can_see_it(stage: Stage
     for times, line in enumerate(("/gpu provision 1x4090 2h", "/gpu provision"), 1):
         await stage.command("alice", line, alone)
         told = [m.text for m in (*stage.ws.ephemerals("alice"), *stage.ws.dm_messages("alice"))]
-        assert sum("Nobody who approves can see this conversation" in text for text in told) == times, told
+        assert sum("No approver can see this conversation" in text for text in told) == times, told
     assert stage.ws.view("alice") is None
     assert (await stage.w.books()).requests == ()
 

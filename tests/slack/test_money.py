@@ -17,7 +17,7 @@ from tests.support import rows
 
 async def test_budgets_and_costs_of_ones_own_and_of_everybody(stage: Stage) -> None:
     await stage.command("alice", "/gpu budget")
-    assert "No budget concerns you" in private(stage, "alice").text
+    assert "You have no budget" in private(stage, "alice").text
     await stage.replaced(budgets={"user:*": {"daily": Decimal(50)}, "label:mosaic": {"total": Decimal(9)}})
     await stage.command("alice", "/gpu budget")
     mine = all_text(private(stage, "alice"))

@@ -100,9 +100,9 @@ async def test_a_channel_without_the_app(stage: Stage) -> None:
     stage.w.clock.advance(stage.ctx.policy.request_ttl_s + 1)
     await stage.settle()
     assert "*Expired*" in all_text(stage.ws.now(direct))
-    assert "nobody decided in time" in stage.ws.thread(direct)[-1].text
+    assert "nobody approved it in time" in stage.ws.thread(direct)[-1].text
     await stage.command("alice", "/gpu list", "#general")
-    assert "Nothing of yours is running" in stage.ws.dm_messages("alice")[-1].text
+    assert "You have no sessions or requests" in stage.ws.dm_messages("alice")[-1].text
 
 
 async def test_blocks_that_slack_refuses_give_way_to_the_text(stage: Stage) -> None:
@@ -266,5 +266,5 @@ async def test_a_row_that_cannot_be_rendered_does_not_harm_the_others(stage: Sta
     with pytest.raises(DeliveryFailed, match="could not be rendered"):
         await stage.door.messenger.deliver(row)
     await stage.command("alice", "/gpu list")
-    assert "Nothing of yours is running" in stage.ws.ephemerals("alice")[-1].text
+    assert "You have no sessions or requests" in stage.ws.ephemerals("alice")[-1].text
     assert (await row_of(stage, NotificationKind.REPLY)).state is not NotificationState.DEAD

@@ -39,9 +39,7 @@ SessionParam = Annotated[
         description="A session by its id, its request's, or its instance's (also as vast:123).",
     ),
 ]
-NO_SESSION = Reply(
-    False, ReplyCode.NO_SESSION, "That request has no session yet; look at the request for what it waits for."
-)
+NO_SESSION = Reply(False, ReplyCode.NO_SESSION, "That request has no session yet. The request shows what it waits for.")
 
 
 @router.get("/sessions", responses=refusals())

@@ -109,7 +109,7 @@ def test_the_cheapest_run_comes_first() -> None:
 def test_bad_prices_never_win(price: Decimal | None) -> None:
     found = compare([*PRICED, PricedGpu("H100-SXM", 80, price, price)], ONE)
     assert "H100-SXM" not in [row.option.gpu for row in found.clouds]
-    assert found.notes == ("1 GPU left out: no usable price (missing, zero or negative).",)
+    assert found.notes == ("1 GPU skipped: no valid price.",)
     half = compare([PricedGpu("H100-SXM", 80, price, Decimal(3))], ONE)
     assert half.clouds[0].spot is None
     assert half.clouds[0].on_demand is not None

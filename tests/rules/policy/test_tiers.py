@@ -122,7 +122,7 @@ def test_a_tier_says_how_many_of_whom_and_why() -> None:
     cheap = replace(POLICY, auto_approve_below_usd=Decimal(50), two_approvers_above_usd=Decimal(1))
     one = ApproverGroup(ApprovalTier("every"))
     assert plan(cheap, Decimal("0.5"), Decimal("0.5"), Decimal(1), mandate=one).rule == (
-        "Tier every: one of approvers decides, as for every spend."
+        "Tier every: needs 1 approval from approvers."
     )
     assert plan(cheap, Decimal(2), Decimal(1), Decimal(1), mandate=one).required == 2
 

@@ -1,4 +1,4 @@
-"""When people are warned of an end, the countdown, and what is inside what was approved."""
+"""When people are warned of an end, the countdown, and what is covered by the approval."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_the_termination_policy_says_what_ends_a_session() -> None:
     assert said.endswith(" No agent reports from it.")
     assert termination_policy((600,), can_end=True, agent="").endswith("told 10 minutes before.")
     assert termination_policy((), can_end=True, agent="").startswith(
-        "It ends at its approved time or amount; its owner is told sh"
+        "It ends at its approved time or amount. Its owner gets a warning sh"
     )
-    assert termination_policy(BEFORE_S, can_end=False, agent="").startswith("Nothing ends it from outside")
+    assert termination_policy(BEFORE_S, can_end=False, agent="").startswith("Its cloud can't end it")
 
 
 def test_more_time_is_inside_up_to_what_was_approved() -> None:

@@ -56,7 +56,7 @@ def test_the_question_names_both_figures_and_what_follows() -> None:
         "It was approved at about $10.00 and will cost about $13.00 ($4.00 so far, at $3.00/h); it is stopped, and its "
         "disk kept, if nobody confirms that within 15 minutes."
     )
-    assert "cannot stop it for less" in question(dear, 15, can_pause=False, now=NOW)
+    assert "its agent saves a checkpoint" in question(dear, 15, can_pause=False, now=NOW)
 
 
 def test_what_an_approved_end_is_called() -> None:
@@ -72,7 +72,7 @@ def test_what_an_approved_end_is_called() -> None:
     assert ahead == ("budget_cap", "The approved amount of $3.00 is used up then.")
     assert ended_by(two, policy, spent="", unconfirmed=False, ahead=True)[1] == "The approved 2 hours are over then."
     code, said = ended_by(two, policy, spent="", unconfirmed=True)
-    assert (code, said) == ("drift_unconfirmed", "The approved 2 hours are over. Nobody confirmed what it would cost.")
+    assert (code, said) == ("drift_unconfirmed", "The approved 2 hours are over. Nobody approved its higher cost.")
 
 
 def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of_what_was_before() -> None:

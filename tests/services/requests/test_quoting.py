@@ -259,7 +259,7 @@ async def test_a_request_that_kills_whoever_quotes_it_ends_too(w: World) -> None
     await quoting.quote_due(w.ctx)
     view = await w.view(request_id)
     assert view.request.state is RequestState.UNAVAILABLE
-    assert "was not heard of again" in view.request.outcome
+    assert "never finished" in view.request.outcome
 
 
 async def test_a_failure_of_a_request_that_was_cancelled_meanwhile_changes_nothing(w: World) -> None:
