@@ -39,7 +39,7 @@ class EventKind(Vocabulary):
     INSTANCE_ACCOUNT_MOVED = "instance.account_moved", "instance account moved"
 
     ORPHAN_SEEN = "stray.seen", "orphan found"
-    ORPHAN_MOVED = "stray.moved", "orphan changed state"
+    ORPHAN_MOVED = "stray.moved", "orphan moved"
     ORPHAN_BACKED = "stray.backed", "orphan got its grant back"
     ORPHAN_TRUED_UP = "stray.trued_up", "orphan's costs set to the cloud's bill"
     ORPHAN_ACCOUNT_MOVED = "stray.account_moved", "orphan's account changed"

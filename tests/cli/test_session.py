@@ -129,7 +129,7 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
         assert part in said
     assert books(url).sessions[0].state == "running"
     code, said = answered("y")
-    assert (code, "is ordered" in said) == (0, True)
+    assert (code, "Ending session" in said) == (0, True)
     again = CliRunner().invoke(build(), ["session", "terminate", session.id], input="")
     assert (again.exit_code, "is ending already" in again.output) == (1, True)
 

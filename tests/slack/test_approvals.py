@@ -22,13 +22,13 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     )
     message = await stage.ask()
     told = all_text(message)
-    assert "Tier all: one of finance decides" in told
+    assert "Tier all: needs 1 approval from finance" in told
     assert "May decide: <@U0CAROL>." in told
     await stage.click("bob", message, stage.approve_button(message))
     assert "Only the group finance can do this" in private(stage, "bob").text
     (request,) = (await stage.w.books()).requests
     await stage.command("alice", f"/gpu why {request.id[-6:]}")
-    assert "on directors (U0DAVE) may too" in private(stage, "alice").text
+    assert "UTC directors can approve too: <@U0DAVE>" in private(stage, "alice").text
     await stage.command("alice", "/gpu why zzzzzz")
     assert "There is no request" in private(stage, "alice").text
     stage.w.clock.advance(3600)
@@ -81,9 +81,9 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     await stage.command("alice", f"/gpu delegate @dave until {day}")
     assert "Only approvers can name a delegate" in private(stage, "alice").text
     await stage.command("bob", f"/gpu delegate @dave until {day}")
-    assert "<@U0BOB> lets <@U0DAVE> decide" in private(stage, "bob").text
+    assert "<@U0DAVE> can approve for <@U0BOB>" in private(stage, "bob").text
     await stage.command("carol", "/gpu delegate list")
-    assert "<@U0DAVE> decides for <@U0BOB>" in private(stage, "carol").text
+    assert "<@U0DAVE> can approve for <@U0BOB>" in private(stage, "carol").text
     message = await stage.ask("/gpu provision 1x4090 6h for=x")
     stale = stage.approve_button(message)
     await stage.click("dave", message, "change")

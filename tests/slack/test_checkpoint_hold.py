@@ -28,7 +28,7 @@ async def test_the_owner_reads_what_is_approved_for_a_hold_and_answers_when_it_c
         await stage.restart(replace(ctx, catalog=catalog, checkpoints=stores, policy=policy))
         asked = await stage.ask(LINE)
         assert "to save checkpoints: up to 2 hours more" in all_text(asked)
-        assert "it is held 2 hours in all" in all_text(asked)
+        assert "keeps running for 2 hours at most" in all_text(asked)
         await stage.click("bob", asked, stage.approve_button(asked))
         await stage.w.run(40, 20)
         end = (await session(stage)).deadline

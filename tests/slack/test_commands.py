@@ -72,7 +72,7 @@ async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
     assert "will be deleted" in button["confirm"]["text"]["text"]
     assert stage.w.alive()
     await stage.click("bob", question, "End it now")
-    assert "is ordered" in private(stage, "bob").text
+    assert "Ending session" in private(stage, "bob").text
     await stage.command("bob", f"/gpu terminate {session.id[-6:]}")
     assert "is ending already" in private(stage, "bob").text
     await stage.w.run(200)
@@ -94,7 +94,7 @@ async def test_now_ends_it_unasked_and_what_cannot_be_ended_is_not_asked_about(s
     await running(stage)
     session = (await stage.w.books()).sessions[-1]
     await stage.command("alice", f"/gpu terminate {session.id[-6:]} now")
-    assert "is ordered" in private(stage, "alice").text
+    assert "Ending session" in private(stage, "alice").text
 
 
 async def test_cancel(stage: Stage) -> None:
@@ -109,13 +109,13 @@ async def test_cancel(stage: Stage) -> None:
 
 async def test_keys(stage: Stage) -> None:
     await stage.command("alice", "/gpu key list")
-    assert "no key" in private(stage, "alice").text
+    assert "no SSH key" in private(stage, "alice").text
     await stage.command("alice", f"/gpu key add {KEY}")
     assert "is registered" in private(stage, "alice").text
     await stage.command("alice", "/gpu key list")
     assert "SHA256:" in private(stage, "alice").text
     await stage.command("alice", "/gpu key remove")
-    assert "forgotten" in private(stage, "alice").text
+    assert "is removed" in private(stage, "alice").text
     await stage.command("alice", "/gpu key add ssh-ed25519 nonsense")
     assert "cannot be read" in private(stage, "alice").text
 
@@ -199,7 +199,7 @@ async def test_a_button_of_the_home_tab_works(stage: Stage) -> None:
     shown = await stage.ws.until(lambda: stage.ws.home("alice"))
     assert shown is not None
     await stage.click("alice", shown, "End it now")
-    assert "is ordered" in stage.ws.dm_messages("alice")[-1].text
+    assert "Ending session" in stage.ws.dm_messages("alice")[-1].text
 
 
 async def test_requests_go_to_the_approvals_channel(sqlite_db: Database, clock: SteppedClock) -> None:
@@ -213,7 +213,7 @@ async def test_too_many_requests_are_refused_privately(stage: Stage) -> None:
     for _ in range(stage.ctx.policy.max_open_requests_per_user):
         await stage.ask("/gpu provision 1x4090 2h")
     await stage.command("alice", "/gpu provision 1x4090 2h")
-    assert "waiting already" in private(stage, "alice").text
+    assert "5 open requests" in private(stage, "alice").text
 
 
 async def test_nothing_is_asked_where_nobody_who_decides_can_see_it(stage: Stage) -> None:
@@ -236,7 +236,7 @@ async def test_who_has_no_key_is_told_before_anything_is_bought_and_when_it_is_r
     message = await running(stage)
     assert "<@U0ALICE> has no SSH key here yet" in str(message.blocks)
     (ready,) = [m.text for m in stage.ws.dm_messages("alice") if "is ready" in m.text]
-    assert "You have no SSH key here" in ready
+    assert "you have no SSH key here" in ready
     await stage.command("alice", f"/gpu key add {KEY}")
     again = await stage.ask("/gpu provision 1x4090 3h")
     assert "no SSH key" not in str(again.blocks)

@@ -59,13 +59,13 @@ def test_an_end_says_why_and_what_comes_next(
     text = said(
         ending, session, request=request_state, newest=row(InstanceState.READY, id=newest) if newest else ending
     )
-    assert "is being ended. It &lt;broke&gt;." in text
+    assert "is ending. It &lt;broke&gt;." in text
     assert then in text
 
 
 def test_a_loss_is_told_to_the_channel_with_its_person() -> None:
     text = said(row(InstanceState.GONE), own=False)
-    assert text.startswith(":warning: <@U0ALICE> the *1× RTX4090* at vast is gone.")
+    assert text.startswith(":warning: <@U0ALICE> the *1× RTX4090* at vast has ended.")
 
 
 def test_what_came_back_says_that_it_costs() -> None:
@@ -79,7 +79,7 @@ def test_an_orphan_says_whose_it_is_why_and_what_becomes_of_it() -> None:
     held = Session(state=SessionState.RUNNING, gpu="RTX4090", gpu_count=1)
     for state, what in (
         (OrphanState.SEEN, "will be terminated within minutes"),
-        (OrphanState.CONDEMNED, "being ended"),
+        (OrphanState.CONDEMNED, "being terminated"),
     ):
         stray = Orphan(state=state, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
         text = found(held, row(InstanceState.TOMBSTONE), stray, own=True).text
@@ -99,7 +99,7 @@ async def test_owner_and_thread_are_told(stage: Stage) -> None:
         await tell(stage, NotificationKind.SESSION_INTERRUPTED, subject, place)
     await stage.settle()
     told = [all_text(message) for message in stage.ws.channel_messages()]
-    assert any("is being ended. The cloud lost contact." in text for text in told)
+    assert any("is ending. The cloud lost contact." in text for text in told)
     async with stage.ctx.db.write() as tx:
         stray = await rows.stray(tx, OrphanState.QUARANTINED, of=instance)
     await tell(stage, NotificationKind.SESSION_INTERRUPTED, f"{subject}/{stray.id}", "C0GPU")

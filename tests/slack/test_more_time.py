@@ -36,7 +36,7 @@ async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
     old = (await session(stage)).deadline
     await stage.click("alice", warning, action(warning, "extend"))
     await stage.submit("alice", {"hours": "2h", "for": "one more epoch"})
-    assert "waits for a decision" in all_text(stage.ws.now(warning))
+    assert "waits for an approval" in all_text(stage.ws.now(warning))
     asked = stage.message()
     assert "More time: 1× RTX4090 for 2 hours" in all_text(asked)
     assert "That makes 4 hours in all." in all_text(asked)
@@ -68,7 +68,7 @@ async def test_it_is_done_and_words(stage: Stage) -> None:
     await stage.command("alice", f"/gpu status {row.id[-6:]}")
     told = all_text(private(stage, "alice"))
     assert "min left)" in told
-    assert "told 1 hour, 30 minutes, 10 minutes and 2 minutes before" in told
+    assert "warning 1 hour, 30 minutes, 10 minutes and 2 minutes before" in told
     warning = await before_the_end(stage, 10)
     await stage.click("alice", warning, action(warning, "done"))
     assert ((await session(stage)).state, (await session(stage)).end_code) == (SessionState.TERMINATING, "completed")
@@ -100,7 +100,7 @@ async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> Non
     await stage.command("dave", f"/gpu stop {short}")
     assert "Only its owner or an approver can stop" in private(stage, "dave").text
     await stage.command("alice", f"/gpu start {short}")
-    assert "there is nothing to start" in private(stage, "alice").text
+    assert "so you can't start it" in private(stage, "alice").text
     await stage.command("alice", f"/gpu done {short} success preserve")
     assert "From now on" in private(stage, "alice").text
     await stage.w.run(60, 20)

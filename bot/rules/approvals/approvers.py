@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -114,6 +114,11 @@ def mentioned_approvers(policy: Policy, mandate: ApproverGroup) -> tuple[str, ..
     """Return the people and Slack user groups that a request mentions now, without `may_approve_not_pinged`."""
     names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
     return tuple(name for name in names if name not in policy.may_approve_not_pinged)
+
+
+def references(names: Iterable[str]) -> str:
+    """Write names of the policy as services name people: `slack:U012AB3CD`, of which Slack makes a mention."""
+    return ", ".join(name if ":" in name or is_slack_group(name) else f"slack:{name}" for name in names)
 
 
 def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:

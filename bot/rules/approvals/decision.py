@@ -18,10 +18,10 @@ from bot.rules.approvals.approvers import (
     ineligible,
     is_approver,
     is_same,
-    is_slack_group,
     linked,
     may_decide,
     mentioned_approvers,
+    references,
     stands_for,
 )
 from bot.rules.policy import job_bounds
@@ -241,11 +241,9 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
 
 def _names(policy: Policy, request: RequestFacts) -> str:
     """Name the approvers of a request, as services name people, without the requester; empty when there are none."""
-    asked = {one.id for one in (request.requester, *request.linked)}
-    people = [name for name in mentioned_approvers(policy, request.mandate) if not is_slack_group(name)]
-    refs = [name if ":" in name else f"slack:{name}" for name in people]
-    named = ", ".join(ref for ref in refs if Actor.from_ref(ref).id not in asked)
-    return f": {named}" if named else ""
+    asked = {name for one in (request.requester, *request.linked) for name in (one.id, one.ref)}
+    found = references(name for name in mentioned_approvers(policy, request.mandate) if name not in asked)
+    return f": {found}" if found else ""
 
 
 def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:

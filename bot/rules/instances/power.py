@@ -68,7 +68,8 @@ def judge(
         return deny(ReplyCode.STOP_SAVES_NOTHING, sentence)
     billed = able.billing.storage_while_stopped
     disk = f"you pay only for the disk ({rate(storage_usd_h)})" if billed else "you pay nothing"
-    deleted = f"It's deleted at {deadline:%Y-%m-%d %H:%M} UTC." if deadline and not outlives else ""
+    end = f"{deadline:%Y-%m-%d %H:%M} UTC" if deadline else ""
+    deleted = f"It's deleted at {end}." if end and not outlives else f"The approved end is {end}." if end else ""
     warning = "Somebody else may rent the GPU meanwhile, so a start can fail."
     said = f"Stopping. From now on {disk}."
     return Verdict(True, ReplyCode.ORDERED, " ".join(filter(None, (said, deleted, survival, warning))))

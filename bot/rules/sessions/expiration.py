@@ -46,10 +46,10 @@ def ended_by(
     `spent` is the amount that is used up before the hours, or empty. `ahead`: the end is still to come, so nothing of
     it is said as if it had happened.
     """
-    will, has = ("will have ended", "will be") if ahead else ("have ended", "is")
-    code, said = EndReason.RESERVATION_OVER, f"The approved {hours(hours_approved)} {will}."
+    end, used = ("end then", "will be used up then") if ahead else ("have ended", "is used up")
+    code, said = EndReason.RESERVATION_OVER, f"The approved {hours(hours_approved)} {end}."
     if spent:
-        code, said = EndReason.BUDGET_CAP, f"The approved amount of {spent} {has} used up."
+        code, said = EndReason.BUDGET_CAP, f"The approved amount of {spent} {used}."
     elif hours_cap.left(policy, hours_approved) <= 0:
         code, said = (
             EndReason.HOURS_CAP,

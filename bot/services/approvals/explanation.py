@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.rules.approvals.approvers import groups, members, mentioned_approvers
+from bot.rules.approvals.approvers import groups, members, mentioned_approvers, references
 from bot.rules.approvals.auto_approval import STANDING_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
@@ -96,20 +96,20 @@ def _sentences(
     if request.state is not RequestState.PENDING:
         by = f" by {request.decided_by}" if request.decided_by else ""
         return [*sentences, f"It is {request.state}{by}.", *waived]
-    names = ", ".join(mentioned_approvers(policy, found)) or "nobody, because the policy names no approver"
+    names = references(mentioned_approvers(policy, found)) or "nobody, because the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
     sentences.append(
         f"It has {len(given)} of {plural(request.required_approvals, 'approval')}{by}. Approvers: {names}."
     )
     if policy.may_approve_not_pinged:
-        sentences.append(f"Approvers without a notification: {', '.join(policy.may_approve_not_pinged)}.")
+        sentences.append(f"Approvers without a notification: {references(policy.may_approve_not_pinged)}.")
     sentences += [f"{group} can approve too, because it has waited so long." for group in groups(policy, found)[1:]]
     further = chain(found.tier, policy.escalate_to)
     onwards = next_step(len(further), since, now, policy.escalate_after_s)
     if onwards is not None and onwards < request.expires_at:
         group = further[found.steps]
         sentences.append(
-            f"From {onwards:%Y-%m-%d %H:%M} UTC {group} can approve too: {', '.join(members(policy, group))}."
+            f"From {onwards:%Y-%m-%d %H:%M} UTC {group} can approve too: {references(members(policy, group))}."
         )
     if not policy.allow_slack_decisions:
         sentences.append(SLACK_OFF.sentence)

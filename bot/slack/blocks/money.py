@@ -43,7 +43,7 @@ def costs(found: Costs, *, everybody: bool) -> Message:
         parts.append(f"*By {_BY[by]}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(tuple(named)))}")
     if found.finished.runs:
         parts.append(f"*Finished*: {escape(found.finished.sentence)}")
-    hint = "Without the running hour of each machine. `/gpu list` shows it."
+    hint = "The current hour of each machine is added when it ends. `/gpu list` shows it."
     graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
     return Message(clip(" ".join(parts), 3_900), (section(":receipt: " + "\n".join(parts)), *graph, context(hint)))
 

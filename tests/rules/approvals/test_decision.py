@@ -97,7 +97,7 @@ def test_what_must_be_confirmed_is_never_approved_automatically() -> None:
     assert made(policy, "300", "100").required == 0
     found = made(policy, "300", "100.01")
     assert (found.required, found.confirm_amount) == (1, True)
-    assert "$100.01 is above $100.00" in found.rule
+    assert "Above $100.00 the approver types the amount" in found.rule
     assert made(policy, "30", "10", "13", RequestState.APPROVED).required == 1
 
 

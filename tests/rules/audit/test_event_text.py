@@ -13,7 +13,7 @@ from bot.rules.audit.event_text import happened, whole
         ("session.moved", "queued", "provisioning", "session queued → provisioning"),
         ("request.made", "", "quoting", "request made (quoting)"),
         ("instance.intended", "", "ready", "instance recorded before its launch (ready)"),
-        ("stray.moved", "seen", "gone", "orphan found → gone"),
+        ("stray.moved", "seen", "gone", "orphan seen → gone"),
         ("session.goes_on", "", "", "session goes on"),
         ("odd", "", "", "odd"),
     ],

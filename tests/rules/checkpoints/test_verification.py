@@ -70,8 +70,8 @@ def test_the_newest_checkpoint_must_be_there_whole_recent_and_as_far_as_was_repo
 def test_the_choice_is_said_where_something_can_be_looked_at() -> None:
     assert choice(Policy(), "/workspace") == ""
     said = choice(Policy(), "https://files.example.com/a.pt?sig=secret")
-    assert "its disk kept 24 hours" in said
-    assert "held 2 hours in all" in said
+    assert "its disk stays for 24 hours" in said
+    assert "keeps running for 2 hours at most" in said
     assert "secret" not in said
     assert "as the policy allows" in choice(Policy(checkpoint_unverified="destroy"), "s3://b/x")
 

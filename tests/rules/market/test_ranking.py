@@ -85,7 +85,7 @@ def test_what_does_not_answer_is_left_out_counted_and_named(
     assert found.answered == 0
     (left_out,) = found.excluded
     assert (left_out.reason_code, left_out.count) == (code, 2)
-    assert left_out.sentence.startswith("2 offers left out: ")
+    assert left_out.sentence.startswith("2 offers skipped: ")
     assert left_out.example_ids[-1].endswith(":7")
 
 
@@ -177,7 +177,7 @@ def test_every_reason_has_a_sentence_in_a_fixed_order_and_few_examples() -> None
     found = ranked(*many, offer("x", price_usd_h=None))
     assert [one.reason_code for one in found.excluded] == ["price_missing", "stock"]
     assert found.excluded[1].example_ids == ("vast:0", "vast:1", "vast:2")
-    assert found.excluded[0].sentence.startswith("1 offer left out")
+    assert found.excluded[0].sentence.startswith("1 offer skipped")
     assert all(sentence.startswith("{n} skipped: ") for sentence in EXCLUSIONS.values())
 
 
@@ -265,7 +265,7 @@ def test_spot_is_never_the_most_stable_beside_on_demand() -> None:
         ("spot", (BEST_COST,)),
         ("firm", (BEST_STABILITY,)),
     ]
-    assert "spot" in found.options[0].why
+    assert "Spot," in found.options[0].why
 
 
 def test_a_stability_that_no_cloud_reports_is_marked_as_assumed() -> None:

@@ -117,7 +117,7 @@ def test_a_tier_says_how_many_of_whom_and_why() -> None:
     found = plan(POLICY, Decimal(300), Decimal(90), Decimal(6), mandate=mandate)
     assert (found.required, found.rule) == (
         2,
-        "Tier large: two of finance decide, because up to $300.00 is above $200.00.",
+        "Tier large: needs 2 approvals from finance, because up to $300.00 is above $200.00.",
     )
     cheap = replace(POLICY, auto_approve_below_usd=Decimal(50), two_approvers_above_usd=Decimal(1))
     one = ApproverGroup(ApprovalTier("every"))

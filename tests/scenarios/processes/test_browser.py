@@ -238,7 +238,6 @@ def test_the_whole_walk(window: Window) -> None:
     question.get_by_role("button", name="End it").click()
     expect(window.page.locator(".pane article.message", has_text=" ended").last).to_be_visible(timeout=LIMIT_MS)
     window.go("gpu")
-    soon(offers, "Confirmed gone")
     soon(offers, "Ended")
     window.picture("7-gone")
 

@@ -82,7 +82,7 @@ async def test_an_offer_that_is_gone_is_followed_by_the_next_one(p: Play) -> Non
     option = (await p.books()).options[0]
     assert p.running.clouds[option.cloud].withdraw(option.offer_key) == 1
     await p.ws.as_("bob").click(offers, "approve:1")
-    shown = await p.screens.shows(offers, "was not carried out")
+    shown = await p.screens.shows(offers, "The launch at")
     await p.screens.wrote("alice", "ssh -p")
     books = await p.books()
     assert [row.state for row in books.instances] == [InstanceState.REJECTED, InstanceState.LIVE]

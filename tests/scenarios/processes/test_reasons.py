@@ -135,7 +135,7 @@ async def job_over(s: Scene) -> datetime:
 def idling(workload: str, minutes: int, limit: str) -> Reason:
     """Nothing is done for as long as this kind of work may rest."""
     line = f"{LINE} workload={workload}"
-    return Reason(idle(minutes), "idle", f"{limit} is the limit for {workload}", (600,), UNATTENDED, line, True)
+    return Reason(idle(minutes), "idle", f"The limit for {workload} is {limit}", (600,), UNATTENDED, line, True)
 
 
 REASONS = {

@@ -117,7 +117,7 @@ async def test_a_rejection_has_a_reason_and_the_last_word(p: Play) -> None:
     await ws.as_("dave").click(offers, "reject")
     await screens.told("dave", "Only approvers can do this")
     await ws.as_("alice").click(offers, "reject")
-    await screens.told("alice", "cancel it instead")
+    await screens.told("alice", "Cancel it instead")
     assert (ws.view("dave"), ws.view("alice")) == (None, None)
 
     bob = ws.as_("bob")

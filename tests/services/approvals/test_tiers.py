@@ -93,7 +93,7 @@ async def test_teams_and_more_hours_have_their_tiers(w: World) -> None:
     more = await w.more(other)
     assert more.code == "asked"
     extension = str(more.data["request_id"])
-    assert (await w.view(extension)).request.rule.startswith("Tier lab: one of finance decides")
+    assert (await w.view(extension)).request.rule.startswith("Tier lab: needs 1 approval from finance")
     assert (await w.decide(extension, BOB)).code == "other_group"
     assert (await w.decide(extension, CAROL)).code == "approved"
     w.tune(may_approve_not_pinged=(BOB.id,), allow_slack_decisions=False)

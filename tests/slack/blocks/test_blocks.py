@@ -100,8 +100,8 @@ _I, _S = InstanceState, SessionState
         ),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "live_at": START}, "Waiting for SSH to answer", "Ready"),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "reachable_at": START}, "Reachable over SSH", "Booting"),
-        (_I.TERMINATING, {"ref": "77", "outcome": "asked."}, "Stop ordered (asked); Ending", "Ready"),
-        (_I.GONE, {"ref": "77", "ended_at": START}, "Confirmed gone", "Booting"),
+        (_I.TERMINATING, {"ref": "77", "outcome": "asked."}, "Ending (asked)", "Ready"),
+        (_I.GONE, {"ref": "77", "ended_at": START}, "Ended", "Booting"),
         (_I.STOPPED, {"ref": "77"}, "confirmed instance", "Booting"),
     ],
 )
@@ -132,8 +132,8 @@ def test_a_second_order_is_numbered() -> None:
         (session(_S.PROVISIONING), instance(_I.LIVE), "booting"),
         (session(_S.PROVISIONING), instance(_I.LIVE, reachable_at=START), "reachable"),
         (session(_S.RUNNING), instance(_I.LIVE), "ready"),
-        (session(_S.TERMINATING), instance(_I.TERMINATING), "Ending"),
-        (session(_S.TERMINATED), instance(_I.GONE), "confirmed gone"),
+        (session(_S.TERMINATING), instance(_I.TERMINATING), "ending"),
+        (session(_S.TERMINATED), instance(_I.GONE), "ended"),
         (session(_S.FAILED), instance(_I.GONE), "failed"),
     ],
 )
@@ -173,9 +173,9 @@ def test_closed_requests_name_who_and_why() -> None:
 
 def test_results() -> None:
     ended = view(RequestState.APPROVED, session(_S.TERMINATED, end_reason="Ended on request."), instance(_I.GONE))
-    assert "ended. Ended on request. Total: $1.50." in request_result(ended, "terminated", Decimal("1.5")).text
+    assert "ended. Ended on request. It cost $1.50." in request_result(ended, "terminated", Decimal("1.5")).text
     lost = request_result(view(RequestState.APPROVED, session(_S.FAILED), instance(_I.TOMBSTONE)), "tombstone").text
-    assert "*outcome unknown, not provisioned*. vast never showed" in lost
+    assert "*outcome unknown, not provisioned*. vast never confirmed" in lost
     ready = request_result(view(RequestState.APPROVED, session(_S.RUNNING, deadline=START)), "running").text
     assert "is ready at the cloud until <!date^" in ready
 
@@ -264,7 +264,7 @@ def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand
     for part in ("5 minutes left", "It &lt;idles&gt;.", "$3.50 of at most $30.00", "<@U0ALICE>"):
         assert part in message.text
     for end_s in (0, int(early_end_at.timestamp()) + 1):
-        assert "goes on" in session_ending.idle_warning(replace(about_it, end_s=end_s), START).text
+        assert "keeps running" in session_ending.idle_warning(replace(about_it, end_s=end_s), START).text
     running.state = _S.TERMINATING
     assert "is ending" in session_ending.idle_warning(about_it, START).text
     running.ended_at = START
@@ -287,10 +287,10 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
         assert part in message.text
     assert labels(message) == ["Ask for more time…", "It is done", "End it now"]
     assert labels(session_ending.ending(about(shown, inside=True), "/gpu", START))[0] == "Keep 1 hour"
-    assert "waits for a decision" in session_ending.ending(about(shown, waiting=True), "/gpu", START).text
+    assert "waits for an approval" in session_ending.ending(about(shown, waiting=True), "/gpu", START).text
     mark = next(block for block in message.blocks if block["type"] == "actions")["elements"][0]["value"]
     assert mark == f"{running.id}/{about(shown).end_s}"
-    assert "Last call" in session_ending.final_warning(about(shown), START).text
+    assert "Final warning" in session_ending.final_warning(about(shown), START).text
     moved = session_ending.ending(about(shown, end_s=1), "/gpu", START)
     assert "now ends" in moved.text
     assert labels(moved) == []
@@ -298,7 +298,7 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
 
 def test_a_warning_after_the_end_needs_no_action() -> None:
     over = SessionView(session(_S.TERMINATED), view(RequestState.APPROVED).request, None, None, Decimal(0), None)
-    assert "needs no action" in session_ending.ending(about(over), "/gpu", START).text
+    assert session_ending.ending(about(over), "/gpu", START).text.endswith("is ending.")
     assert (
         "has ended"
         in session_ending.final_warning(
@@ -342,7 +342,7 @@ def test_a_run_that_nothing_can_end_has_no_ssh_and_no_button() -> None:
     running = session(_S.RUNNING, deadline=START + timedelta(hours=6))
     shown = SessionView(running, view(RequestState.APPROVED).request, row, None, Decimal(0), None)
     ready = session_ready_and_ended.ready(shown, "/gpu", KAGGLE)
-    assert "there is no SSH" in ready.text
+    assert "There is no SSH" in ready.text
     assert "Its cloud can't end it" in ready.text
     told = session_ending.ending(about(shown, can_end=False), "/gpu", START)
     assert "Its cloud can't end it" in told.text
