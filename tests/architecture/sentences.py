@@ -21,10 +21,10 @@ SENSES = {
     r"\basked again\b|\basks? it again\b": "new offers were requested",
     r"\b(nothing|the rest|more time|yet) (is|was) asked for\b": "requested",
     r"\boffers? answered\b|\bwould answer\b": "offers found, would fit",
-    r"\b(who|whoever|those who|people who|everybody who) (decides?|approves?)\b": "approver",
+    r"\b(who|whoever|those who|people who|everybody who) decides?\b|\b(nobody|those) who approves?\b": "approver",
     r"\b(may|must) (not )?decide\b|\bdecides? (for|in)\b|\b(is|are|be|was|were|been) (not )?decided\b": "approve",
     r"\b(nobody|somebody|somebody else) (has )?decide[sd]?\b|^(one|two) approvers? decides?\b": "approve, reject",
-    r"\bin somebody's place\b|\bin the place of\b": "for @alice",
+    r"\bin somebody's place\b": "for @alice",
     r"\bvoices?\b|\bwitness": "approver, proof",
     r"\b(ask|and you are not) one of them\b|\bsomebody else decides\b": "name who can do it, as a command",
     r"\bstanding approval\b|\bend stands\b|\bhow (it|a request) stands\b": "auto-approval, is, stays, status",
@@ -32,7 +32,7 @@ SENSES = {
     # Sessions and instances
     r"\breservations?\b": "session",
     r"\b(machines?|instances?|those|things?) of (ours|theirs|yours)\b": "our instances",
-    r"\bno row\b|\bwithout (a row|it|an? instance row)\b(?<!without it)": "orphan",
+    r"\bno row\b|\bwithout an? (instance )?row\b": "orphan",
     r"\b(is|was|were|be|been) ordered\b|\btook the order\b": "name the action: stopping, terminating",
     r"\b(take[sn]?|took) (it |them )?away\b|\blet (it|session \S+|them) go\b": "terminate",
     r"\b(is|are|was|were) over\b": "ended",
@@ -59,8 +59,8 @@ SENSES = {
     r"\b(is|are|was|were|be|been|being) (not )?told\b|\btold\b|\btelling\b|\btells of\b": "notify, receive",
     r"(?<!`)\bheard\b|\bhearing\b": "receive",
     r"\blast call\b": "final warning",
-    r"\bon (his|her|their|its|your|nobody's|somebody's|an operator's) word\b|\ba word of\b|\bword of yours\b": "key, request",
-    r"\boperator's word\b|\bnobody's word\b": "key, request",
+    r"\bon (his|her|their|its|your|nobody's|somebody's|an operator's) word\b|\bword of yours\b": "key, request",
+    r"\b(operator|nobody)'s word\b": "key, request",
     r"\bdoors?\b": "client",
     r"\b(service|job|move) says so\b": "name who sends it",
     r"\bneeds no action\b": "say what happened",
@@ -97,7 +97,7 @@ def fault(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """A text cut at full stops, question marks, line ends and colons that begin a list."""
+    """A text cut at full stops, question marks, line ends, and the signs that separate the parts of a list."""
     return [part for part in re.split(r"(?<=[.!?…])[\"')*_`]*\s+|\n|\s[·|→]\s|<br>", text) if part.strip()]
 
 
@@ -138,10 +138,10 @@ def constant(node: ast.AST) -> str | None:
 
 
 def described(document: object) -> Iterator[str]:
-    """Every description, summary and title of a JSON document."""
+    """Every description and summary of a JSON document; titles are made from the names of fields."""
     if isinstance(document, dict):
         for key, value in document.items():
-            if key in ("description", "summary", "title") and isinstance(value, str):
+            if key in ("description", "summary") and isinstance(value, str):
                 yield value
             else:
                 yield from described(value)
@@ -151,7 +151,9 @@ def described(document: object) -> Iterator[str]:
 
 
 def prose(markdown: str) -> Iterator[tuple[int, str]]:
-    """The paragraphs and table cells of a page, with their first line's number; code blocks are left out."""
+    """The paragraphs and table cells of a page, with their line's number, without code and front matter."""
+    front = re.match(r"---\n.*?\n---\n", markdown, re.DOTALL)
+    markdown = "\n" * front[0].count("\n") + markdown[front.end() :] if front else markdown
     paragraph: list[str] = []
     begins, code = 1, False
     for number, line in enumerate([*markdown.splitlines(), ""], 1):

@@ -122,7 +122,7 @@ async def requests(
 
 @router.get("/requests/{request}", responses=refusals(404))
 async def request(deps: Deps, who: RequestReader, request: RequestParam) -> RequestOut:
-    """Show one request: its options, who must approve it and since when, or how it was decided."""
+    """Show one request: its options, who must approve it and since when, or its result."""
     row, _ = await found(deps, who, request)
     async with deps.ctx.db.read() as tx:
         group = await approvers.approver_group(tx, deps.ctx.policy, row, deps.ctx.clock.now())

@@ -79,7 +79,7 @@ async def session(deps: Deps, who: SessionReader, session: SessionParam) -> Sess
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
 async def end(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
-    """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists the machine."""
+    """End a session now. 202: it is ending, and has ended when its cloud no longer lists the machine."""
     row = await _held(deps, who, session)
     reply = await service.terminate(deps.ctx, Terminate(row.id, DeciderFacts(who.actor)))
     return done(reply, url=f"/api/v1/sessions/{row.id}")

@@ -79,7 +79,7 @@ class RequestSummary(Out):
 
 
 class RequestOut(RequestSummary):
-    """A request in full. `waiting` is null once it is decided; `override_id` names the 12-hour override."""
+    """A request in full. `waiting` is null once it is closed; `override_id` names the 12-hour override."""
 
     job: dict[str, Any] = Field(description="The job as it was requested.")
     quote_version: int = Field(description="The version of the offers that the decision is about.")
