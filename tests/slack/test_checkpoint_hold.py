@@ -41,8 +41,8 @@ async def test_the_owner_reads_what_is_approved_for_a_hold_and_answers_when_it_c
         stage.w.clock.advance(11)
         await stage.settle()
         saving = stage.ws.dm_messages("alice")[-1]
-        assert "saves before its end" in all_text(saving)
-        assert [b["text"]["text"] for b in buttons(saving)] == ["I saved it", "Ask for an extension…", "Let it go"]
+        assert "saves a checkpoint before it ends" in all_text(saving)
+        assert [b["text"]["text"] for b in buttons(saving)] == ["I saved it", "Ask for an extension…", "End anyway"]
         stage.w.clock.advance(601)
         await stage.settle()
         held = stage.ws.dm_messages("alice")[-1]

@@ -105,9 +105,9 @@ async def test_a_channel_without_the_app(stage: Stage) -> None:
     stage.w.clock.advance(stage.ctx.policy.request_ttl_s + 1)
     await stage.settle()
     assert "*Expired*" in all_text(stage.ws.now(direct))
-    assert "nobody decided in time" in stage.ws.thread(direct)[-1].text
+    assert "nobody approved it in time" in stage.ws.thread(direct)[-1].text
     await stage.command("alice", "/gpu list", "#general")
-    assert "Nothing of yours is running" in stage.ws.dm_messages("alice")[-1].text
+    assert "You have no sessions or requests" in stage.ws.dm_messages("alice")[-1].text
 
 
 async def test_blocks_that_slack_refuses_give_way_to_the_text(stage: Stage) -> None:
@@ -147,12 +147,12 @@ async def test_operators_hear_of_strays_and_pages(sqlite_db: Database, clock: St
         await tell(stage, NotificationKind.OPERATOR_PAGE, "page-1", "channel:operators", text="look <!here>")
         await stage.settle()
         told = "\n".join(m.text for m in stage.ws.channel_messages())
-        assert "is being ended" in told
+        assert "is being terminated" in told
         assert ":rotating_light: look &lt;!here&gt;" in told or "🚨 look &lt;!here&gt;" in told
         await tell(stage, NotificationKind.OPERATOR_PAGE, "page-1", "channel:operators", text="still")
         await stage.settle()
         # The stray's account is not set up here, which is told, too.
-        assert len([m for m in stage.ws.channel_messages() if "another key" not in m.text]) == 2
+        assert len([m for m in stage.ws.channel_messages() if "is set up here" not in m.text]) == 2
 
 
 async def test_without_an_operators_channel_the_row_says_so(stage: Stage) -> None:
@@ -270,7 +270,7 @@ async def test_a_row_that_cannot_be_rendered_does_not_harm_the_others(stage: Sta
     with pytest.raises(DeliveryFailed, match="could not be rendered"):
         await stage.door.messenger.deliver(row)
     await stage.command("alice", "/gpu list")
-    assert "Nothing of yours is running" in stage.ws.ephemerals("alice")[-1].text
+    assert "You have no sessions or requests" in stage.ws.ephemerals("alice")[-1].text
     assert (await row_of(stage, NotificationKind.REPLY)).state is not NotificationState.DEAD
 
 

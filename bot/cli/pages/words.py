@@ -91,9 +91,9 @@ def ids() -> str:
         "## Offers",
         "`<cloud>:<the cloud's own name of the offer>`, such as `vast:30406190`.",
         "## Names of instances",
-        f"`<human part>-<machine label>`; the label has {LABEL_LENGTH} characters and is read from the right end: "
+        f"`<human part>-<machine label>`. The label has {LABEL_LENGTH} characters and is read from the right end: "
         f"deployment ({DEPLOYMENT_LENGTH}), request ({ID_LENGTH}, without its prefix), number of the instance "
-        f"({COUNTER_LENGTH}), and a keyed check ({MAC_LENGTH}) that nobody without the label key can make.",
+        f"({COUNTER_LENGTH}), and a keyed check ({MAC_LENGTH}). Only the label key can make that check.",
         f"```\ngpu-2xa100-80gb-{label}\n```",
         "## Who acts",
         table(("reference", "who"), actors),

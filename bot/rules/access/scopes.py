@@ -91,7 +91,7 @@ def holder(name: str, owner: str) -> Holder:
     actor = Actor(ActorKind(kind), bare)
     if actor.kind is ActorKind.OPERATOR:
         if owner and owner != actor.ref:
-            raise BadHolder(ReplyCode.BAD_OWNER, f"The key of {actor.ref} answers for itself; leave the owner out.")
+            raise BadHolder(ReplyCode.BAD_OWNER, f"The key of {actor.ref} needs no owner. Leave the owner out.")
         return Holder(actor, actor)
     return Holder(actor, person(owner))
 
@@ -107,7 +107,7 @@ def person(text: str) -> Actor:
     if found is None or found.kind not in (ActorKind.OPERATOR, ActorKind.SLACK):
         raise BadHolder(
             ReplyCode.BAD_OWNER,
-            "Say which person answers for this program: a Slack id such as U012AB3CD, or operator:ada.",
+            "Name the person who owns this program: a Slack id such as U012AB3CD, or operator:ada.",
         )
     return found
 

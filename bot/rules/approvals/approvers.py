@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -38,7 +38,7 @@ class DeciderFacts:
 class Deed(StrEnum):
     """Name what only an eligible person may do, in the words of its refusal."""
 
-    APPROVE = "decide a request"
+    APPROVE = "approve or reject a request"
     READ = "use GPU Shopper"
     REQUEST = "request GPUs"
     EXTEND = "extend a session"
@@ -56,19 +56,19 @@ _FOR_GUESTS = frozenset({Deed.READ, Deed.REQUEST, Deed.EXTEND, Deed.KEY})
 def ineligible(policy: Policy, person: DeciderFacts, deed: Deed) -> Verdict | None:
     """Return why a bot, a deactivated account, a guest or somebody of another workspace may not do this."""
     if not person.known:
-        sentence = f"Slack did not say who you are, so you cannot {deed} now; please try again."
+        sentence = f"Slack did not say who you are, so you can't {deed} now. Try again in a moment."
         return deny(ReplyCode.LOOKUP_FAILED, sentence) if deed in _CERTAIN else None
     allowed = deed is Deed.WITHDRAW or (policy.guests_may_request and deed in _FOR_GUESTS)
     guest = person.is_guest and not allowed
     for holds, code, sentence in (
-        (person.is_bot, ReplyCode.BOT, f"A bot cannot {deed}."),
-        (person.is_deleted, ReplyCode.DELETED, f"A deactivated account cannot {deed}."),
+        (person.is_bot, ReplyCode.BOT, f"A bot can't {deed}."),
+        (person.is_deleted, ReplyCode.DELETED, f"A deactivated account can't {deed}."),
         (
             not person.team_ok,
             ReplyCode.OTHER_TEAM,
-            f"Only members of this workspace can {deed}; you belong to another one.",
+            f"Only members of this workspace can {deed}. You belong to another one.",
         ),
-        (guest, ReplyCode.GUEST, f"Guests cannot {deed}; ask a full member."),
+        (guest, ReplyCode.GUEST, f"Guests can't {deed}. A full member can."),
     ):
         if holds:
             return deny(code, sentence)
@@ -135,6 +135,11 @@ def _is_free(policy: Policy, name: str, out: Collection[Actor]) -> bool:
     except ValueError:
         return True
     return not never(policy, actor) and not any(is_same(actor, one) for one in out)
+
+
+def references(names: Iterable[str]) -> str:
+    """Write names of the policy as services name people: `slack:U012AB3CD`, of which Slack makes a mention."""
+    return ", ".join(name if ":" in name or is_slack_group(name) else f"slack:{name}" for name in names)
 
 
 def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:

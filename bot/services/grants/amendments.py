@@ -10,6 +10,7 @@ from bot.rules.approvals import amendments
 from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.market.estimate import Estimate
 from bot.rules.policy.policy import Policy
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import usd as said_usd
 from bot.services.market.codec import estimate_from_json
 from bot.services.people import direct_messages
@@ -96,6 +97,7 @@ async def notify_requester(
         approved = f"approved with changes: {said}"
     else:  # One of the listed options, as it was listed: a choice and no change.
         approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
-    text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
+    undo = cli_command(f"shutdown {short}")
+    text = f"Your request {short} is {approved}. Changed your mind? {undo}"
     subject = f"{request.id}/{request.quote_version}/changed"
     await direct_messages.notify(tx, policy, now, request.requester, subject=subject, text=text)

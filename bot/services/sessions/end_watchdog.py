@@ -234,7 +234,7 @@ class EndWatchdog:
         person = slack_account(self.ctx.policy, Actor.from_ref(one.owner))
         for to in self.ctx.policy.fallback_contacts if person is None else (person,):
             await self._say(
-                to, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
+                to, f"The approved time of session {short_id(one.session_id)} has ended. GPU Shopper {verb} it now."
             )
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────

@@ -95,7 +95,7 @@ def _existing(row: Instance, cloud: str) -> list[str]:
             shown.append(f"{WAITING} Waiting for SSH to answer.")
     if row.state is _I.TERMINATING and row.checkpoint_step == CheckpointStep.HELD and row.checkpoint_until is not None:
         shown.append(
-            f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.checkpoint_until)}."
+            f":floppy_disk: Stopped{_because(row.outcome)}. Its disk stays until {when(row.checkpoint_until)}."
         )
     elif row.state is _I.TERMINATING:
         shown.append(f"{WAITING} Ending{_because(row.outcome)}; {cloud} still lists it.")
@@ -151,7 +151,7 @@ def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | No
             f":no_entry: {what}: rejected by {person(request.decided_by or '')}: {safe(request.outcome, SENTENCE_MAX)}"
         )
     if reached == RequestState.EXPIRED:
-        return f":alarm_clock: {what}: nobody decided in time. Ask again for fresh offers."
+        return f":alarm_clock: {what}: nobody approved it in time. Make a new request for fresh offers."
     if reached == InstanceState.TOMBSTONE:
         lost = f"{_newest_cloud(view)} never showed the instance. If it appears, it's terminated"
         return f":warning: {what}: *outcome unknown, not provisioned*. {lost}. Approve again?"

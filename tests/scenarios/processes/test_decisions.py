@@ -21,7 +21,7 @@ TTL_S = 7200.0
 
 async def test_more_than_100_dollars_asks_for_the_amount(p: Play) -> None:
     offers = await p.asked(DEAR)
-    assert "is typed to confirm it" in all_text(offers)
+    assert "the approver types the amount" in all_text(offers)
     bob = p.ws.as_("bob")
     await bob.click(offers, "approve:1")
     dialog = await bob.view()
@@ -82,7 +82,7 @@ async def test_an_offer_that_is_gone_is_followed_by_the_next_one(p: Play) -> Non
     option = (await p.books()).options[0]
     assert p.running.clouds[option.cloud].withdraw(option.offer_key) == 1
     await p.ws.as_("bob").click(offers, "approve:1")
-    shown = await p.screens.shows(offers, "was not carried out")
+    shown = await p.screens.shows(offers, "The launch at")
     await p.screens.wrote("alice", "ssh -p")
     books = await p.books()
     assert [row.state for row in books.instances] == [InstanceState.REJECTED, InstanceState.LIVE]
@@ -110,7 +110,7 @@ async def test_nobody_decides_and_the_buttons_go(p: Play) -> None:
     await p.ws.travel(TTL_S + 1)
     expired = await p.screens.shows(offers, "*Expired*")
     assert button_texts(expired) == []
-    await p.screens.replied(offers, "nobody decided in time")
+    await p.screens.replied(offers, "nobody approved it in time")
     await p.ws.as_("bob").click(offers, "approve:1")
     await p.screens.told("bob", "This request has expired")
     assert p.creates == []
@@ -139,9 +139,9 @@ async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(p: Play) 
     card = await screens.posted("*Above the 12-hour limit*")
     assert button_texts(card)[0].startswith("Approve 20 h ($")
     await ws.as_("alice").click(card, "approve:1")
-    await screens.told("alice", "somebody else decides it")
+    await screens.told("alice", "You can't approve your own request")
     await ws.as_("dave").click(card, "approve:1")
-    await screens.told("dave", "You are not an approver")
+    await screens.told("dave", "Only approvers can do this")
     assert p.creates == []
     await ws.as_("carol").click(card, "approve:1")
     await screens.wrote("alice", "ssh -p")
@@ -172,7 +172,7 @@ async def test_everything_twice_is_once(p: Play) -> None:
     faults.add(SlackFault("delivery", "block_actions", "duplicate", times=2))
     faults.add(SlackFault("delivery", "view_submission", "duplicate"))
     await p.ws.as_("dave").click(offers, "approve:1")
-    await p.screens.told("dave", "You are not an approver")
+    await p.screens.told("dave", "Only approvers can do this")
     await p.ws.as_("bob").click(offers, "approve:1")
     await p.screens.wrote("alice", "ssh -p")
     books = await p.books()

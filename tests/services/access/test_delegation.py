@@ -48,7 +48,7 @@ async def test_a_delegate_decides_until_the_day_or_until_it_is_taken_back(w: Wor
     assert {(one.approver, one.on_behalf_of) for one in books.approvals} == {(DAVE.ref, BOB.ref), (CAROL.ref, None)}
     assert all(one.digest and len(one.digest) == 64 for one in books.approvals)
     assert [event.reason for event in books.events if event.kind == "request.in_place"] == [
-        f"{DAVE.ref} decides in the place of {BOB.ref}."
+        f"{DAVE.ref} approves or rejects for {BOB.ref}."
     ]
     # A second one takes the place of the first, and a click that is under way is judged by what holds when it lands.
     assert delegation.said(await delegation.listing(w.ctx, DAVE)).count("decides for") == 1

@@ -70,7 +70,7 @@ async def test_what_nobody_decides_goes_on_once_and_a_restart_repeats_nothing(w:
     await pass_time(w, 6300 - 3660)
     assert reminders(w)[3:] == [(f"{request_id}/1.3", 1)]
     found = await explanation.why(w.ctx, request_id)
-    assert "directors may decide too, because nobody has decided." in found.sentences
+    assert "directors can approve too, because it has waited so long." in found.sentences
     assert (await w.decide(request_id, ALICE)).code == "requester"
     assert (await w.decide(request_id, ERIN)).code == "approved"
     kinds = [event.kind for event in (await w.books()).events if event.subject == request_id]
@@ -93,11 +93,11 @@ async def test_teams_and_more_hours_have_their_tiers(w: World) -> None:
     more = await w.more(other)
     assert more.code == "asked"
     extension = str(more.data["request_id"])
-    assert (await w.view(extension)).request.rule.startswith("Tier lab: one of finance decides")
+    assert (await w.view(extension)).request.rule.startswith("Tier lab: needs 1 approval from finance")
     assert (await w.decide(extension, BOB)).code == "other_group"
     assert (await w.decide(extension, CAROL)).code == "approved"
     w.tune(may_approve_not_pinged=(BOB.id,), allow_slack_decisions=False)
     told = " ".join((await explanation.why(w.ctx, own)).sentences)
-    assert "May decide and are not told: UBOB." in told
+    assert "Approvers without a notification: UBOB." in told
     assert "switched off" in told
     assert (await w.decide(own, BOB)).code == "slack_off"

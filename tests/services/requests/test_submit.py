@@ -27,7 +27,7 @@ async def test_the_same_message_asks_once(w: World) -> None:
     first = await submit.submit(w.ctx, provision())
     again = await submit.submit(w.ctx, provision())
     assert (first.ok, first.code, again) == (True, "submitted", first)
-    assert f"asking {', '.join(w.clouds)} for offers" in first.sentence
+    assert f"getting offers from {', '.join(w.clouds)}" in first.sentence
     assert len((await w.books()).requests) == 1
 
 

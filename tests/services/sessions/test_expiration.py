@@ -78,7 +78,7 @@ async def test_an_end_that_nobody_was_told_of_is_announced_before_the_act(w: Wor
     await w.settle()
     row = await session(w)
     assert (row.state, row.end_code) == (SessionState.TERMINATING, "hours_cap")
-    assert row.end_reason.endswith("That is the most without an override; 2 hours is the cap.")
+    assert row.end_reason.endswith("More than 2 hours needs an override.")
     await w.run(120, 30)
 
 

@@ -205,7 +205,7 @@ async def test_where_a_stop_saves_nothing_its_agent_saves_and_it_ends_at_its_cap
         await cheaper(w)
         await session_overspend.overspend_due(w.ctx)
         (one,) = await asked(w)
-        assert "cannot stop it for less" in one.reason
+        assert "its agent saves a checkpoint" in one.reason
         await pass_time(w, 900)
         await session_overspend.overspend_due(w.ctx)
         await session_overspend.overspend_due(w.ctx)
