@@ -16,7 +16,20 @@ from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset(
-    {"approve", "reject", "change", "terminate", "plan", "keep", "extend", "done", "spare", "held_saved", "held_let_go"}
+    {
+        "approve",
+        "reject",
+        "change",
+        "terminate",
+        "plan",
+        "keep",
+        "extend",
+        "done",
+        "spare",
+        "held_saved",
+        "held_let_go",
+        "browse",
+    }
 )
 
 #: Commands that are answered when the clouds have answered.

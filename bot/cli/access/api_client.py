@@ -83,8 +83,21 @@ class ApiClient:
         """Send a DELETE."""
         return await self._call("DELETE", path)
 
+    async def lines(self, path: str, **params: Any) -> AsyncIterator[str]:
+        """Send a GET and yield the lines of its answer as they arrive; empty parameters are left out."""
+        given = {name: value for name, value in params.items() if value not in (None, "", False)}
+        async with self.http.stream("GET", f"/api/v1{path}", params=given) as answer:
+            if not answer.is_success:
+                await answer.aread()
+                self._said(answer)
+            async for line in answer.aiter_lines():
+                yield line
+
     async def _call(self, method: str, path: str, **more: Any) -> Any:
-        answer = await self.http.request(method, f"/api/v1{path}", **more)
+        return self._said(await self.http.request(method, f"/api/v1{path}", **more))
+
+    def _said(self, answer: httpx.Response) -> Any:
+        """Return the JSON of an answer. Raises `RefusedCall`."""
         try:
             said = answer.json()
         except ValueError:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from bot import logs
@@ -24,9 +25,9 @@ def _visible(text: str) -> str:
     return logs.visible(logs.redact(text))
 
 
-def print_report(report: TextReport) -> None:
-    """Print an answer for people."""
-    out = console()
+def print_report(report: TextReport, out: Console | None = None) -> None:
+    """Print an answer for people, on standard output unless another console is given."""
+    out = out or console()
     if report.lead:
         out.print(plain(report.lead))
     for table in report.tables:

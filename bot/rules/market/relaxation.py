@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.market.ranking import in_order
+from bot.rules.market.ranking import ordered
 from bot.rules.market.scoring import Scored
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural, usd
@@ -43,11 +43,11 @@ def relax(
     """Find every single limit that would open the market, relaxed by as little as possible, the cheapest first.
 
     The cheapest has the least expected total. `offers` must be wider than the job asks (`widest`), since what the
-    clouds were not asked for cannot be found here. `how` are further arguments of `in_order`.
+    clouds were not asked for cannot be found here. `how` are further arguments of `ordered`.
     """
     found = []
     for word, wider in _wider(job, policy):
-        opened = in_order(offers, wider, policy, capabilities, **how)
+        opened, _ = ordered(offers, wider, policy, capabilities, **how)
         if opened:
             found.append(_relaxation(word, job, opened))
     return tuple(sorted(found, key=lambda one: (one.expected_usd, one.word)))

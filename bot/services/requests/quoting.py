@@ -23,7 +23,6 @@ from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
 from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
-from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
@@ -218,7 +217,7 @@ async def _opening(
         broken = offer.machine_id is not None and offer.machine_id in request.failed_machines
         return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
 
-    return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
+    return [one.sentence for one in (await ctx.catalog.openings(job, ctx.policy, usable, **how))[:1]]
 
 
 async def _nothing(
