@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.services.market.catalog import Listing
-from tests.bench.market import CLOUDS, QUESTIONS, measure, offers
+from tests.bench.market import CLOUDS, QUESTIONS, measure, measure_page, offers
 from tests.support.clock import SteppedClock
 
 SMALL = 500
@@ -24,6 +24,12 @@ async def test_every_offer_of_every_cloud_is_looked_at() -> None:
         assert looked_at(found) == SMALL
         assert 0 < found.offers < SMALL
         assert "image" in {one.reason_code for one in found.excluded} or job.gpu.names
+
+
+@pytest.mark.slow
+async def test_a_page_of_a_pinned_listing_costs_less_than_the_whole() -> None:
+    page_ms, all_ms = await measure_page(SMALL)
+    assert 0 < page_ms < all_ms
 
 
 def test_the_same_offers_are_made_each_time() -> None:

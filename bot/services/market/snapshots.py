@@ -43,6 +43,10 @@ class Snapshots(Generic[Question, Kept]):
         self._pins: OrderedDict[str, _Pin[Kept]] = OrderedDict()
         self._newest: dict[Question, str] = {}
 
+    def __len__(self) -> int:
+        """Return how many listings are held."""
+        return len(self._pins)
+
     def newest(self, question: Question, version: object) -> Kept | None:
         """Return the listing of a question if nothing has changed since; it is pinned for the whole time again."""
         name = self._newest.get(question)

@@ -41,7 +41,8 @@ def inventory(found: Listing, words: str, command: str, start: int = 0, note: st
         return Message(text, (section(nothing), *notes, *_menus(found, page, words)))
     last = start + len(page.items)
     lead = f"{title}: {plural(found.offers, 'offer')}. Prices include a {found.job.disk_gb} GB disk."
-    lead = " ".join(filter(None, (note, lead, f"Rows {start + 1}–{last} of {len(found.rows):,}:")))
+    part = f"Rows {start + 1}–{last} of {len(found.rows):,}:" if len(found.rows) > SHOWN else ""
+    lead = " ".join(filter(None, (note, lead, part)))
     lines = [f"{_line(row)}\n{code(row.offer_id)}" for row in page.items]
     example = f"{command} provision offer={page.items[0].offer_id} {short_hours(found.job.hours)}"
     hint = context(f"Request one with {code(example)}")
