@@ -85,7 +85,7 @@ async def test_an_agent_pages_through_the_market_with_numbers_and_reads_sentence
     async with checked_world(sqlite_db, clock) as w:
         app = routes({})
         app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
-        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, PLAIN)))
+        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(PLAIN))))
         async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
             agent = server(ApiClient(http))
             wanted = {"gpu": "4090", "count": 1, "min_vram": 20, "max_price": 0.8, "sort": "price", "limit": 2}

@@ -34,7 +34,8 @@ def test_pages_and_pieces_are_the_same_document() -> None:
         assert MarketPage.model_validate_json("".join(pieces(found, start, limit))) == page, (start, limit)
     assert MarketPage.model_validate_json("".join(pieces(listing()))) == market_page(listing())
     cursor = market_page(found, 0, 200).next_cursor
-    assert cursor == cursor_after(found, 200) is not None
+    assert cursor is not None
+    assert cursor == cursor_after(found, 200)
     assert read_cursor(cursor) == (found.id, 200)
     assert market_page(found, 200, 200).next_cursor is None
 
