@@ -106,6 +106,7 @@ async def test_a_gpu_that_the_default_image_does_not_know_is_left_out_with_the_r
     assert found["items"] == []
     assert [one["code"] for one in found["excluded"]] == ["image"]
     assert "compute capability" in found["excluded"][0]["sentence"]
+    assert found["advice"][0].startswith("With image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel, ")
     code, out, _ = await run("--gpu", "5090", "--provider", "vast")
     assert code == 0
     assert "No offer fits now." in out

@@ -52,7 +52,7 @@ def relax(
     for word, wider in _wider(job, policy):
         opened, _ = ordered(large, wider, policy, capabilities, **how)
         if opened:
-            found.append(_relaxation(word, job, opened))
+            found.append(_relaxation(word, job, wider, opened))
     return tuple(found)
 
 
@@ -72,11 +72,14 @@ def widest(job: JobRequest, policy: Policy) -> JobRequest:
 def _wider(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
     """Yield the job without each of its limits, one at a time.
 
-    Another place or cloud rents the same machine, so they come first; then a price, and last another machine.
+    Another place, image or cloud rents the same machine, so they come first; then a price, and last another machine.
     """
     gpu = job.gpu
     if job.regions:
         yield "region", replace(job, regions=())
+    for image in dict.fromkeys(policy.image_capabilities):
+        if image != job.image:
+            yield "image", replace(job, image=image)
     if job.candidates:
         yield "clouds", replace(job, candidates=())
     if job.max_price_usd_h is not None:
@@ -95,7 +98,7 @@ def _wider(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
         yield "gpu", replace(job, gpu=replace(gpu, names=()))
 
 
-def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxation:
+def _relaxation(word: str, job: JobRequest, wider: JobRequest, opened: Sequence[Scored]) -> Relaxation:
     if word == "max":
         return _amount(word, job.budget_cap_usd, opened, [one.expected_usd for one in opened])
     if word == "price":
@@ -115,6 +118,8 @@ def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxat
         best = min(opened, key=lambda one: _more(one.offer.gpu_count, job))
         same = sum(one.offer.gpu_count == best.offer.gpu_count for one in opened)
         return _said(word, f"count={best.offer.gpu_count}", same, best)
+    if word == "image":
+        return _said(word, f"image={wider.image}", len(opened), best)
     said = _VALUES[word]
     same = sum(said(one.offer) == said(offer) for one in opened)
     return _said(word, f"{word}={said(offer)}", same, best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -74,6 +75,16 @@ def test_another_place_is_advised_before_another_cloud_a_price_or_another_machin
     ]
     found = relax(market, job(regions=("US",)), POLICY, CLOUDS)
     assert [one.word for one in found] == ["region", "spot", "count", "gpu"]
+
+
+def test_a_gpu_that_the_image_is_too_old_for_gets_an_image_that_runs_on_it() -> None:
+    new = [offer(gpu="RTX5090", memory_gb=Decimal(32))]
+    wanted = job(gpu=GpuConstraint(("RTX5090",)), candidates=("vast",))
+    assert rank(new, wanted, POLICY, CLOUDS).options == ()
+    found = relax(new, wanted, POLICY, CLOUDS)
+    assert found[0].instead == "image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
+    able = replace(wanted, image=found[0].instead.removeprefix("image="))
+    assert [one.offer.gpu for one in rank(new, able, POLICY, CLOUDS).options] == ["RTX5090"]
 
 
 def test_two_limits_in_the_way_are_nobodys_single_fault() -> None:
