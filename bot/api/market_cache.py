@@ -1,7 +1,6 @@
 """Cache serialized answers about the market, so that the same question within a second gets the same bytes.
 
-Prices are read once a minute, and an answer shows their age in seconds, so it changes at most once a second. A thousand
-programs that ask the same question cost as much as one.
+Prices are read once a minute, so a thousand programs that ask the same question in a second cost as much as one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from bot.services.market.document import market_document
+from bot.rules.grammar.market_words import SortKey
+from bot.services.market.document import market_page
 from bot.services.runtime.context import Context
 from ledger.kernel.job import JobRequest
 
@@ -33,26 +33,30 @@ class _Place:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+#: What was asked, how it is sorted, and how many rows a page has.
+_Question = tuple[JobRequest, SortKey, int]
+
+
 @dataclass(slots=True)
 class MarketCache:
-    """Cache the inventory answers of one process."""
+    """Cache the first pages of the inventory in one process."""
 
-    _places: OrderedDict[JobRequest, _Place] = field(default_factory=OrderedDict)
+    _places: OrderedDict[_Question, _Place] = field(default_factory=OrderedDict)
 
-    async def inventory(self, ctx: Context, wanted: JobRequest) -> CachedAnswer:
-        """Return the ranked market for `wanted` as one JSON document."""
-        place = self._places.setdefault(wanted, _Place())
-        self._places.move_to_end(wanted)
+    async def inventory(self, ctx: Context, wanted: JobRequest, sort: SortKey, limit: int) -> CachedAnswer:
+        """Return the first page of what is for sale for `wanted` as one JSON document."""
+        question = (wanted, sort, limit)
+        place = self._places.setdefault(question, _Place())
+        self._places.move_to_end(question)
         if len(self._places) > KEPT:
             self._places.popitem(last=False)
         async with place.lock:
             now_s = int(ctx.clock.now().timestamp())
             if place.ready is not None and place.at_s == now_s:
                 return place.ready
-            found = await ctx.catalog.inventory(wanted, ctx.policy)
-            document = market_document(found, wanted)
-            ready = CachedAnswer(f'"{document.fingerprint}"', document.model_dump_json().encode())
+            listing = await ctx.catalog.inventory(wanted, ctx.policy, sort)
+            ready = CachedAnswer(f'"{listing.id}-{limit}"', market_page(listing, 0, limit).model_dump_json().encode())
             # A cloud that did not answer may answer the next call, so an incomplete answer is not cached.
-            place.ready = ready if all(one.ok or one.cloud not in ctx.providers for one in found.answers) else None
+            place.ready = ready if all(one.ok or one.cloud not in ctx.providers for one in listing.answers) else None
             place.at_s = now_s
             return ready

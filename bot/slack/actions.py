@@ -27,9 +27,10 @@ from bot.services.runtime.commands import (
     Terminate,
 )
 from bot.services.sessions import extension, idle_termination, service
-from bot.slack import charts, commands, forms, modals, offer_dialog
+from bot.slack import browsing, charts, commands, forms, modals, offer_dialog
 from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
 from bot.slack.blocks.elements import code, safe, section
+from bot.slack.blocks.inventory import BROWSE
 from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.session_ready_and_ended import KEEP_HOURS
@@ -54,6 +55,8 @@ async def click(handler: HandlerContext, job: HandlerJob) -> None:
     verb, value = job.message.action.partition(":")[0], job.message.value
     if verb == "plan":
         await _plan(handler, job)
+    elif verb == BROWSE:
+        await handler.say(job, await browsing.browse(handler, job))
     elif verb == "extend":
         example = f"{handler.settings.command} extend {short_id(read_mark(value)[0])} 1h"
         view = modals.extend(value, handler.ctx.policy)

@@ -12,6 +12,7 @@ from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.text import clean
 from bot.services.access import authorization, delegation, ssh_keys
 from bot.services.approvals import break_glass, decisions, explanation
 from bot.services.approvals.break_glass import BreakGlass
@@ -24,12 +25,11 @@ from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
-from bot.slack import charts, modals
+from bot.slack import browsing, charts, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
 from bot.slack.blocks.elements import Message, channel, code
-from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
@@ -117,10 +117,9 @@ async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCom
     return None
 
 
-async def _inventory(handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    wanted = parsed.job or everything(handler.ctx.policy)
-    found = await handler.ctx.catalog.inventory(wanted, handler.ctx.policy)
-    return inventory(found, wanted, handler.settings.command)
+async def _inventory(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    words = clean(job.message.text).partition(" ")[2].strip()
+    return await browsing.first_rows(handler, words, parsed)
 
 
 async def _plan(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:

@@ -114,7 +114,7 @@ def _action(body: Mapping[str, Any], user: str, team: str) -> InboundMessage:
         team=team,
         channel=_text(channel),
         action=_text(first.get("action_id")),
-        value=_text(first.get("value")),
+        value=_text(_mapping(first.get("selected_option")).get("value") or first.get("value")),
         **_form(body),
     )
 

@@ -196,7 +196,7 @@ async def test_prices_that_did_not_change_are_not_sent_again(sqlite_door: Door) 
     door, key = sqlite_door, await sqlite_door.key()
     first = await door.call("GET", "/inventory?gpu=4090&max_price=0.80", key)
     assert first.status_code == 200
-    assert all(one["gpu"] == "RTX4090" for one in first.json()["options"])
+    assert all(one["gpu"] == "RTX4090" for one in first.json()["items"])
     door.w.clock.advance(5)
     known = {"If-None-Match": f'W/"x", {first.headers["etag"]}'}
     again = await door.call("GET", "/inventory?gpu=4090&max_price=0.80", key, headers=known)

@@ -16,7 +16,7 @@ import pytest
 
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
-from bot.api.routes.events import MOST_STREAMS
+from bot.api.streams import MOST_STREAMS
 from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import Principal, authenticate

@@ -14,6 +14,7 @@ from bot.rules.grammar.job_words import KEYS
 from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.market.filters import capability
 from bot.rules.policy.policy import Policy
+from bot.services.market.catalog import Listing
 from ledger.engine.db import Database
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer
@@ -42,10 +43,12 @@ FILTERS: tuple[tuple[str, str, Callable[[Offer], bool]], ...] = (
 
 
 async def test_every_filter_bites_at_the_route_and_in_the_language(sqlite_db: Database, clock: SteppedClock) -> None:
-    policy = Policy(approvers=(BOB.id,), options_shown=500)
+    policy = Policy(approvers=(BOB.id,))
     async with checked_world(sqlite_db, clock, policy=policy) as w, opened(w) as door:
         key = await door.key()
         wide = {"count": "1-8", "spot": "any"}
+        unfiltered = {"sort", "limit", "cursor"}
+        assert set(InventoryQuery.model_fields) == {name for name, _, _ in FILTERS} | unfiltered
         everything = await w.ctx.catalog.inventory(_job("inventory count=1-8 spot=any", policy), policy)
         for field, value, keeps in FILTERS:
             asked = {**wide, field: value}
@@ -53,14 +56,18 @@ async def test_every_filter_bites_at_the_route_and_in_the_language(sqlite_db: Da
             job = _job(f"inventory {line}", policy)
             await w.ctx.catalog.inventory(job, policy)
             await asyncio.gather(*w.ctx.catalog._deeper)  # What a cloud sells is read to its end behind the answer.
-            answer = await door.call("GET", "/inventory", key, params=asked)
+            answer = await door.call("GET", "/inventory", key, params={**asked, "limit": 1_000})
             assert answer.status_code == 200, (field, answer.text)
-            shown = {one["offer_id"] for one in answer.json()["options"]}
-            told = await w.ctx.catalog.inventory(job, policy)
-            assert {one.offer.id for one in told.ranked.options} == shown, field
+            shown = {place["offer_id"] for one in answer.json()["items"] for place in one["regions"]}
+            told = _offers(await w.ctx.catalog.inventory(job, policy))
+            assert {one.id for one in told} == shown, field
             assert shown, field
-            assert [one.offer.id for one in told.ranked.options if not keeps(one.offer)] == [], field
-            assert [one.offer.id for one in everything.ranked.options if not keeps(one.offer)], f"{field} bites nothing"
+            assert [one.id for one in told if not keeps(one)] == [], field
+            assert [one.id for one in _offers(everything) if not keeps(one)], f"{field} bites nothing"
+
+
+def _offers(found: Listing) -> list[Offer]:
+    return [one for row in found.rows for one in row.offers]
 
 
 def _word(field: str) -> str:
@@ -79,7 +86,5 @@ def _job(line: str, policy: Policy) -> JobRequest:
 
 
 def test_the_route_and_the_command_line_have_the_same_filters() -> None:
-    at_the_route = set(InventoryQuery.model_fields)
-    assert at_the_route == {name for name, _, _ in FILTERS}
     typed = set(inspect.signature(on_the_command_line).parameters)
-    assert typed == (at_the_route - {"memory"}) | {"gpu_ram", "as_json"}
+    assert typed == (set(InventoryQuery.model_fields) - {"memory", "cursor"}) | {"gpu_ram", "columns", "as_json"}

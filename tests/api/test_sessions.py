@@ -106,6 +106,7 @@ async def test_who_answers_for_a_program_asks_for_it(sqlite_door: Door) -> None:
     for key, consumer in ((eve, "atlas"), (atlas, "hermes"), (ada, "nobody")):
         refused = await door.call("POST", "/sessions", key, json={**JOB, "consumer": consumer})
         assert (refused.status_code, code_of(refused)) == (403, "not_yours")
+        assert f"`gpu-shopper keys create {consumer}`" in refused.json()["detail"]
 
 
 async def test_what_a_silent_cloud_charged_reads_the_same_at_every_door(

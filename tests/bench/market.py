@@ -7,12 +7,13 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import cast
 
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import Catalog, Inventory
+from bot.services.market.catalog import Catalog, Listing
+from bot.services.market.document import market_page, pieces
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.contract import Offer, Provider, Stock
@@ -23,6 +24,8 @@ CLOUDS = ("vast", "runpod", "lambda", "tensordock", "kaggle")
 SIZES = (5_000, 10_000, 20_000, 40_000)
 SIZE = 20_000
 AIM_MS = 100.0
+PAGE = 50
+PAGE_AIM_MS = 10.0
 ROUNDS = 9
 SEED = 11
 GPU_NAMES = ("RTX4090", "RTX3090", "RTX5090", "A100-SXM-80GB", "H100-SXM", "L40S", "B200")
@@ -78,7 +81,7 @@ def offers(cloud: str, count: int, clock: SteppedClock) -> Iterator[Offer]:
         )
 
 
-async def measure(size: int, job: JobRequest) -> tuple[float, Inventory]:
+async def measure(size: int, job: JobRequest) -> tuple[float, Listing]:
     """Median milliseconds of this process's CPU for one inventory of `size` offers, and its answer."""
     clock = SteppedClock()
     shelves = {name: Shelf(name, tuple(offers(name, size // len(CLOUDS), clock))) for name in CLOUDS}
@@ -96,9 +99,30 @@ async def measure(size: int, job: JobRequest) -> tuple[float, Inventory]:
     return statistics.median(took), found
 
 
+async def measure_page(size: int) -> tuple[float, float]:
+    """Median milliseconds of CPU for a page of 50 rows in the middle of a pinned listing, and for all of its rows."""
+    _, listing = await measure(size, QUESTIONS["any GPU of 24 GB+"])
+    middle = len(listing.rows) // 2
+    page = _median_ms(lambda: market_page(listing, middle, PAGE).model_dump_json())
+    return page, _median_ms(lambda: sum(map(len, pieces(listing))))
+
+
+def _median_ms(work: Callable[[], object]) -> float:
+    took = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        work()
+        took.append((time.process_time() - began) * 1_000)
+    return statistics.median(took)
+
+
 async def market() -> Iterator[tuple[str, str, str]]:
     """The lines of the report: name, value, aim."""
-    lines = []
+    page_ms, all_ms = await measure_page(SIZE)
+    lines = [
+        (f"inventory page: CPU p50 for {PAGE} of {SIZE:,} offers", f"{page_ms:.1f} ms", f"aim < {PAGE_AIM_MS:.0f} ms"),
+        (f"inventory of all {SIZE:,} offers, written in pieces", f"{all_ms:.0f} ms", "one answer"),
+    ]
     for name, job in QUESTIONS.items():
         medians = {size: (await measure(size, job))[0] for size in SIZES}
         lines.append((f"{name}: CPU p50 for {SIZE:,} offers", f"{medians[SIZE]:.0f} ms", f"aim < {AIM_MS:.0f} ms"))

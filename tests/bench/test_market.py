@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bot.services.market.catalog import Inventory
-from tests.bench.market import CLOUDS, QUESTIONS, measure, offers
+from bot.services.market.catalog import Listing
+from tests.bench.market import CLOUDS, QUESTIONS, measure, measure_page, offers
 from tests.support.clock import SteppedClock
 
 SMALL = 500
 
 
-def looked_at(found: Inventory) -> int:
-    return found.ranked.answered + sum(one.count for one in found.ranked.excluded)
+def looked_at(found: Listing) -> int:
+    return found.offers + sum(one.count for one in found.excluded)
 
 
 @pytest.mark.slow
@@ -22,8 +22,14 @@ async def test_every_offer_of_every_cloud_is_looked_at() -> None:
         assert took_ms > 0
         assert {answer.cloud for answer in found.answers if answer.ok} == set(CLOUDS)
         assert looked_at(found) == SMALL
-        assert 0 < found.ranked.answered < SMALL
-        assert "image" in {one.reason_code for one in found.ranked.excluded} or job.gpu.names
+        assert 0 < found.offers < SMALL
+        assert "image" in {one.reason_code for one in found.excluded} or job.gpu.names
+
+
+@pytest.mark.slow
+async def test_a_page_of_a_pinned_listing_costs_less_than_the_whole() -> None:
+    page_ms, all_ms = await measure_page(SMALL)
+    assert 0 < page_ms < all_ms
 
 
 def test_the_same_offers_are_made_each_time() -> None:

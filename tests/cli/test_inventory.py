@@ -15,10 +15,12 @@ from bot.cli.access import market
 from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
 from bot.clock import SystemClock
-from bot.rules.market.ranking import rank
+from bot.rules.grammar.market_words import SortKey
+from bot.rules.market.listing import listed
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import CloudAnswer, Inventory
-from bot.services.market.document import market_document, market_table
+from bot.services.market.catalog import CloudAnswer, Listing
+from bot.services.market.document import market_page
+from bot.services.market.market_table import market_table
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
@@ -56,35 +58,55 @@ async def read(*arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("clouds")
-async def test_the_market_is_merged_filtered_and_says_what_it_left_out() -> None:
+async def test_the_whole_market_is_merged_filtered_and_ranked() -> None:
     found = await read("--gpu", "4090", "--max-price", "0.80")
     others = dict.fromkeys(set(REGISTRY) - set(NAMES), False)
     assert {one["cloud"]: one["ok"] for one in found["clouds"]} == dict.fromkeys(NAMES, True) | others
-    assert found["options"]
-    assert all(one["gpu"] == "RTX4090" for one in found["options"])
-    assert all(Decimal(one["price_usd_h"]) <= Decimal("0.80") for one in found["options"])
-    expected = [Decimal(one["expected_usd"]) + Decimal(one["risk_usd"]) for one in found["options"][:-1]]
-    assert expected == sorted(expected)
-    assert all(one["read_at"].endswith("Z") for one in found["options"])
+    assert len(found["items"]) == found["rows"] > Policy().options_shown
+    assert [one["rank"] for one in found["items"]] == [*range(1, found["rows"] + 1)]
+    assert sum(len(one["regions"]) for one in found["items"]) == found["offers"]
+    assert all(one["gpu"] == "RTX4090" for one in found["items"])
+    assert all(Decimal(one["price_usd_h"]) <= Decimal("0.80") for one in found["items"])
+    assert all(one["read_at"].endswith("Z") for one in found["items"])
+    assert found["next_cursor"] is None
 
 
 @pytest.mark.usefixtures("clouds")
-async def test_people_read_a_table_and_the_same_sentences() -> None:
+async def test_sort_keys_columns_and_a_limit() -> None:
+    first = await read("--gpu", "4090", "--sort", "price", "--limit", "3")
+    prices = [Decimal(one["price_usd_h"]) for one in first["items"]]
+    assert len(prices) == 3 < first["rows"]
+    assert prices == sorted(prices)
+    trusted = await read("--gpu", "4090", "--sort", "reliability", "--provider", "vast")
+    shares = [Decimal(one["reliability"]) for one in trusted["items"]]
+    assert shares == sorted(shares, reverse=True)
+    code, out, _ = await run("--gpu", "4090", "--sort", "price", "--limit", "3", "--columns", "rank,offer,gpu-price")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["#", "offer", "$/GPU/h"]
+    assert [line.split()[1] for line in lines[1:4]] == [one["offer_id"] for one in first["items"]]
+    assert f"Shown: 3 of {first['rows']}." in out
+    assert f"include a disk of {first['disk_gb']} GB" in out
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_people_read_a_table_and_what_its_prices_include() -> None:
     code, out, _ = await run("--gpu", "4090", "--max-price", "0.50")
     assert code == 0
     assert "1x RTX4090" in out
-    assert "offers answered." in out or "offer answered." in out
-    assert "vast: " in out
-    assert "s old" in out
+    assert "Prices per hour include a disk of " in out
+    assert "s old" not in out
     assert "\x1b[" not in out
+    assert "not set up here" in out
 
 
 @pytest.mark.usefixtures("clouds")
 async def test_a_gpu_that_the_default_image_does_not_know_is_left_out_with_the_reason() -> None:
     found = await read("--gpu", "5090", "--provider", "vast")
-    assert found["options"] == []
+    assert found["items"] == []
     assert [one["code"] for one in found["excluded"]] == ["image"]
     assert "compute capability" in found["excluded"][0]["sentence"]
+    assert found["advice"][0].startswith("With image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel, ")
     code, out, _ = await run("--gpu", "5090", "--provider", "vast")
     assert code == 0
     assert "No offer fits now." in out
@@ -97,9 +119,13 @@ async def test_the_options_are_the_words_of_the_language() -> None:
         "--min-vram", "80", "--count", "1-2", "--provider", "runpod", "--spot", "no", "--region", "US,EU"
     )
     assert {one["cloud"] for one in found["clouds"]} == {"runpod"}
-    assert all(Decimal(one["memory_gb"]) >= 80 and one["gpu_count"] <= 2 for one in found["options"])
+    assert all(Decimal(one["memory_gb"]) >= 80 and one["gpu_count"] <= 2 for one in found["items"])
     ram = await read("--gpu-ram", "24GB", "--provider", "vast")
-    assert {one["memory_gb"] for one in ram["options"]} == {"24"}
+    assert {one["memory_gb"] for one in ram["items"]} == {"24"}
+    four = await read("--gpus", "4", "--gpu-ram", "20")
+    assert {one["gpu_count"] for one in four["items"]} == {4}
+    assert min(Decimal(one["memory_gb"]) for one in four["items"]) >= 20
+    assert max(Decimal(one["memory_gb"]) for one in four["items"]) > 24
 
 
 @pytest.mark.usefixtures("clouds")
@@ -126,6 +152,9 @@ async def test_without_a_cloud_it_says_what_to_set() -> None:
         (("--spot", "maybe"), "write spot=no, spot=yes or spot=any"),
         (("--gpu-ram", "24GB", "--min-vram", "24"), "say the same"),
         (("--region", 'US" max="1'), "is not a region"),
+        (("--sort", "prize"), "there are total, price, gpu-price"),
+        (("--sort", "prize"), "Did you mean price?"),
+        (("--columns", "offer,prize"), "Did you mean price?"),
     ],
 )
 async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) -> None:
@@ -136,9 +165,10 @@ async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) 
 
 
 def test_hostile_text_of_a_cloud_cannot_break_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    bad = offer(region="[bold]x[/bold]\x1b[31m")
-    found = Inventory(rank([bad], job(), Policy(), CLOUDS), (CloudAnswer("vast", False, 0, NOW, "[red]no\x1b[0m"),))
-    print_report(market_table(market_document(found, job())))
+    bad = offer(region="[bold]x[/bold]\x1b[31m", country=None)
+    rows, excluded = listed([bad], job(), Policy(), CLOUDS)
+    answers = (CloudAnswer("vast", False, 0, NOW, "[red]no\x1b[0m"),)
+    print_report(market_table(market_page(Listing("0" * 16, job(), SortKey.TOTAL, rows, 1, excluded, answers))))
     out = capsys.readouterr().out
     assert "[bold]x[/bold]" in out
     assert "[red]no" in out

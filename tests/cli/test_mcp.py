@@ -6,17 +6,19 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp_types import TextContent
+from mcp.server import MCPServer
+from mcp_types import CallToolResult, TextContent
 
 from bot.api.app import build_api, routes
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.api_client import ApiClient
 from bot.cli.access.in_process_api import _AsOperator
-from bot.cli.commands.mcp import Tools
+from bot.cli.commands.mcp import Tools, server
 from bot.rules.access.scopes import PLAIN, Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey, Principal
@@ -32,7 +34,7 @@ ADA = Actor(ActorKind.OPERATOR, "ada")
 TOOLS = {"inventory", "plan", "compare", "ask", "request", "requests", "sessions", "costs", "cancel"}
 
 
-async def told(agent: Client, tool: str, **arguments: str) -> str:
+async def told(agent: Client, tool: str, **arguments: object) -> str:
     """What a tool answers."""
     answer = await agent.call_tool(tool, arguments)
     assert not answer.is_error, answer
@@ -77,6 +79,39 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
         assert (await w.view(own)).request.state is RequestState.CANCELLED
 
 
+async def test_an_agent_pages_through_the_market_with_numbers_and_reads_sentences(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        app = routes({})
+        app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
+        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(PLAIN))))
+        async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+            agent = server(ApiClient(http))
+            wanted = {"gpu": "4090", "count": 1, "min_vram": 20, "max_price": 0.8, "sort": "price", "limit": 2}
+            first, text = await page(agent, wanted)
+            assert [one["rank"] for one in first["items"]] == [1, 2]
+            assert {one["gpu_count"] for one in first["items"]} == {1}
+            assert f"Shown: 2 of {first['rows']}." in text
+            assert f"1: {first['items'][0]['offer_id']}, 1x RTX4090 with 24 GB at " in text
+            assert f"cursor={first['next_cursor']}." in text
+            second, _ = await page(agent, {"limit": 2, "cursor": first["next_cursor"]})
+            assert [one["rank"] for one in second["items"]] == [3, 4]
+            _, refused = await page(agent, {"sort": "prize"})
+            assert refused.startswith("Refused (bad_word)")
+            _, gone = await page(agent, {"cursor": f"{'0' * 16}.2"})
+            assert gone.startswith("Refused (cursor_expired)")
+
+
+async def page(agent: MCPServer[Any], arguments: dict[str, Any]) -> tuple[Any, str]:
+    """The document and the sentences of one call of `inventory`."""
+    answer = await agent.call_tool("inventory", arguments)
+    assert isinstance(answer, CallToolResult)
+    (content,) = answer.content
+    assert isinstance(content, TextContent)
+    return answer.structured_content, content.text
+
+
 @pytest.mark.slow
 async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: SteppedClock, tmp_path: Path) -> None:
     async with checked_world(sqlite_db, clock) as w:
@@ -89,7 +124,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
                 assert set(tools) == TOOLS
                 assert not [name for name in tools if "approve" in name]
-                assert json.loads(await told(agent, "inventory", gpu="4090"))["options"][0]["gpu"] == "RTX4090"
+                assert "1: vast:" in await told(agent, "inventory", gpu="4090", max_price=0.8, limit=3)
                 assert "RTX4090" in await told(agent, "plan", words="1x4090 2h")
                 assert "run" in await told(agent, "compare", budget="50", hours="1h")
                 said, _ = await asyncio.gather(

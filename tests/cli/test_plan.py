@@ -163,7 +163,7 @@ async def test_a_missing_number_falls_back_to_hours_and_says_so(stage: Stage) ->
     document = cost_estimate(made)
     assert not document.options[0].hours_known
     assert told in gpu_plan(made)
-    assert "(given)" in gpu_plan(made)
+    assert "1 hour (time unknown)" in gpu_plan(made)
     assert told in all_text_of(made)
 
 
@@ -263,6 +263,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         ("[1, 2", ("job.yaml",), "cannot be read"),
         ("- a\n", ("job.yaml",), "docs/schemas/job.json says how one looks"),
         ("model: 7Q!\n", ("job.yaml",), "is not a model"),
+        ("model: 7Q\n", ("job.yaml",), "is not a model size; write model=7B"),
         (None, ("modle=7B",), "Did you mean model?"),
         (None, ('model=7B" x="',), "quote is not closed"),
     ],

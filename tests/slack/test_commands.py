@@ -132,7 +132,7 @@ async def test_inventory_shows_ids_that_can_be_asked_for(stage: Stage) -> None:
     await stage.command("alice", "/gpu inventory 4090")
     answer = private(stage, "alice")
     told = all_text(answer)
-    assert "Rent one with `/gpu provision offer=" in told
+    assert "Request one with `/gpu provision offer=" in told
     offer = told.split("offer=")[1].split()[0]
     assert f"`{offer}`" in told
     message = await stage.ask(f"/gpu provision 1x4090 offer={offer} 1h")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from bot.api.dependencies import Deps, Monitor, RequestReader, refusals
 from bot.api.problems import ProblemRaised
-from bot.rules.values.reply_code import ReplyCode
+from bot.api.streams import CountedStream, count_one
 from bot.services.audit import event_stream
 from bot.services.audit.metrics import exposition
 from bot.services.runtime.commands import Reply
 from ledger.models import Event
 
 router = APIRouter(tags=["events"])
-MOST_STREAMS = 4
 #: Polls without news between two comments that keep proxies from closing the connection.
 QUIET = 15
 
@@ -47,12 +44,7 @@ async def events(
     Each event arrives once, in the order of the journal and within a second. After a break the stream continues
     directly behind the event that `Last-Event-ID` names.
     """
-    if deps.streams[who.key_id] >= MOST_STREAMS:
-        raise ProblemRaised(
-            Reply(False, ReplyCode.TOO_MANY_STREAMS, f"This key has {MOST_STREAMS} streams already; close one first.")
-        )
-    # Counted before anything is awaited: calls at the same moment would all find room.
-    deps.streams[who.key_id] += 1
+    count_one(deps.streams, who.key_id)
     try:
         begun = await event_stream.begin(deps.ctx, who, last_event_id)
         if isinstance(begun, Reply):
@@ -71,23 +63,7 @@ async def events(
             elif quiet % QUIET == 0:
                 yield ": nothing new\n\n"
 
-    return _Counted(deps.streams, who.key_id, lines())
-
-
-class _Counted(StreamingResponse):
-    """A stream that is counted for its key until it ends, also when its caller went away before it began."""
-
-    def __init__(self, streams: Counter[str], key_id: str, lines: AsyncIterator[str]) -> None:
-        super().__init__(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-        self._streams = streams
-        self._key_id = key_id
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream, then count it no more."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._streams[self._key_id] -= 1
+    return CountedStream(deps.streams, who.key_id, lines(), "text/event-stream", {"X-Accel-Buffering": "no"})
 
 
 def _line(one: Event) -> str:

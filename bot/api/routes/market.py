@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from bot.api.dependencies import Deps, MarketReader, refusals
+from bot.api.dependencies import Dependencies, Deps, MarketReader, refusals
 from bot.api.problems import FieldProblem, ProblemRaised
-from bot.api.schemas.market import CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
+from bot.api.schemas.market import LARGEST_PAGE, CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
+from bot.api.streams import CountedStream, count_one
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.job_document import JobDocument
+from bot.rules.grammar.market_words import SortKey
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.market.disk import disk_gb
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.market.document import MarketDocument
+from bot.services.market.catalog import Listing
+from bot.services.market.document import MarketPage, market_page, pieces, read_cursor
 from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
 from bot.services.plans.job_file import BadJob, read_job
 from bot.services.plans.planner import Compared, Planned, compare_market
@@ -39,31 +44,65 @@ def read_words(command: str, words: dict[str, tuple[str, str]], deps: Deps) -> P
 
 @router.get(
     "/inventory",
-    response_model=MarketDocument,
-    responses={**refusals(), 304: {"description": "The prices are the same as those of If-None-Match."}},
+    response_model=MarketPage,
+    responses={**refusals(410), 304: {"description": "The prices are the same as those of If-None-Match."}},
 )
 async def inventory(
     deps: Deps,
-    _who: MarketReader,
+    who: MarketReader,
     query: Annotated[InventoryQuery, Query()],
     if_none_match: Annotated[
         str | None,
         Header(max_length=1000, description="The ETag of an answer that you still have: 304 when nothing has changed."),
     ] = None,
 ) -> Any:
-    """Rank what every cloud sells now, with the age of each price and the offers that were skipped."""
-    given = {name: value for name, value in query.model_dump().items() if value}
+    """List what every cloud sells now. Pages that follow one another show the prices of one moment.
+
+    `next_cursor` names that moment and is valid for 10 minutes at the process that gave it; afterwards the answer is
+    410, and a call without `cursor` starts anew. `limit=all` returns everything in one answer, which is sent piece by
+    piece.
+    """
+    given = {name: value for name, value in query.model_dump(exclude={"cursor", "limit"}).items() if value}
     if "min_vram" in given:
         given["min_vram"] = f"{given['min_vram']}GB+" if given["min_vram"].isdigit() else given["min_vram"]
     words = {name: ("memory" if name == "min_vram" else name, value) for name, value in given.items()}
     parsed = read_words("inventory", words, deps)
-    ctx = deps.ctx
-    wanted = parsed.job or everything(ctx.policy)
-    ready = await deps.market.inventory(ctx, wanted)
-    headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
-    if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
-        return Response(status_code=304, headers=headers)
-    return Response(ready.body, headers=headers, media_type="application/json")
+    ctx, limit = deps.ctx, None if query.limit == "all" else query.limit
+    wanted, sort = parsed.job or everything(ctx.policy), parsed.sort or SortKey.TOTAL
+    if query.cursor is not None:
+        listing, start = _pinned(deps, query.cursor)
+        if words and (replace(wanted, disk_gb=disk_gb(wanted, ctx.policy)), sort) != (listing.job, listing.sort):
+            raise _wrong_cursor(ReplyCode.INVALID, "This cursor belongs to another search; leave it out.")
+    elif limit is None or limit > LARGEST_PAGE:
+        listing, start = await ctx.catalog.inventory(wanted, ctx.policy, sort), 0
+    else:
+        ready = await deps.market.inventory(ctx, wanted, sort, limit)
+        headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
+        if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
+            return Response(status_code=304, headers=headers)
+        return Response(ready.body, headers=headers, media_type="application/json")
+    if limit is not None and limit <= LARGEST_PAGE:
+        return Response(market_page(listing, start, limit).model_dump_json(), media_type="application/json")
+    count_one(deps.streams, who.key_id)
+    rows = pieces(listing, start, limit)
+    return CountedStream(deps.streams, who.key_id, rows, "application/json", {"Cache-Control": "private, no-cache"})
+
+
+def _pinned(deps: Dependencies, cursor: str) -> tuple[Listing, int]:
+    """Return the listing that a cursor names, and the row where its page begins. Raises `ProblemRaised`: 410."""
+    name, start = read_cursor(cursor)
+    listing = deps.ctx.catalog.snapshots.named(name)
+    if listing is None:
+        sentence = (
+            "The prices of this cursor are no longer kept: cursors are valid for 10 minutes, at the process that gave "
+            "them. Start again without cursor, or send limit=all for everything in one answer."
+        )
+        raise _wrong_cursor(ReplyCode.CURSOR_EXPIRED, sentence)
+    return listing, start
+
+
+def _wrong_cursor(code: ReplyCode, sentence: str) -> ProblemRaised:
+    return ProblemRaised(Reply(False, code, sentence), fields=[FieldProblem(field="cursor", sentence=sentence)])
 
 
 @router.post("/plans", responses=refusals())

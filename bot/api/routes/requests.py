@@ -98,7 +98,10 @@ async def _for_whom(deps: Dependencies, who: Principal, consumer: str | None) ->
     async with deps.ctx.db.read() as tx:
         names = await authorization.mine(tx, deps.ctx.policy, who.actor)
     if f"{ActorKind.CONSUMER}:{consumer}" not in names:
-        sentence = f"You don't own {consumer}; its own key, or the person behind it, asks for it."
+        sentence = (
+            f"You don't own {consumer}; its own key, or the person behind it, requests for it. "
+            f"For a new program, an operator runs `gpu-shopper keys create {consumer}`."
+        )
         raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return Actor(ActorKind.CONSUMER, consumer)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Kind
 from bot.rules.grammar.job_document import Text
+from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.text_table import TextReport
+from bot.services.market.document import CURSOR
 from bot.services.market.offer_fields import Cloud, Sentence
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest
+
+#: A page with more rows is sent piece by piece.
+LARGEST_PAGE = 1_000
 
 
 class PlanOut(Out):
@@ -59,6 +64,11 @@ class InventoryQuery(In):
     cuda: Text = optional("The least CUDA that the driver runs: 12.4.", "")
     capability: Text = optional("The least CUDA compute capability: 8.9 or sm_89.", "")
     available: Text = optional("For how long the cloud must expect the offer to be there: 24h, 3d.", "")
+    sort: Text = optional(SORT_HELP, "")
+    limit: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["all"] = optional(
+        f"How many rows; `all`, or more than {LARGEST_PAGE:,}, comes in one answer, piece by piece.", 50
+    )
+    cursor: Annotated[str, Field(pattern=CURSOR)] | None = optional("next_cursor of the page before.")
 
 
 class CompareIn(In):

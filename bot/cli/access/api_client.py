@@ -91,10 +91,24 @@ class ApiClient:
         """Send a DELETE."""
         return await self._call("DELETE", path)
 
+    async def lines(self, path: str, **params: Any) -> AsyncIterator[str]:
+        """Send a GET and yield the lines of its answer as they arrive; empty parameters are left out."""
+        given = {name: value for name, value in params.items() if value not in (None, "", False)}
+        async with self.http.stream("GET", f"/api/v1{path}", params=given) as answer:
+            if not answer.is_success:
+                await answer.aread()
+                self._said(answer)
+            async for line in answer.aiter_lines():
+                yield line
+
     async def _call(self, method: str, path: str, **more: Any) -> Any:
         subject, _, named = path.strip("/").partition("/")
         with busy(DOING.get(subject, WAITING)):
             answer = await self.http.request(method, f"/api/v1{path}", **more)
+        return self._said(answer, subject, named)
+
+    def _said(self, answer: httpx.Response, subject: str = "", named: str = "") -> Any:
+        """Return the JSON of an answer. Raises `RefusedCall`."""
         try:
             said = answer.json()
         except ValueError:
@@ -106,7 +120,7 @@ class ApiClient:
             raise RefusedCall(503, "not_this_service", sentence)
         detail, unknown = str(said.get("detail", "")), UNKNOWN.get(subject, "")
         if said["code"] in NOT_FOUND and unknown and "More than one" not in detail and ":" not in named:
-            detail = unknown.format(id=named.split("/")[0])
+            detail = unknown.format(id=named.split("/", maxsplit=1)[0])
         raise RefusedCall(answer.status_code, str(said["code"]), detail)
 
 

@@ -38,6 +38,11 @@ def job_in(file: str) -> dict[str, Any]:
     return {**fields, "work": {**work, **words}} if words and isinstance(work, dict) else fields
 
 
+def least_memory(text: str) -> str:
+    """Write the memory of a GPU as the language does: a bare number of GB means at least so many."""
+    return f"{text}GB+" if text.strip().isdigit() else text
+
+
 def text_of(file: str) -> str:
     """Return the text of a file; ends the program when it cannot be read."""
     try:

@@ -1,20 +1,28 @@
-"""`gpu-shopper inventory`: show the merged market of all configured clouds; it buys and writes nothing."""
+"""`gpu-shopper inventory`: list what all configured clouds sell; it buys and writes nothing."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
 
 import typer
 
 from bot.cli.access.api_client import elsewhere, spoken
+from bot.cli.access.job_file import least_memory
 from bot.cli.lazy import load
-from bot.cli.terminal.screen import UNAVAILABLE, fail
+from bot.cli.terminal.screen import UNAVAILABLE, console, fail
 from bot.cli.terminal.terminal_tables import print_report
-from bot.services.market.document import MarketDocument, market_table
+from bot.rules.grammar.job_words import BadWord
+from bot.rules.grammar.market_words import SORT_HELP
+from bot.rules.values.text_table import TextReport
+from bot.services.market.document import MarketPage, market_page, pieces
+from bot.services.market.market_table import COLUMNS_HELP, answered, market_table, read_columns
 
 
 def inventory(
     gpu: str = typer.Option("", help="GPU names in any spelling, with commas: 4090,a100."),
-    count: str = typer.Option("", help="How many GPUs: 2 or 1-4."),
-    gpu_ram: str = typer.Option("", help="Memory per GPU: 24GB exactly, 24GB+ at least, 24-80GB."),
+    count: str = typer.Option("", "--count", "--gpus", help="How many GPUs: 2 or 1-4."),
+    gpu_ram: str = typer.Option("", help="Memory per GPU: 24 or 24GB+ at least, 24GB exactly, 24-80GB."),
     min_vram: int = typer.Option(0, min=0, help="Least memory per GPU in GB."),
     max_price: str = typer.Option("", help="The most per hour for the whole offer, in dollars."),
     provider: str = typer.Option("", help="Only these clouds: vast,runpod."),
@@ -27,15 +35,22 @@ def inventory(
     cuda: str = typer.Option("", help="Least CUDA that the driver runs: 12.4."),
     capability: str = typer.Option("", help="Least CUDA compute capability: 8.9 or sm_89."),
     available: str = typer.Option("", help="For how long the cloud must expect the offer to be there: 24h, 3d."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+    sort: str = typer.Option("", help=SORT_HELP),
+    limit: int = typer.Option(0, min=0, help="How many rows at most; 0 for all."),
+    columns: str = typer.Option("", help=COLUMNS_HELP),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document, a row on each line."),
 ) -> None:
-    """Show what every cloud sells now, how old each price is, and which offers were skipped and why."""
+    """List what every cloud sells now; on a terminal a long list opens in a pager."""
     if gpu_ram and min_vram:
         fail("--gpu-ram and --min-vram say the same; give one of them.", 2)
+    try:
+        shown = read_columns(columns)
+    except BadWord as error:
+        fail(str(error), 2)
     words = {
         "gpu": gpu,
         "count": count,
-        "memory": gpu_ram or (f"{min_vram}GB+" if min_vram else ""),
+        "memory": f"{min_vram}GB+" if min_vram else least_memory(gpu_ram),
         "max_price": max_price,
         "provider": provider,
         "region": region,
@@ -47,14 +62,46 @@ def inventory(
         "cuda": cuda,
         "capability": capability,
         "available": available,
+        "sort": sort,
     }
-    if elsewhere():
-        document = MarketDocument.model_validate(spoken(lambda api: api.get("/inventory", **words)))
-    else:
-        document = load("commands.in_process_inventory").inventory(words)
-    if as_json:
-        typer.echo(document.model_dump_json(indent=2))
-    else:
-        print_report(market_table(document))
-    if not any(cloud.ok for cloud in document.clouds):
+    found = _as_json(words, limit) if as_json else _page(words, limit)
+    if not as_json:
+        _show(market_table(found, shown))
+    if not answered(found):
         raise typer.Exit(UNAVAILABLE)
+
+
+def _page(words: dict[str, str], limit: int) -> MarketPage:
+    if elsewhere():
+        return MarketPage.model_validate(spoken(lambda api: api.get("/inventory", limit=limit or "all", **words)))
+    return market_page(load("commands.in_process_inventory").inventory(words), 0, limit or None)
+
+
+def _show(report: TextReport) -> None:
+    """Print a report, in a pager where it is longer than the screen; PAGER and LESS choose which and how."""
+    out = console()
+    if not out.is_terminal or sum(len(table.rows) for table in report.tables) < out.height:
+        print_report(report)
+        return
+    os.environ.setdefault("LESS", "FRX")  # Colours, no clearing, and the end at once where all fits: as git does.
+    with out.pager(styles=True):
+        print_report(report, out)
+
+
+def _as_json(words: dict[str, str], limit: int) -> MarketPage:
+    """Print the document as it arrives, whatever its length, and return what it says beside its rows."""
+    if elsewhere():
+        return spoken(lambda api: _copied(api.lines("/inventory", limit=limit or "all", **words)))
+    listing = load("commands.in_process_inventory").inventory(words)
+    for piece in pieces(listing, 0, limit or None):
+        typer.echo(piece, nl=False)
+    return market_page(listing, 0, 0)
+
+
+async def _copied(lines: AsyncIterator[str]) -> MarketPage:
+    first = ""
+    async for line in lines:
+        first = first or line
+        typer.echo(line)
+    # A short answer is one line; of a long one the first line ends where its rows begin.
+    return MarketPage.model_validate_json(first if first.endswith("}") else f"{first}]}}")

@@ -11,20 +11,24 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import httpx
 from mcp.server import MCPServer
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from bot import logs
 from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, connected
 from bot.cli.terminal.wording import when
+from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.text_table import TextReport
+from bot.services.market.document import MarketPage
+from bot.services.market.market_table import in_words
 
 P = ParamSpec("P")
+Answer = TypeVar("Answer")
 
 
 INSTRUCTIONS = (
@@ -65,11 +69,11 @@ def server(api: ApiClient) -> MCPServer[Any]:
     return made
 
 
-def _with_refusals(tool: Callable[P, Awaitable[str]]) -> Callable[P, Awaitable[str]]:
+def _with_refusals(tool: Callable[P, Awaitable[Answer]]) -> Callable[P, Awaitable[Answer | str]]:
     """Let a tool answer with the sentence of a refusal, so that the agent can read it and continue."""
 
     @wraps(tool)
-    async def answer(*args: P.args, **words: P.kwargs) -> str:
+    async def answer(*args: P.args, **words: P.kwargs) -> Answer | str:
         try:
             return await tool(*args, **words)
         except RefusedCall as refused:
@@ -90,17 +94,20 @@ class Tools:
     async def inventory(
         self,
         gpu: Annotated[str, Field(description="GPU names with commas: 4090,a100.")] = "",
-        count: Annotated[str, Field(description="How many: 2 or 1-4.")] = "",
-        min_vram: Annotated[str, Field(description="Least memory per GPU in GB.")] = "",
-        max_price: Annotated[str, Field(description="The most per hour in dollars.")] = "",
+        count: Annotated[int | str, Field(description='How many: 2 or "1-4".')] = "",
+        min_vram: Annotated[int | None, Field(ge=1, description="Least memory per GPU in GB.")] = None,
+        max_price: Annotated[float | None, Field(gt=0, description="The most per hour in dollars.")] = None,
         provider: Annotated[str, Field(description="Only these clouds: vast,runpod.")] = "",
         region: Annotated[str, Field(description="Only these regions: US,EU.")] = "",
-    ) -> str:
-        """Rank what every cloud sells now by expected cost; rents nothing."""
-        wanted = {"gpu": gpu, "count": count, "min_vram": min_vram, "max_price": max_price}
-        found = await self._api.get("/inventory", **wanted, provider=provider, region=region)
-        found["options"] = found["options"][:10]
-        return json.dumps(found)
+        sort: Annotated[str, Field(description=SORT_HELP)] = "",
+        limit: Annotated[int, Field(ge=1, le=100, description="How many rows.")] = 10,
+        cursor: Annotated[str | None, Field(description="next_cursor of the page before.")] = None,
+    ) -> CallToolResult:
+        """List what every cloud sells now, by expected total unless `sort` says otherwise; rents nothing."""
+        wanted = {"gpu": gpu, "count": count, "min_vram": min_vram, "max_price": max_price, "provider": provider}
+        found = await self._api.get("/inventory", **wanted, region=region, sort=sort, limit=limit, cursor=cursor)
+        text = "\n".join(map(logs.visible, in_words(MarketPage.model_validate(found))))
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
 
     @_with_refusals
     async def plan(self, words: Words) -> str:

@@ -13,7 +13,7 @@ from bot.api.schemas.base import Page
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
-from bot.cli.access.job_file import job_in, line_of, text_of
+from bot.cli.access.job_file import job_in, least_memory, line_of, text_of
 from bot.cli.terminal.busy import busy
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
 from bot.cli.terminal.screen import at_terminal, prompt, say
@@ -32,7 +32,7 @@ def provision(
     job: Annotated[str, typer.Option(help="A job file (YAML or JSON; docs/schemas/job.json).")] = "",
     gpu: Annotated[str, typer.Option(help="GPU names in any spelling, with commas.")] = "",
     count: Annotated[str, typer.Option(help="How many: 2, 1-4 or 2+.")] = "",
-    gpu_ram: Annotated[str, typer.Option(help="Memory per GPU: 24GB, 24GB+, 24-80GB.")] = "",
+    gpu_ram: Annotated[str, typer.Option(help="Memory per GPU: 24 or 24GB+ at least, 24GB exactly, 24-80GB.")] = "",
     hours: Annotated[str, typer.Option(help="For how long: 6h, 90m.")] = "",
     offer: Annotated[str, typer.Option(help="One offer of the inventory, by its id.")] = "",
     model: Annotated[str, typer.Option(help="The model, such as 7B.")] = "",
@@ -54,7 +54,9 @@ def provision(
 ) -> None:
     """Request GPUs. An approver decides; on a terminal you can choose the offer to request."""
     given = {
-        "resources": _given(gpu=_given(name=gpu and gpu.split(","), count=count, memory=gpu_ram), disk=disk),
+        "resources": _given(
+            gpu=_given(name=gpu and gpu.split(","), count=count, memory=least_memory(gpu_ram)), disk=disk
+        ),
         "hours": hours,
         "offer": offer,
         "work": _given(model=model),

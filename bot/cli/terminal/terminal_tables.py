@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import typer
+from rich.console import Console
 
 from bot.cli.terminal.layout import lines
 from bot.cli.terminal.listing import Listing, print_listing
@@ -13,9 +14,9 @@ from bot.cli.terminal.screen import console, say, visible
 from bot.rules.values.text_table import TextReport
 
 
-def print_report(report: TextReport) -> None:
-    """Print an answer for people."""
-    out = console()
+def print_report(report: TextReport, out: Console | None = None) -> None:
+    """Print an answer for people, on standard output unless another console is given."""
+    out = out or console()
     if report.lead:
         say(report.lead)
     for table in report.tables:

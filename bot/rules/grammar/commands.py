@@ -50,9 +50,9 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     ),
     Subcommand(
         "inventory",
-        "inventory [WORDS]",
+        "inventory [WORDS] [sort=KEY]",
         "List what is for sale now.",
-        "inventory 4090 region=US",
+        "inventory 4090 region=US sort=price",
         CommandShape.JOB,
         ("offers",),
     ),

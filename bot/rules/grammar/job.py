@@ -154,7 +154,7 @@ class Draft:
             said["count_max"] = self.policy.max_gpus
         gpu = GpuConstraint(**{name: said.pop(name) for name in _GPU_FIELDS & said.keys()})
         job = JobRequest(gpu=gpu, **said)
-        return replace(job, disk_gb=self.policy.disk_gb(job.workload, said.get("disk_gb")))
+        return replace(job, disk_gb=self.policy.disk_gb(job.workload, said.get("disk_gb"), job.model))
 
 
 def everything(policy: Policy) -> JobRequest:

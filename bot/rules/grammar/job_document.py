@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
@@ -40,6 +41,24 @@ class Resources(_Strict):
 
     gpu: Gpu | Text | None = Field(default=None, description="The GPUs; A100:8 is short for a name and a number.")
     disk: Said | None = Field(default=None, description="The least disk: 200GB, 1TB.", examples=["200GB"])
+
+
+class MountMode(StrEnum):
+    """How files come to a machine: as a copy of their own, or as a file system over the bucket, with a cache or not."""
+
+    COPY = "COPY"
+    MOUNT = "MOUNT"
+    MOUNT_CACHED = "MOUNT_CACHED"
+
+
+class FileMount(_Strict):
+    """Where the files of a path come from, and how."""
+
+    source: Text = Field(description="s3://, gs:// or https://.", examples=["s3://bucket/data"])
+    mode: MountMode | None = Field(
+        default=None,
+        description="COPY: before `run` starts. MOUNT and MOUNT_CACHED are refused: no cloud here has FUSE.",
+    )
 
 
 class JobDocument(_Strict):
@@ -75,10 +94,10 @@ class JobDocument(_Strict):
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
     image: Text | None = Field(default=None, description="The container image.")
     run: Text | None = Field(default=None, description="The command to run.")
-    file_mounts: Annotated[dict[Text, Text], Field(max_length=20)] = Field(
+    file_mounts: Annotated[dict[Text, Text | FileMount], Field(max_length=20)] = Field(
         default={},
         description="Path on the machine → where its files come from: s3://, gs:// or https:// before `run` starts.",
-        examples=[{"/workspace/data": "s3://bucket/data"}],
+        examples=[{"/workspace/data": "s3://bucket/data", "/models": {"source": "gs://bucket/models", "mode": "COPY"}}],
     )
     checkpoint: Text | None = Field(default=None, description="Where checkpoints are kept.")
     label: Text | None = Field(default=None, description="The project that it counts for.")

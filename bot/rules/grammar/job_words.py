@@ -49,6 +49,7 @@ _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _AMOUNT_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
 _COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9})|(\+))?")
 MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
+REGION = r"[\w .-]{1,40}"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 _AN_IMAGE = "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
 
@@ -199,7 +200,7 @@ def read_regions(text: str, _policy: Policy) -> Fields:
     """Read `US`, `EU,CA` or a cloud's own name of a region."""
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
-        if not re.fullmatch(r"[\w .-]{1,40}", part):
+        if not re.fullmatch(REGION, part):
             raise BadWord(f"{show(part)} is not a region; write US, EU or a name that the cloud shows.")
     return {"regions": tuple(parts)}
 

@@ -14,6 +14,7 @@ from typing import Any
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job import Draft, joined, pair
 from bot.rules.grammar.job_words import WORDS, BadWord, near, show
+from bot.rules.grammar.market_words import read_sort
 from bot.rules.grammar.readers import (
     ParsedCommand,
     Wrong,
@@ -132,15 +133,19 @@ def _is_prose(word: WordToken, draft: Draft) -> bool:
 def _read_job(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     if not words:
         return ParsedCommand(sub.name)
-    draft = Draft(policy)
+    draft, sort = Draft(policy), None
     for word in joined(words):
         try:
-            draft.read(word)
+            key, equals, value = word.value.partition("=")
+            if sub.name == "inventory" and equals and key.lower().lstrip("-") == "sort":
+                sort = read_sort(value)
+            else:
+                draft.read(word)
         except BadWord as error:
             raise Wrong(word, str(error)) from error
     for _, sentence in draft.missing(sub):
         raise Wrong(end(line), sentence)
-    return ParsedCommand(sub.name, job=draft.request(sub))
+    return ParsedCommand(sub.name, job=draft.request(sub), sort=sort)
 
 
 def _read_question(sub: Subcommand, words: list[WordToken], _line: str, policy: Policy) -> ParsedCommand:

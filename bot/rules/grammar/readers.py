@@ -10,6 +10,7 @@ from decimal import Decimal
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
 from bot.rules.grammar.job_words import BadWord, near, read_clouds, show
+from bot.rules.grammar.market_words import SortKey
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.values.text import WordToken
@@ -25,7 +26,7 @@ class ParsedCommand:
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
     is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`; of
     `terminate`, `action` is `now` to skip the confirmation. Of `delegate`, `action` is `set`, `list` or `off`, `target`
-    a person's reference and `day` the last day.
+    a person's reference and `day` the last day. Of `inventory`, `sort` is what comes first.
     """
 
     name: str
@@ -36,6 +37,7 @@ class ParsedCommand:
     question: ComparisonQuestion | None = None
     hours: Decimal | None = None
     day: date | None = None
+    sort: SortKey | None = None
 
 
 class Wrong(Exception):

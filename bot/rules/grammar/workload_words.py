@@ -117,6 +117,8 @@ def _read_model(text: str) -> Fields:
     """
     found = re.fullmatch(rf"{NUMBER}(?:-a{NUMBER})?", text.lower())
     if found is None:
+        if re.fullmatch(r"\d+(?:\.\d+)?[A-Za-z]{1,2}", text):
+            raise BadWord(f"{show(text)} is not a model size; write model=7B or model=30B-A3B.")
         if not re.fullmatch(r"[\w./-]{1,60}", text):
             raise BadWord(f"{show(text)} is not a model; write model=7B or a name such as {next(iter(MODELS))}.")
         return {"model": text}

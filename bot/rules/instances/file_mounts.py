@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from bot.rules.grammar.job_document import FileMount, MountMode
+
 #: The exit status of a job whose files cannot be fetched for want of a tool, as sysexits.h has it.
 UNAVAILABLE = 69
 #: Scheme → the command that fetches a source to a path; the tool must be in the image.
@@ -22,10 +24,25 @@ class BadMount(ValueError):
     """Refuse a path or a source that cannot be used; the message says what a right one looks like."""
 
 
-def before(mounts: Mapping[str, str], run: str | None) -> str | None:
-    """Put the fetching of files in front of a job's command, which does not start when a fetch fails."""
-    steps = [_step(path, source) for path, source in mounts.items()]
+def before(mounts: Mapping[str, str | FileMount], run: str | None) -> str | None:
+    """Put the fetching of files in front of a job's command, which does not start when a fetch fails.
+
+    Raises `BadMount`, also for a mode that no machine here has: what should be mounted is never copied instead.
+    """
+    steps = [_step(path, one if isinstance(one, str) else _copied(path, one)) for path, one in mounts.items()]
     return " && ".join([*steps, f"{{ {run}\n}}"] if run and steps else steps) or run
+
+
+def _copied(path: str, mount: FileMount) -> str:
+    """Return the source of files that may be copied. Raises `BadMount` for every other mode."""
+    if mount.mode is None:
+        raise BadMount(f"{path[:80]!r} needs a mode; write mode: COPY to copy its files before the job runs.")
+    if mount.mode is not MountMode.COPY:
+        raise BadMount(
+            f"{mount.mode} needs FUSE, which rented containers do not have; for {path[:80]!r} write mode: COPY, "
+            "and keep what the job writes with checkpoint=."
+        )
+    return mount.source
 
 
 def _step(path: str, source: str) -> str:

@@ -21,4 +21,4 @@ def disk_gb(job: JobRequest, policy: Policy) -> int:
     """
     work = workload_of(job)
     needed = 0 if work is None else math.ceil(IMAGE_GB + stored_gb(work))
-    return max(policy.disk_gb(job.workload, job.disk_gb), needed)
+    return max(policy.disk_gb(job.workload, job.disk_gb, job.model), needed)

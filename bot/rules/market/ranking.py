@@ -93,7 +93,7 @@ def rank(
     return Ranked(options=tuple(options), excluded=found.excluded, answered=len(found.field))
 
 
-def in_order(
+def ordered(
     offers: Iterable[Offer],
     job: JobRequest,
     policy: Policy,
@@ -102,11 +102,14 @@ def in_order(
     whole: bool = False,
     to_run: bool = False,
     runs: tuple[FinishedRun, ...] = (),
-) -> list[Scored]:
-    """Return every offer that fits in the order of `rank`, with its exact total but no other part of an estimate."""
+) -> tuple[list[Scored], tuple[Excluded, ...]]:
+    """Return every offer that fits in the order of `rank`, and everything that was left out with its reason.
+
+    Each offer has its exact total, but no other part of an estimate.
+    """
     cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
-    found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run).field
-    return found.cheapest(len(found))
+    found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run)
+    return found.field.cheapest(len(found.field)), found.excluded
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.market.ranking import in_order
+from bot.rules.market.ranking import ordered
 from bot.rules.market.scoring import Scored
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural, usd
@@ -15,6 +15,7 @@ from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
+from providers.gpus.table import GPUS
 
 _ZERO = Decimal(0)
 
@@ -40,17 +41,27 @@ def relax(
     capabilities: Mapping[str, Capabilities],
     **how: Any,
 ) -> tuple[Relaxation, ...]:
-    """Find every single limit that would open the market, relaxed by as little as possible, the cheapest first.
+    """Find every single limit that would open the market, relaxed by as little as possible, the least change first.
 
-    The cheapest has the least expected total. `offers` must be wider than the job asks (`widest`), since what the
-    clouds were not asked for cannot be found here. `how` are further arguments of `in_order`.
+    No GPU has less memory than the job asks for. `offers` must be wider than the job asks (`widest`), since what the
+    clouds were not asked for cannot be found here. `how` are further arguments of `ordered`.
     """
+    least_gb = _asked_gb(job.gpu)
+    large = [one for one in offers if one.memory_gb.is_finite() and one.memory_gb >= least_gb]
     found = []
     for word, wider in _wider(job, policy):
-        opened = in_order(offers, wider, policy, capabilities, **how)
+        opened, _ = ordered(large, wider, policy, capabilities, **how)
         if opened:
-            found.append(_relaxation(word, job, opened))
-    return tuple(sorted(found, key=lambda one: (one.expected_usd, one.word)))
+            found.append(_relaxation(word, job, wider, opened))
+    return tuple(found)
+
+
+def _asked_gb(gpu: GpuConstraint) -> Decimal:
+    """Return the memory per GPU that a job asks for: what it says, or that of the smallest GPU that it names."""
+    if gpu.memory_gb_min is not None:
+        return gpu.memory_gb_min
+    named = [GPUS[name].memory_gb for name in gpu.names if name in GPUS]
+    return Decimal(min(named)) if len(named) == len(gpu.names) > 0 else _ZERO
 
 
 def widest(job: JobRequest, policy: Policy) -> JobRequest:
@@ -59,29 +70,35 @@ def widest(job: JobRequest, policy: Policy) -> JobRequest:
 
 
 def _wider(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
-    """Yield the job without each of its limits, one at a time."""
+    """Yield the job without each of its limits, one at a time.
+
+    Another place, image or cloud rents the same machine, so they come first; then a price, and last another machine.
+    """
     gpu = job.gpu
-    if job.budget_cap_usd is not None:
-        yield "max", replace(job, budget_cap_usd=None)
-    if job.max_price_usd_h is not None:
-        yield "price", replace(job, max_price_usd_h=None)
-    if job.min_reliability is not None:
-        yield "reliability", replace(job, min_reliability=None)
     if job.regions:
         yield "region", replace(job, regions=())
+    for image in dict.fromkeys(policy.image_capabilities):
+        if image != job.image:
+            yield "image", replace(job, image=image)
     if job.candidates:
         yield "clouds", replace(job, candidates=())
+    if job.max_price_usd_h is not None:
+        yield "price", replace(job, max_price_usd_h=None)
+    if job.budget_cap_usd is not None:
+        yield "max", replace(job, budget_cap_usd=None)
+    if job.min_reliability is not None:
+        yield "reliability", replace(job, min_reliability=None)
     if job.spot is not SpotPolicy.ANY:
         yield "spot", replace(job, spot=SpotPolicy.ANY)
-    if gpu.names:
-        yield "gpu", replace(job, gpu=replace(gpu, names=()))
-    if gpu.memory_gb_min is not None or gpu.memory_gb_max is not None:
-        yield "memory", replace(job, gpu=replace(gpu, memory_gb_min=None, memory_gb_max=None))
+    if gpu.memory_gb_max is not None:
+        yield "memory", replace(job, gpu=replace(gpu, memory_gb_max=None))
     if (gpu.count_min, gpu.count_max) != (1, policy.max_gpus):
         yield "count", replace(job, gpu=replace(gpu, count_min=1, count_max=policy.max_gpus))
+    if gpu.names:
+        yield "gpu", replace(job, gpu=replace(gpu, names=()))
 
 
-def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxation:
+def _relaxation(word: str, job: JobRequest, wider: JobRequest, opened: Sequence[Scored]) -> Relaxation:
     if word == "max":
         return _amount(word, job.budget_cap_usd, opened, [one.expected_usd for one in opened])
     if word == "price":
@@ -94,20 +111,27 @@ def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxat
         reached = [one for one in opened if (one.offer.reliability or _ZERO) == most]
         return _said(word, instead, len(reached), reached[0])
     if word == "memory":
-        best = min(opened, key=lambda one: _apart(one.offer.memory_gb, job))
+        best = min(opened, key=lambda one: one.offer.memory_gb)
         same = sum(one.offer.memory_gb == best.offer.memory_gb for one in opened)
         return _said(word, f"memory={best.offer.memory_gb.normalize():f}GB", same, best)
     if word == "count":
         best = min(opened, key=lambda one: _more(one.offer.gpu_count, job))
         same = sum(one.offer.gpu_count == best.offer.gpu_count for one in opened)
         return _said(word, f"count={best.offer.gpu_count}", same, best)
-    value = {
-        "region": offer.country or offer.region,
-        "clouds": offer.cloud,
-        "spot": "yes" if offer.spot else "no",
-        "gpu": offer.gpu,
-    }[word]
-    return _said(word, f"{word}={value}", len(opened), best)
+    if word == "image":
+        return _said(word, f"image={wider.image}", len(opened), best)
+    said = _VALUES[word]
+    same = sum(said(one.offer) == said(offer) for one in opened)
+    return _said(word, f"{word}={said(offer)}", same, best)
+
+
+#: Word → what an offer has there, as it is typed.
+_VALUES: Mapping[str, Callable[[Offer], str]] = {
+    "region": lambda one: one.country or one.region,
+    "clouds": lambda one: one.cloud,
+    "spot": lambda one: "yes" if one.spot else "no",
+    "gpu": lambda one: one.gpu,
+}
 
 
 def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: list[Decimal]) -> Relaxation:
@@ -116,11 +140,6 @@ def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: 
     within = [one for one, amount in zip(opened, needed, strict=True) if amount <= least]
     more = usd(least - (limit or _ZERO))
     return _said(word, f"{word}={usd(least)}", len(within), within[0], f", {more} more")
-
-
-def _apart(memory_gb: Decimal, job: JobRequest) -> Decimal:
-    least, most = job.gpu.memory_gb_min or _ZERO, job.gpu.memory_gb_max
-    return max(least - memory_gb, memory_gb - most if most is not None else _ZERO)
 
 
 def _more(count: int, job: JobRequest) -> int:

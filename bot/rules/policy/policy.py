@@ -236,10 +236,10 @@ class Policy:
         "{project}-{model}-{count}x{gpu}", "Human part of an instance's name: {project}, {model}, {count} and {gpu}."
     )
 
-    def disk_gb(self, workload: str, asked_gb: int | None) -> int:
-        """Return the GB of disk to rent: the requested size, at least the minimum for that workload."""
-        least = self.min_disk_gb.get(workload.lower(), self.min_disk_gb["default"])
-        return max(least, asked_gb or 0)
+    def disk_gb(self, workload: str, asked_gb: int | None, model: str | None = None) -> int:
+        """Return the GB of disk to rent: the requested size, at least the minimum for that workload and that model."""
+        least = [self.min_disk_gb.get(name.lower(), 0) for name in (workload, model or "")]
+        return max(*(least if any(least) else [self.min_disk_gb["default"]]), asked_gb or 0)
 
     def image(self, cloud: str, stack: str = "") -> str:
         """Return the image for `cloud` and `stack` when the request names none."""

@@ -220,6 +220,7 @@ class ReplyCode(Vocabulary):
     # Explanations, and the REST API itself
     WHY = "why", "Why a request needs approval."
     INVALID = "invalid", "The body or a parameter of the call is not valid. `fields` names what is wrong."
+    CURSOR_EXPIRED = "cursor_expired", "The page's prices are no longer kept; start again without `cursor`."
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch", "The Idempotency-Key was used for another call."
     RATE_LIMITED = "rate_limited", "Too many calls in a minute. The sentence says how long to wait."
     BODY_TOO_LARGE = "body_too_large", "The body of the call is too large."

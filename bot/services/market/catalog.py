@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
+from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.disk import disk_gb
-from bot.rules.market.filters import least_cuda
-from bot.rules.market.ranking import Ranked, rank
+from bot.rules.market.filters import Excluded, least_cuda
+from bot.rules.market.listing import Row, listed, unknown_places
+from bot.rules.market.relaxation import Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.bids import with_margin
 from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import plural
 from bot.services.market.preflight import Checks, refusal
+from bot.services.market.snapshots import Snapshots
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
@@ -29,8 +34,6 @@ STRETCHED_S = 300.0
 #: A first page with this many offers may not be everything; further pages are fetched in the background.
 FULL_PAGE = 60
 DEEPER_PAGES = 4
-#: For this many different queries the ranked market is cached.
-ORDERS = 64
 
 log = logging.getLogger(__name__)
 
@@ -67,12 +70,20 @@ class MarketAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
-    """A ranked market for people who browse. `ages` says, per cloud that answered, how old its prices are."""
+class Listing:
+    """Everything that fits a question, as it was for sale at one moment. It never changes, so pages may share it.
 
-    ranked: Ranked
+    `offers` counts the offers in `rows`; `advice` says what to change when nothing fits, and which place is nowhere.
+    """
+
+    id: str
+    job: JobRequest
+    sort: SortKey
+    rows: tuple[Row, ...]
+    offers: int
+    excluded: tuple[Excluded, ...]
     answers: tuple[CloudAnswer, ...]
-    ages: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
 
 #: Reads the measured runs of this installation.
@@ -124,7 +135,7 @@ class Catalog:
         self._slow: dict[str, datetime] = {}
         self._asking: dict[_Key, asyncio.Task[_Answered]] = {}
         self._deeper: set[asyncio.Task[None]] = set()
-        self._orders: dict[JobRequest, tuple[object, Ranked]] = {}
+        self.snapshots: Snapshots[tuple[JobRequest, SortKey], Listing] = Snapshots(clock)
 
     @property
     def capabilities(self) -> dict[str, Capabilities]:
@@ -178,25 +189,36 @@ class Catalog:
         now = self._clock.now()
         return [CloudAnswer(name, False, 0, now, "" if place else sentence_of_all) for place, name in enumerate(names)]
 
-    async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
-        """Return the ranked market for somebody who browses."""
-        found = await self.market(job, disk_gb(job, policy), policy=policy)
-        now = self._clock.now()
-        ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
-        return Inventory(self._ranked(found, job, policy), found.answers, ages)
+    async def inventory(self, job: JobRequest, policy: Policy, sort: SortKey = SortKey.TOTAL) -> Listing:
+        """Return everything that is for sale for `job`; the same listing until a cloud has answered anew."""
+        job = replace(job, disk_gb=disk_gb(job, policy))
+        found = await self.market(job, job.disk_gb, policy=policy)
+        said = [(one.cloud, one.count, one.sentence, one.at if one.ok else None) for one in found.answers]
+        version, question = (policy, tuple(said)), (job, sort)
+        known = self.snapshots.newest(question, version)
+        if known is not None:
+            return known
+        # A large market takes a good part of a second; in a thread it delays nobody else.
+        rows, excluded = await asyncio.to_thread(listed, found.offers, job, policy, self.capabilities, sort)
+        advice = [unknown_places(found.offers, job.regions)]
+        if not rows and any(one.ok for one in found.answers):
+            advice += [one.sentence for one in (await self.openings(job, policy))[:1]]
+        offers = sum(len(row.offers) for row in rows)
+        name = secrets.token_hex(8)
+        listing = Listing(name, job, sort, rows, offers, excluded, found.answers, tuple(filter(None, advice)))
+        self.snapshots.keep(question, version, name, listing, offers)
+        return listing
 
-    def _ranked(self, found: MarketAnswer, job: JobRequest, policy: Policy) -> Ranked:
-        """Rank the market again only when a cloud has answered anew, not each time that it is shown."""
-        version = (policy, tuple((one.cloud, one.count, one.at) for one in found.answers if one.ok))
-        known = self._orders.get(job)
-        if known is not None and known[0] == version:
-            return known[1]
-        ranked = rank(found.offers, job, policy, self.capabilities)
-        self._orders.pop(job, None)
-        self._orders[job] = version, ranked
-        if len(self._orders) > ORDERS:
-            del self._orders[next(iter(self._orders))]
-        return ranked
+    async def openings(
+        self, job: JobRequest, policy: Policy, usable: Callable[[Offer], bool] = lambda _: True, **how: Any
+    ) -> tuple[Relaxation, ...]:
+        """Return the changes that would let offers fit a job that nothing fits, the least change first.
+
+        `how` are the arguments of `rank` that it was ranked by. The clouds are queried once more for the offers that
+        one limit hides; only `usable` offers count.
+        """
+        wide = await self.market(widest(job, policy), job.disk_gb)
+        return relax([one for one in wide.offers if usable(one)], job, policy, self.capabilities, **how)
 
     async def reprice(self, offer: Offer, disk_gb: int) -> Offer | None:
         """Return the same offer at its price now, or None when it is gone. `ProviderError`: no cloud could say."""

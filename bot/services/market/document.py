@@ -1,52 +1,79 @@
-"""Build the market document and its table: the same figures and sentences for REST, for `--json` and for people."""
+"""Build the market document: the same figures and sentences for REST, for `--json`, for MCP and for tables."""
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bot.rules.values.phrases import hours, rate, sum_of, usd
-from bot.rules.values.text_table import TextReport, TextTable
+from bot.rules.grammar.market_words import SortKey
+from bot.rules.values.phrases import plural
 from bot.services.market.offer_fields import (
     Cloud,
     Code,
     Country,
     ExpectedUsd,
-    Marks,
-    MaybePricePerHour,
-    Parts,
-    RankedFields,
-    RiskUsd,
+    GpuCount,
+    GpuName,
+    OfferId,
+    PricePerHour,
+    Region,
     Sentence,
     Spot,
     Strict,
-    Why,
-    WorstUsd,
 )
-from ledger.kernel.job import JobRequest
+from ledger.kernel import money
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
-    from bot.rules.market.ranking import RankedOption
-    from bot.services.market.catalog import Inventory
+    from bot.rules.market.listing import Row
+    from bot.services.market.catalog import Listing
+
+_ZERO = Decimal(0)
+#: So many rows are made at a time where a whole listing is written piece by piece.
+PIECE = 100
 
 
-class MarketOption(Strict, RankedFields):
-    """One ranked offer. `price_usd_h` is for the whole offer, `memory_gb` for each GPU."""
+class MarketPlace(Strict):
+    """One place where the offer of a row is for sale, with the id to request it there."""
 
+    offer_id: OfferId
+    region: Region
     country: Country
+    stock: str | None = Field(description="How much is left there: high, medium, low; null where nobody says.")
+
+
+class MarketRow(Strict):
+    """One offer in all the regions that sell it alike. Null means that its cloud does not say."""
+
+    rank: int = Field(description="Its place in this order, from 1.")
+    offer_id: OfferId
+    cloud: Cloud
+    gpu: GpuName
+    gpu_count: GpuCount
+    memory_gb: Decimal = Field(description="Memory of each GPU in GB.")
     spot: Spot
-    price_usd_h: MaybePricePerHour
+    price_usd_h: PricePerHour
+    price_usd_gpu_h: Decimal = Field(description="Dollars per hour for each GPU.")
+    disk_usd_h: Decimal = Field(description="The part of price_usd_h that is for the disk; 0 where it is free.")
     expected_usd: ExpectedUsd
-    worst_usd: WorstUsd
-    risk_usd: RiskUsd
+    regions: tuple[MarketPlace, ...] = Field(description="Where it is for sale, the best ranked place first.")
+    reliability: Decimal | None = Field(description="The share of time that the machine was up, from 0 to 1.")
+    verified: bool | None = Field(description="Whether its cloud has verified the machine.")
+    datacenter: bool | None = Field(description="Whether the machine stands in a datacenter.")
+    cuda: Decimal | None = Field(description="The newest CUDA that its driver runs.")
+    compute_capability: Decimal | None = Field(description="The GPU's CUDA compute capability.")
+    available_for_s: int | None = Field(description="For how many seconds its cloud expects it to be available.")
+    vcpus: int | None = Field(description="How many virtual processors.")
+    ram_gb: Decimal | None = Field(description="Main memory in GB.")
+    disk_gb_max: int | None = Field(description="The largest disk in GB.")
+    download_mbps: Decimal | None = Field(description="Download in Mbit/s.")
+    egress_usd_gb: Decimal = Field(description="Dollars per GB sent.")
+    ingress_usd_gb: Decimal = Field(description="Dollars per GB received.")
+    warning: str = Field(description="What to know before choosing it; empty when there is nothing.")
     read_at: datetime = Field(description="When the cloud gave this price.")
-    marks: Marks
-    why: Why
-    parts: Parts = ""
 
 
 class MarketCloud(Strict):
@@ -73,81 +100,139 @@ class MarketLeftOut(LeftOut):
     examples: tuple[str, ...] = Field(description="The ids of some of them.")
 
 
-class MarketDocument(Strict):
-    """What is for sale now, ranked by what `hours` would cost. Money is decimal dollars as strings, times are UTC."""
+class MarketHead(Strict):
+    """What a page of the market says beside its rows. Money is decimal dollars as strings, times are UTC."""
 
-    hours: Decimal = Field(description="The hours for which totals are reckoned.")
-    options: tuple[MarketOption, ...] = Field(description="The ranked offers, the best first.")
-    answered: int = Field(description="How many offers the clouds gave before any was skipped.")
+    hours: Decimal = Field(description="The hours for which totals are computed.")
+    disk_gb: int = Field(description="Every price per hour includes a disk of so many GB.")
+    sort: SortKey = Field(description="What comes first.")
+    rows: int = Field(description="How many rows there are on all pages.")
+    offers: int = Field(description="How many offers these rows hold: a row has one offer for each region.")
     clouds: tuple[MarketCloud, ...] = Field(description="How each cloud answered.")
-    excluded: tuple[MarketLeftOut, ...] = Field(description="Offers that were skipped, by reason.")
-    ages: tuple[str, ...] = Field(description="How old the prices of each cloud are, in words.")
+    excluded: tuple[MarketLeftOut, ...] = Field(description="Offers that were left out, by reason.")
+    advice: tuple[str, ...] = Field(description="What to change when nothing fits, and which places there are.")
+    next_cursor: str | None = Field(
+        description="What to send as `cursor` within 10 minutes for the next page of the same prices; null at the end."
+    )
 
     @property
-    def fingerprint(self) -> str:
-        """Return a hash that is the same for the same prices read at the same time, however old they have become.
+    def summary(self) -> str:
+        """Say in one sentence how much there is and what its prices include."""
+        if not self.rows:
+            return "No offer fits now."
+        joined = f" in {plural(self.rows, 'row')}" if self.rows != self.offers else ""
+        return f"{plural(self.offers, 'offer')}{joined}. Prices per hour include a disk of {self.disk_gb} GB."
 
-        The time of each cloud's answer is no part of it: a cloud that is not set up has a new one each time.
-        """
-        content = self.model_dump_json(exclude={"ages": True, "clouds": {"__all__": {"read_at"}}})
-        return hashlib.sha256(content.encode()).hexdigest()[:32]
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what else people should know: what to change, which clouds did not answer, what was left out."""
+        left_out = () if self.rows else tuple(one.sentence for one in self.excluded)
+        silent = (one.sentence for one in self.clouds if not one.ok and one.sentence)
+        return (*self.advice, *left_out, *silent)
 
 
-def market_document(market: Inventory, job: JobRequest) -> MarketDocument:
-    """Return the document of an inventory answer."""
-    return MarketDocument(
-        hours=job.hours,
-        options=tuple(_option(option) for option in market.ranked.options),
-        answered=market.ranked.answered,
+class MarketPage(MarketHead):
+    """One page of what is for sale, or all of it."""
+
+    items: tuple[MarketRow, ...] = Field(description="The rows of this page.")
+
+
+def head(listing: Listing, next_cursor: str | None = None) -> MarketHead:
+    """Return what every page of a listing says beside its rows."""
+    return MarketHead(
+        hours=listing.job.hours,
+        disk_gb=listing.job.disk_gb,
+        sort=listing.sort,
+        rows=len(listing.rows),
+        offers=listing.offers,
         clouds=tuple(
             MarketCloud(cloud=one.cloud, ok=one.ok, offers=one.count, read_at=one.at, sentence=one.sentence)
-            for one in market.answers
+            for one in listing.answers
         ),
         excluded=tuple(
             MarketLeftOut(code=one.reason_code, count=one.count, sentence=one.sentence, examples=one.example_ids)
-            for one in market.ranked.excluded
+            for one in listing.excluded
         ),
-        ages=market.ages,
+        advice=listing.advice,
+        next_cursor=next_cursor,
     )
 
 
-def _option(option: RankedOption) -> MarketOption:
-    offer, estimate = option.offer, option.estimate
-    return MarketOption(
-        rank=option.rank,
-        offer_id=offer.id,
-        cloud=offer.cloud,
-        gpu=offer.gpu,
-        gpu_count=offer.gpu_count,
-        memory_gb=offer.memory_gb,
-        region=offer.region,
-        country=offer.country,
-        spot=offer.spot,
-        price_usd_h=offer.price_usd_h,
-        expected_usd=estimate.expected_usd,
-        worst_usd=estimate.worst_usd,
-        risk_usd=option.risk_usd,
-        read_at=offer.fetched_at,
-        marks=option.marks,
-        why=option.why,
-        parts=sum_of((part.name, part.expected_usd) for part in estimate.components),
+def cursor_after(listing: Listing, end: int) -> str | None:
+    """Name the rest of a listing behind row `end`; None where nothing is left."""
+    return f"{listing.id}.{end}" if end < len(listing.rows) else None
+
+
+#: What `cursor_after` writes.
+CURSOR = r"^[0-9a-f]{16}\.[0-9]{1,7}$"
+
+
+def read_cursor(cursor: str) -> tuple[str, int]:
+    """Return the name of the listing and the first row that are named by a cursor of the shape `CURSOR`."""
+    name, _, start = cursor.partition(".")
+    return name, int(start)
+
+
+def market_page(listing: Listing, start: int = 0, limit: int | None = None) -> MarketPage:
+    """Return `limit` rows of a listing from row `start`, counted from 0; all that follow without a limit."""
+    end = len(listing.rows) if limit is None else start + limit
+    about = head(listing, cursor_after(listing, end))
+    rows = (_row(place, row) for place, row in enumerate(listing.rows[start:end], start + 1))
+    return MarketPage(**dict(about), items=tuple(rows))
+
+
+def pieces(listing: Listing, start: int = 0, limit: int | None = None) -> Iterator[str]:
+    """Write the document of `market_page` piece by piece, a row on each line, in constant memory."""
+    end = len(listing.rows) if limit is None else min(start + limit, len(listing.rows))
+    yield head(listing, cursor_after(listing, end)).model_dump_json().removesuffix("}") + ',"items":['
+    for at in range(start, end, PIECE):
+        rows = enumerate(listing.rows[at : min(at + PIECE, end)], at + 1)
+        lead = "\n" if at == start else ",\n"
+        yield lead + ",\n".join(_row(place, row).model_dump_json() for place, row in rows)
+    yield "\n]}\n"
+
+
+def _row(rank: int, row: Row) -> MarketRow:
+    first = row.offers[0]
+    price = first.price_usd_h or _ZERO
+    return MarketRow(
+        rank=rank,
+        offer_id=first.id,
+        cloud=first.cloud,
+        gpu=first.gpu,
+        gpu_count=first.gpu_count,
+        memory_gb=first.memory_gb,
+        spot=first.spot,
+        price_usd_h=price,
+        price_usd_gpu_h=money.amount(price / first.gpu_count),
+        disk_usd_h=first.storage_usd_h,
+        expected_usd=row.expected_usd,
+        regions=tuple(
+            MarketPlace(
+                offer_id=one.id,
+                region=one.region,
+                country=one.country,
+                stock=None if one.stock is None else one.stock.value,
+            )
+            for one in row.offers
+        ),
+        reliability=_known(first.reliability),
+        verified=first.verified,
+        datacenter=first.datacenter,
+        cuda=_known(first.cuda_max),
+        compute_capability=_known(first.compute_capability),
+        available_for_s=first.available_for_s,
+        vcpus=first.vcpus,
+        ram_gb=_known(first.ram_gb),
+        disk_gb_max=first.disk_gb_max,
+        download_mbps=_known(first.download_mbps),
+        egress_usd_gb=first.egress_usd_gb,
+        ingress_usd_gb=first.ingress_usd_gb,
+        warning=first.warning,
+        read_at=first.fetched_at,
     )
 
 
-def market_table(found: MarketDocument) -> TextReport:
-    """Return the market table: ranked offers, price ages, clouds that did not answer, and what was left out and why."""
-    head = ("#", "offer", "GPU", "region", "per hour", f"for {hours(found.hours)}", "why")
-    answered = f"{found.answered:,} offer{'' if found.answered == 1 else 's'} answered."
-    absent = [one.sentence for one in found.clouds if not one.ok]
-    sentences = (*found.ages, *absent, *(one.sentence for one in found.excluded))
-    if not found.options:
-        return TextReport(sentences=("No offer fits now.", *sentences))
-    table = TextTable(head=head, rows=tuple(_market_row(one) for one in found.options))
-    return TextReport(tables=(table,), sentences=(answered, *sentences))
-
-
-def _market_row(one: MarketOption) -> tuple[str, ...]:
-    gpus = f"{one.gpu_count}x {one.gpu}{' spot' if one.spot else ''}"
-    price = "-" if one.price_usd_h is None else rate(one.price_usd_h)
-    why = f"{one.why} Expected: {one.parts}." if one.parts else one.why
-    return str(one.rank), one.offer_id, gpus, one.region, price, usd(one.expected_usd), why
+def _known(number: Decimal | None) -> Decimal | None:
+    """Return a number, or None where the cloud said something that is none."""
+    return number if number is not None and number.is_finite() else None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import blocked, excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
-from bot.rules.market.relaxation import Relaxation, relax, widest
+from bot.rules.market.relaxation import Relaxation
 from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest, compare
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
@@ -23,7 +21,6 @@ from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
-from providers.contract import Offer
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
     able = catalog.capabilities
     runs = await catalog.finished_runs()
     ranked = rank(market.offers, job, policy, able, runs=runs)
-    relaxations = () if ranked.options else await openings(catalog, job, policy, runs=runs)
+    relaxations = () if ranked.options else await catalog.openings(job, policy, runs=runs)
     now = clock.now()
     return Planned(
         job=job,
@@ -85,18 +82,6 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
         capabilities=able[ranked.options[0].offer.cloud] if ranked.options else None,
         made_at=now,
     )
-
-
-async def openings(
-    catalog: Catalog, job: JobRequest, policy: Policy, usable: Callable[[Offer], bool] = lambda _: True, **how: Any
-) -> tuple[Relaxation, ...]:
-    """Return the changes that would let offers fit a job that nothing fits.
-
-    `how` are the arguments of `rank` that it was ranked by. The clouds are queried once more for the offers that one
-    limit hides; only `usable` offers count.
-    """
-    wide = await catalog.market(widest(job, policy), job.disk_gb)
-    return relax([one for one in wide.offers if usable(one)], job, policy, catalog.capabilities, **how)
 
 
 async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> JobRequest | Reply:

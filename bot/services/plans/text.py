@@ -25,7 +25,7 @@ def cells(option: RankedOption) -> tuple[str, ...]:
         f"{offer.gpu_count}x {offer.gpu}",
         "spot" if offer.spot else "on-demand",
         "-" if price is None else rate(price),
-        hours(costs.hours) + (" (late)" if costs.late_hours else "") + (" (given)" if costs.unknown else ""),
+        hours(costs.hours) + (" (late)" if costs.late_hours else "") + (" (time unknown)" if costs.unknown else ""),
         "-" if tokens is None else say(float(tokens[0])),
         usd(costs.expected_usd),
         f"{usd(costs.best_usd)}–{usd(costs.worst_usd)}",

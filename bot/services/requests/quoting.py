@@ -14,6 +14,7 @@ from typing import Any, Final
 from bot.rules.approvals.decision import plan
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
+from bot.rules.market.listing import unknown_places
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
@@ -24,7 +25,6 @@ from bot.services.grants import override as grant_override
 from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.notifications import request_message
-from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
@@ -211,7 +211,7 @@ def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token
 async def _opening(
     ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
-    """Where nothing fits, return the sentence that names the one limit to raise, and by how much."""
+    """Where nothing fits, say which place has no offer at all, and name the one limit to raise, and by how much."""
     # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
     if ranked.options or job.offer_id or not any(answer.ok for answer in market.answers):
         return []
@@ -220,7 +220,8 @@ async def _opening(
         broken = offer.machine_id is not None and offer.machine_id in request.failed_machines
         return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
 
-    return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
+    opened = await ctx.catalog.openings(job, ctx.policy, usable, **how)
+    return [*filter(None, [unknown_places(market.offers, job.regions)]), *(one.sentence for one in opened[:1])]
 
 
 async def _nothing(

@@ -1,48 +1,89 @@
-"""Build the answer to `/gpu inventory`: what is for sale now, with the ids that `offer=ID` takes."""
+"""Build the answer to `/gpu inventory`: five offers at a time, with the ids that `offer=ID` takes, and filters.
+
+The buttons hold what was typed, so that a filter asks the same question with one word changed.
+"""
 
 from __future__ import annotations
 
-from bot.rules.market.ranking import RankedOption
-from bot.rules.values.phrases import hours, rate, short_hours
-from bot.services.market.catalog import Inventory, absent
+import re
+from collections.abc import Iterable
+
+from bot.blockkit import clean, plain
+from bot.rules.grammar.job_words import REGION
+from bot.rules.grammar.market_words import SortKey
+from bot.rules.values.phrases import plural, rate, short_hours
+from bot.services.market.catalog import Listing
+from bot.services.market.document import MarketPage, MarketRow, cursor_after, market_page
+from bot.services.market.market_table import places, share
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, safe, section
-from bot.slack.blocks.offers import OfferLine, left_out, offers_table, reasons, spoken
-from ledger.kernel.job import JobRequest
+from bot.slack.blocks.elements import SENTENCE_MAX, Block, Message, actions, button, clip, code, context, safe, section
+
+#: So many offers are shown at a time.
+SHOWN = 5
+#: The verb of every button and menu below a list of offers.
+BROWSE = "browse"
+#: Above this no menu is shown, because an action id, which holds what was typed, has 255 characters.
+LONGEST_WORDS = 200
+#: Slack shows at most so many choices in a menu.
+CHOICES = 100
 
 
-def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
-    """Show ranked offers with their ids. Showing them reserves nothing."""
-    lines = [_line(option) for option in found.ranked.options]
-    silent = absent(found.answers)
-    excluded = [one.sentence for one in found.ranked.excluded]
-    title = f"*{safe(job_words.gpus(job.gpu))}*, totals for {hours(job.hours)}"
-    notes = left_out(excluded, silent)
-    more: list[Block] = [notes] if notes is not None else []
-    more += [context(" · ".join(safe(age) for age in found.ages))] if found.ages else []
-    if not lines:
-        said = f"{title}: no offer fits now."
-        text = " ".join(safe(sentence) for sentence in (*silent, *excluded))
-        return Message(clip(f"{said} {text}", 3_900), (section(said), *more))
-    ids = "\n".join(
-        f"#{one.rank} {code(one.offer.id)} {rate(one.price_usd_h)}, {dollars(one.expected_usd)}" for one in lines
-    )
-    example = f"{command} provision offer={lines[0].offer.id} {short_hours(job.hours)}"
-    hint = f"{found.ranked.answered} offers found. Rent one with {code(example)}"
-    why = reasons(lines)
-    blocks = (section(title), offers_table(lines), *([why] if why else []), section(ids), *more, context(hint))
-    return Message(clip(f"{title}: {'; '.join(spoken(one) for one in lines)}", 3_900), blocks)
+def inventory(found: Listing, words: str, command: str, start: int = 0, note: str = "") -> Message:
+    """Show the offers from row `start`. Showing them reserves nothing. `words` are those that were typed."""
+    start = min(start, max(len(found.rows) - 1, 0) // SHOWN * SHOWN)
+    page = market_page(found, start, SHOWN)
+    title = f"*{safe(job_words.gpus(found.job.gpu))}*"
+    said = [*filter(None, (safe(one, SENTENCE_MAX) for one in page.notes))]
+    notes = [context(*said)] if said else []
+    if not page.items:
+        nothing = f"{title}: no offer fits now."
+        text = clip(" ".join((nothing, *said)), 3_900)
+        return Message(text, (section(nothing), *notes, *_menus(found, page, words)))
+    last = start + len(page.items)
+    lead = f"{title}: {plural(found.offers, 'offer')}. Prices include a {found.job.disk_gb} GB disk."
+    part = f"Rows {start + 1}–{last} of {len(found.rows):,}:" if len(found.rows) > SHOWN else ""
+    lead = " ".join(filter(None, (note, lead, part)))
+    lines = [f"{_line(row)}\n{code(row.offer_id)}" for row in page.items]
+    example = f"{command} provision offer={page.items[0].offer_id} {short_hours(found.job.hours)}"
+    hint = context(f"Request one with {code(example)}")
+    blocks = (section(lead), section("\n".join(lines)), *_menus(found, page, words), *notes, hint)
+    return Message(clip(f"{lead} {'; '.join(_line(row) for row in page.items)}", 3_900), blocks)
 
 
-def _line(option: RankedOption) -> OfferLine:
-    estimate = option.estimate
-    return OfferLine(
-        option.rank,
-        option.offer,
-        option.offer.price_usd_h or estimate.expected_usd * 0,
-        estimate.best_usd,
-        estimate.expected_usd,
-        estimate.worst_usd,
-        option.marks,
-        option.why,
-    )
+def _line(row: MarketRow) -> str:
+    spot = " spot" if row.spot else ""
+    parts = [f"{row.gpu_count}× {safe(row.gpu)}{spot}, {row.memory_gb.normalize():f} GB", safe(row.cloud)]
+    parts += [safe(places(row))]
+    parts += [f"{share(row.reliability)} reliable"] if row.reliability is not None else []
+    return f"*{rate(row.price_usd_h)}* · {' · '.join(parts)}"
+
+
+def _menus(found: Listing, page: MarketPage, words: str) -> list[Block]:
+    """Build the row of *Next 5* and of the menus that ask again with one word changed."""
+    if clean(words, LONGEST_WORDS) != words:
+        return []
+    after = cursor_after(found, page.items[-1].rank) if page.items else None
+    made = [button(f"Next {SHOWN}", f"{BROWSE}:next:{words}", after)] if after else []
+    first = [row.offers[0] for row in found.rows]
+    regions = sorted({one.country or one.region for row in found.rows for one in row.offers} - {""})
+    clouds = sorted({one.cloud for one in first})
+    sorts = [(f"sort={key}", f"Sort: {key.doc}") for key in SortKey]
+    made.append(_menu("sort", words, "Sort by", sorts))
+    made.append(_menu("region", words, "Region", [("region=", "Everywhere"), *_named("region", regions)]))
+    made.append(_menu("clouds", words, "Cloud", [("clouds=", "All clouds"), *_named("clouds", clouds)]))
+    return [actions(*made)]
+
+
+def _named(word: str, values: Iterable[str]) -> list[tuple[str, str]]:
+    typed = [value for value in values if value.strip() and re.fullmatch(REGION, value)]
+    return [(f'{word}="{value}"' if " " in value else f"{word}={value}", value) for value in typed]
+
+
+def _menu(name: str, words: str, title: str, choices: list[tuple[str, str]]) -> Block:
+    """Build a menu; the value of a choice is the word that it sets, and a word without a value takes it away."""
+    return {
+        "type": "static_select",
+        "action_id": f"{BROWSE}:{name}:{words}",
+        "placeholder": plain(title, 150),
+        "options": [{"text": plain(label, 75), "value": word} for word, label in choices][:CHOICES],
+    }

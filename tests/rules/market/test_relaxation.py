@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -28,7 +29,6 @@ POLICY = Policy()
         ({"spot": True}, job(), "spot=yes"),
         ({}, job(spot=SpotPolicy.YES), "spot=no"),
         ({}, job(gpu=GpuConstraint(("A10",))), "gpu=RTX4090"),
-        ({}, job(gpu=GpuConstraint(memory_gb_min=Decimal(40))), "memory=24GB"),
         ({}, job(gpu=GpuConstraint(memory_gb_max=Decimal(16))), "memory=24GB"),
         ({"gpu_count": 4}, job(), "count=4"),
         ({"gpu_count": 1}, job(gpu=GpuConstraint(("RTX4090",), 2, 2)), "count=1"),
@@ -54,7 +54,40 @@ def test_a_budget_says_how_much_more_is_needed_and_then_it_answers() -> None:
     assert rank(market, job(budget_cap_usd=needed - Decimal("0.01")), POLICY, CLOUDS).answered == 0
 
 
-def test_two_limits_in_the_way_are_nobodys_single_fault_and_several_ways_stand_by_their_total() -> None:
+def test_no_gpu_with_less_memory_than_asked_is_advised() -> None:
+    small = [offer("v100", gpu="V100-16GB", memory_gb=Decimal(16), price_usd_h=Decimal("0.10"))]
+    large = [offer("h200", gpu="H200", memory_gb=Decimal(141), price_usd_h=Decimal(3))]
+    wanted = job(gpu=GpuConstraint(("A100-PCIE-80GB",)))
+    assert relax(small, wanted, POLICY, CLOUDS) == ()
+    assert [one.instead for one in relax(small + large, wanted, POLICY, CLOUDS)] == ["gpu=H200"]
+    for asked in (GpuConstraint(memory_gb_min=Decimal(40)), GpuConstraint(("RTX4090",), memory_gb_min=Decimal(40))):
+        assert relax([offer()], job(gpu=asked), POLICY, CLOUDS) == ()
+    either = job(gpu=GpuConstraint(("A100-PCIE-80GB", "RTX3090")))
+    assert [one.instead for one in relax([offer()], either, POLICY, CLOUDS)] == ["gpu=RTX4090"]
+
+
+def test_another_place_is_advised_before_another_cloud_a_price_or_another_machine() -> None:
+    market = [
+        offer("se", price_usd_h=Decimal(9)),
+        offer("us", region="US", country="US", price_usd_h=Decimal("9.5"), spot=True),
+        offer("a40", gpu="A40", memory_gb=Decimal(48), region="US", country="US", price_usd_h=Decimal("0.10")),
+        offer("two", gpu_count=2, region="US", country="US", price_usd_h=Decimal("0.20")),
+    ]
+    found = relax(market, job(regions=("US",)), POLICY, CLOUDS)
+    assert [one.word for one in found] == ["region", "spot", "count", "gpu"]
+
+
+def test_a_gpu_that_the_image_is_too_old_for_gets_an_image_that_runs_on_it() -> None:
+    new = [offer(gpu="RTX5090", memory_gb=Decimal(32))]
+    wanted = job(gpu=GpuConstraint(("RTX5090",)), candidates=("vast",))
+    assert rank(new, wanted, POLICY, CLOUDS).options == ()
+    found = relax(new, wanted, POLICY, CLOUDS)
+    assert found[0].instead == "image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
+    able = replace(wanted, image=found[0].instead.removeprefix("image="))
+    assert [one.offer.gpu for one in rank(new, able, POLICY, CLOUDS).options] == ["RTX5090"]
+
+
+def test_two_limits_in_the_way_are_nobodys_single_fault() -> None:
     assert relax([offer()], job(regions=("US",), max_price_usd_h=Decimal("0.1")), POLICY, CLOUDS) == ()
     both = [offer(price_usd_h=Decimal(2)), offer("us", region="US", country="US", price_usd_h=Decimal(9))]
     found = relax(both, job(regions=("US",), max_price_usd_h=Decimal(5)), POLICY, CLOUDS)

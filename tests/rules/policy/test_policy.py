@@ -22,3 +22,5 @@ def test_the_disk_is_at_least_the_minimum_of_the_workload() -> None:
     assert policy.disk_gb("MoE", 10) == 64
     assert policy.disk_gb("training", None) == 50
     assert policy.disk_gb("training", 200) == 200
+    assert policy.disk_gb("training", None, "moe") == policy.disk_gb("training", 10, "MoE") == 64
+    assert policy.disk_gb("training", None, "7B") == 50

@@ -102,7 +102,7 @@ async def test_a_cloud_that_asks_to_slow_down_is_asked_every_five_minutes_and_th
         w.clock.advance(STRETCHED_S - FRESH_S - 1)
         look = await catalog.inventory(JOB, w.ctx.policy)
         assert limited.calls == 1
-        assert look.ages == (f"vast: {len(first.offers)} offers, 4 min old",)
+        assert [one.age(w.clock.now()) for one in look.answers] == [f"vast: {len(first.offers)} offers, 4 min old"]
         fresh = await catalog.market(JOB, 50, policy=w.ctx.policy, fresh=True)
         assert (fresh.offers, limited.calls) == ((), 2)
         w.clock.advance(1)

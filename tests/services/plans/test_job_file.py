@@ -82,6 +82,8 @@ def test_a_value_may_hold_what_a_line_cannot() -> None:
     assert (found.run, found.reason) == (run, 'so that "it" = 2')
 
 
+#: A job that is complete.
+ONE: dict[str, Any] = {"resources": {"gpu": "4090"}, "hours": 2}
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"candidates": ["autodl"]}, "candidates", "“autodl” is not a cloud; there are vast,"),
     ({"resources": {"gpu": "RTX9999"}}, "resources.gpu.name", "is not a GPU that is known here"),
@@ -139,6 +141,21 @@ def test_files_are_fetched_before_the_command() -> None:
     with pytest.raises(BadJob, match="is not a source") as refused:
         read({"resources": {"gpu": "4090"}, "hours": 2, "file_mounts": {"/data": "/etc"}})
     assert refused.value.field == "file_mounts"
+
+
+def test_files_have_two_shapes_and_are_never_copied_where_a_mount_was_asked_for() -> None:
+    short = read({**ONE, "file_mounts": {"/data": "s3://b/d"}})
+    long = read({**ONE, "file_mounts": {"/data": {"source": "s3://b/d", "mode": "COPY"}}})
+    assert short.run == long.run is not None
+    for mode in ("MOUNT", "MOUNT_CACHED"):
+        with pytest.raises(BadJob, match=f"{mode} needs FUSE.*write mode: COPY") as refused:
+            read({**ONE, "file_mounts": {"/data": {"source": "s3://b/d", "mode": mode}}})
+        assert refused.value.field == "file_mounts"
+    with pytest.raises(BadJob, match="needs a mode; write mode: COPY"):
+        read({**ONE, "file_mounts": {"/data": {"source": "s3://b/d"}}})
+    for wrong in ({"source": "s3://b/d", "mode": "SOFTLINK"}, {"mode": "COPY"}, {"source": "s3://b", "to": "x"}):
+        with pytest.raises(ValidationError):
+            JobDocument.model_validate({**ONE, "file_mounts": {"/data": wrong}})
 
 
 def test_a_program_has_defaults() -> None:

@@ -67,6 +67,17 @@ async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
     assert (view.options, view.tokens) == ((), ())
 
 
+async def test_a_request_and_the_inventory_give_the_same_advice_when_nothing_fits(w: World) -> None:
+    job = replace(JOB, regions=("Atlantis",))
+    listing = await w.ctx.catalog.inventory(job, w.ctx.policy)
+    assert listing.rows == ()
+    place, opening = listing.advice
+    assert place.startswith("No offer is in “Atlantis” now; there are offers in ")
+    assert opening.startswith("With region=")
+    view = await quoted(w, regions=("Atlantis",))
+    assert view.request.outcome.startswith(f"No offer fits now. {place} {opening}")
+
+
 @on_clouds(VARIED=True)
 async def test_one_cloud_that_is_down_only_loses_itself(w: World, cloud: str) -> None:
     w.arm("search_503", cloud, times=None)
@@ -127,7 +138,7 @@ async def test_a_cloud_that_is_not_set_up_is_named(w: World) -> None:
 
 async def test_one_offer_of_an_inventory_answer_can_be_asked_for(w: World) -> None:
     look = await w.ctx.catalog.inventory(JOB, w.ctx.policy)
-    wanted = look.ranked.options[3].offer.id
+    wanted = look.rows[3].offers[0].id
     view = await quoted(w, offer_id=wanted)
     assert [option.offer_id for option in view.options] == [wanted]
 
