@@ -42,6 +42,7 @@ class Deed(StrEnum):
     READ = "use GPU Shopper"
     REQUEST = "request GPUs"
     EXTEND = "extend a session"
+    START = "start a session"
     WITHDRAW = "withdraw a request"
     AUTO_APPROVAL = "spend without an approver"
     KEY = "use an API key"
@@ -50,7 +51,7 @@ class Deed(StrEnum):
 #: What needs a certain answer of Slack, because it decides. All else is possible while Slack does not answer.
 _CERTAIN = frozenset({Deed.APPROVE, Deed.WITHDRAW, Deed.AUTO_APPROVAL})
 #: What the policy may allow to guests.
-_FOR_GUESTS = frozenset({Deed.READ, Deed.REQUEST, Deed.EXTEND, Deed.KEY})
+_FOR_GUESTS = frozenset({Deed.READ, Deed.REQUEST, Deed.EXTEND, Deed.START, Deed.KEY})
 
 
 def ineligible(policy: Policy, person: DeciderFacts, deed: Deed) -> Verdict | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import Deed, ineligible
 from bot.rules.approvals.approvers import named as actor_named
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
@@ -202,7 +203,7 @@ def _name(actor: Actor) -> str:
 
 
 def _is_admin(policy: Policy, who: DeciderFacts) -> bool:
-    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    usable = ineligible(policy, who, Deed.APPROVE) is None
     return usable and bool({_name(who.actor), who.actor.ref} & set(policy.budget_admins))
 
 
