@@ -12,14 +12,19 @@ import pytest
 from bot.practice.model import User
 from bot.practice.reader import all_text
 from bot.rules.approvals.decision import DeciderFacts, Decision
+from bot.rules.instances.power import PowerAction
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from bot.services.access.delegation import Delegate, delegate
 from bot.services.approvals import break_glass, by_offer
 from bot.services.approvals.break_glass import BreakGlass
+from bot.services.instances import adoption, power
+from bot.services.instances.adoption import Adopt
+from bot.services.runtime.commands import Switch
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import RequestState
 from tests.api.door import code_of, opened
+from tests.services.runtime.test_recovery_mode import rowless
 from tests.slack.conftest import Stage
 from tests.slack.test_commands import private
 from tests.slack.test_identity import HOME
@@ -181,6 +186,42 @@ async def test_nobody_ineligible_extends_a_session_at_any_interface(stage: Stage
         assert (await w.more(request_id, actor=Actor(ActorKind.CONSUMER, "atlas"))).code == "asked"
     assert (await w.end(request_id, dave)).ok
     await w.run(120, 30)
+
+
+@pytest.mark.parametrize("code", INELIGIBLE)
+async def test_nobody_ineligible_starts_a_stopped_session_and_everybody_may_stop(stage: Stage, code: str) -> None:
+    w, atlas = stage.w, Actor(ActorKind.CONSUMER, "atlas")
+    await begin(stage)
+    async with opened(w) as door:
+        await door.key("atlas", "slack:U0DAVE")
+    request_id = str((await w.ask(atlas, candidates=("runpod",))).data["request_id"])
+    await w.settle()
+    assert (await w.decide(request_id, Actor(ActorKind.SLACK, "U0BOB", HOME))).ok
+    await w.run(60, 20)
+    change(stage, "U0DAVE", **INELIGIBLE[code])
+    assert (await power.switch(w.ctx, Switch(request_id, DeciderFacts(atlas), PowerAction.STOP))).ok
+    await w.run(120, 30)
+    start = Switch(request_id, DeciderFacts(atlas), PowerAction.START)
+    assert (await power.switch(w.ctx, start)).code == code
+    change(stage, "U0DAVE", deleted=False, is_bot=False, team_id=HOME, is_guest=False)
+    assert (await power.switch(w.ctx, start)).ok
+    assert (await w.end(request_id, atlas)).ok
+    await w.run(120, 30)
+
+
+@pytest.mark.parametrize("code", INELIGIBLE)
+async def test_nobody_ineligible_adopts_an_orphan_or_gets_one(stage: Stage, code: str) -> None:
+    w = stage.w
+    await begin(stage, same_person=LINKED, approvers=("operator:bob",))
+    lost = await rowless(w)
+    alice = Actor(ActorKind.SLACK, "U0ALICE", HOME)
+    adopt = Adopt(lost.id, Decimal(1), DeciderFacts(BOB), alice, "it trains", "C0GPU", "")
+    for person in ("U0BOB", "U0ALICE"):
+        change(stage, person, **INELIGIBLE[code])
+        assert (await adoption.adopt_orphan(w.ctx, adopt)).code == code
+        change(stage, person, deleted=False, is_bot=False, team_id=HOME, is_guest=False)
+    assert (await w.books()).sessions == ()
+    assert (await adoption.adopt_orphan(w.ctx, adopt)).code == "adopted"
 
 
 @pytest.mark.parametrize("code", INELIGIBLE)

@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -57,7 +58,8 @@ def _say(answer: dict[str, Any]) -> None:
 def _become(order: dict[str, Any]) -> NoReturn:
     """Turn this child into the bot. `ahead_s` is how far its clock, like all clocks of the test, has travelled.
 
-    `descriptors`, if there, is how many files it may have open, however it raises its own limit.
+    `descriptors`, if there, is how many files it may have open, however it raises its own limit. With `disk_full` none
+    of its files may grow until `resource.prlimit` allows it again; its log goes through a process that still may.
     """
     code = 1
     try:
@@ -67,6 +69,11 @@ def _become(order: dict[str, Any]) -> NoReturn:
         os.environ.update(order["environment"])
         os.chdir(order["folder"])
         out = os.open(order["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        if order["disk_full"]:
+            with os.fdopen(out, "ab") as log:
+                writer = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)  # It ends with this process.
+            out = os.dup(writer.stdin.fileno())  # type: ignore[union-attr] # It is a pipe.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (out, 1), (out, 2)):
             os.dup2(source, target)

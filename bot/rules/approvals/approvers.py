@@ -42,6 +42,7 @@ class Deed(StrEnum):
     READ = "use GPU Shopper"
     REQUEST = "request GPUs"
     EXTEND = "extend a session"
+    START = "start a session"
     WITHDRAW = "withdraw a request"
     AUTO_APPROVAL = "spend without an approver"
     KEY = "use an API key"
@@ -50,7 +51,7 @@ class Deed(StrEnum):
 #: What needs a certain answer of Slack, because it decides. All else is possible while Slack does not answer.
 _CERTAIN = frozenset({Deed.APPROVE, Deed.WITHDRAW, Deed.AUTO_APPROVAL})
 #: What the policy may allow to guests.
-_FOR_GUESTS = frozenset({Deed.READ, Deed.REQUEST, Deed.EXTEND, Deed.KEY})
+_FOR_GUESTS = frozenset({Deed.READ, Deed.REQUEST, Deed.EXTEND, Deed.START, Deed.KEY})
 
 
 def ineligible(policy: Policy, person: DeciderFacts, deed: Deed) -> Verdict | None:
@@ -178,6 +179,18 @@ def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
     """Return the other identities of one person, as the policy names them."""
     people = [[named(name) for name in names] for names in policy.same_person]
     return tuple(one for names in people if any(is_same(actor, one) for one in names) for one in names if one != actor)
+
+
+def slack_account(policy: Policy, person: Actor) -> str | None:
+    """Return a person's Slack user: themselves, or the first Slack account that the policy names as the same person."""
+    people = (person, *linked(policy, person))
+    return next((one.id for one in people if one.kind is ActorKind.SLACK), None)
+
+
+def slack_accounts(policy: Policy, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the Slack users of the people among these names, each once, without user groups and who has no account."""
+    found = (slack_account(policy, named(name)) for name in names if not is_slack_group(name))
+    return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def named(name: str) -> Actor:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.approvals.approvers import DeciderFacts, Deed, ineligible, never
+from bot.rules.approvals.approvers import DeciderFacts, Deed, ineligible, never, slack_accounts
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -91,4 +91,4 @@ def audience(policy: Policy) -> tuple[str, ...]:
         *policy.budget_admins,
         *(name for group in policy.approval_groups.values() for name in group),
     )
-    return tuple(name for name in dict.fromkeys(names) if name[:1] in ("U", "W") and ":" not in name)
+    return slack_accounts(policy, names)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import Deed, ineligible, slack_accounts
 from bot.rules.approvals.approvers import named as actor_named
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
@@ -15,7 +16,6 @@ from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
-from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce, lock_budgets, notification_of, record
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
@@ -202,9 +202,9 @@ def _name(actor: Actor) -> str:
 
 
 def _is_admin(policy: Policy, who: DeciderFacts) -> bool:
-    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    usable = ineligible(policy, who, Deed.APPROVE) is None
     return usable and bool({_name(who.actor), who.actor.ref} & set(policy.budget_admins))
 
 
 def _owners(policy: Policy, scope: str) -> tuple[str, ...]:
-    return policy.budget_owners.get(scope) or direct_messages.budget_admins(policy) or (OPERATORS,)
+    return policy.budget_owners.get(scope) or slack_accounts(policy, policy.budget_admins) or (OPERATORS,)

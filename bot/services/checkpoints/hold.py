@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import assert_never
 
+from bot.rules.approvals.approvers import slack_accounts
 from bot.rules.checkpoints import verification as rules
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -154,7 +155,7 @@ async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> 
 
 async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     """Ask those who may reply for the owner: the fallback contacts and the budget administrators."""
-    for to in dict.fromkeys((*ctx.policy.fallback_contacts, *direct_messages.budget_admins(ctx.policy))):
+    for to in dict.fromkeys((*ctx.policy.fallback_contacts, *slack_accounts(ctx.policy, ctx.policy.budget_admins))):
         await announce(tx, now, KIND, subject_of(row, ASKED), destination=to)
 
 

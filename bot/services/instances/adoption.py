@@ -7,9 +7,11 @@ as a loss.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.approvals.approvers import Deed, ineligible
 from bot.rules.approvals.decision import is_approver
 from bot.rules.pricing import hours_cap
 from bot.rules.values.command_text import cli_command
@@ -24,6 +26,7 @@ from bot.services.instances.adoption_approval import Adopt, Judged
 from bot.services.instances.transitions import adopt
 from bot.services.market.codec import offer_to_json
 from bot.services.runtime.clock_guard import clock_problem
+from bot.services.people import eligibility
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -47,7 +50,8 @@ MEMORY_UNKNOWN = Decimal(0)
 
 async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
     """Adopt a quarantined orphan, after its cloud was queried for it and its label was checked again."""
-    refusal = _may(ctx, command)
+    command = replace(command, decider=await eligibility.looked_up(ctx, command.decider))
+    refusal = await _may(ctx, command)
     if refusal is not None:
         return refusal
     if doubt := clock_problem(ctx.clock):
@@ -114,9 +118,14 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     return orphan
 
 
-def _may(ctx: Context, command: Adopt) -> Reply | None:
+async def _may(ctx: Context, command: Adopt) -> Reply | None:
     if not is_approver(ctx.policy, command.decider):
         return refuse(ReplyCode.NOT_AN_APPROVER, "Only approvers can do this, because keeping it spends money.")
+    if not_them := ineligible(ctx.policy, command.decider, Deed.APPROVE):
+        return refuse(not_them.code, not_them.sentence)
+    if not_owner := await eligibility.ineligible_for(ctx, command.owner, Deed.REQUEST):
+        sentence = f"Slack doesn't know {command.owner.ref} as somebody who can request GPUs. Name another owner."
+        return refuse(not_owner.code, sentence)
     if not command.reason.strip():
         return refuse(ReplyCode.REASON_NEEDED, "Say why, for the audit log: --reason 'training of last night'.")
     if command.hours <= 0 or hours_cap.is_above(ctx.policy, command.hours):

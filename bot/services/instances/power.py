@@ -7,6 +7,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from bot.rules.approvals.approvers import Deed
 from bot.rules.instances.power import PowerAction, judge
 from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.pricing.spend_limits import billed_rate
@@ -19,7 +20,7 @@ from bot.services.nodes import node_api
 from bot.services.nodes.host_keys import forgotten
 from bot.services.notifications import request_message
 from bot.services.notifications.paging import page
-from bot.services.people import direct_messages
+from bot.services.people import direct_messages, eligibility
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Reply, Switch, refuse
@@ -53,6 +54,9 @@ log = logging.getLogger(__name__)
 
 async def switch(ctx: Context, command: Switch) -> Reply:
     """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is called next."""
+    starts = command.order is PowerAction.START  # It spends again; a stop saves, so it is never refused for this.
+    if starts and (not_them := await eligibility.refused(ctx, command.decider, Deed.START)):
+        return refuse(not_them.code, not_them.sentence)
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:

@@ -8,25 +8,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bot.rules.approvals.approvers import linked, named
+from bot.rules.approvals.approvers import slack_account
 from bot.rules.policy.policy import Policy
 from ledger.core import Tx, announce
-from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.actor import Actor
 from ledger.kernel.states import NotificationKind
 from ledger.models import Session
 from ledger.queries.access import consumer_of
-
-
-def slack_account(policy: Policy, person: Actor) -> str | None:
-    """Return a person's Slack user: themselves, or the first Slack account that the policy names as the same person."""
-    people = (person, *linked(policy, person))
-    return next((one.id for one in people if one.kind is ActorKind.SLACK), None)
-
-
-def budget_admins(policy: Policy) -> tuple[str, ...]:
-    """Return the Slack users of the budget administrators, without those who have none."""
-    accounts = (slack_account(policy, named(name)) for name in policy.budget_admins)
-    return tuple(dict.fromkeys(one for one in accounts if one is not None))
 
 
 async def slack_user(tx: Tx, policy: Policy, owner: str) -> str | None:

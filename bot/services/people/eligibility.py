@@ -34,6 +34,11 @@ async def looked_up(ctx: Context, facts: DeciderFacts) -> DeciderFacts:
     return facts if found is None else replace(found, actor=facts.actor, groups=facts.groups, behalf=facts.behalf)
 
 
+async def refused(ctx: Context, who: DeciderFacts, deed: Deed) -> Verdict | None:
+    """Return why somebody may not do this, by what their client and Slack say of them now; None when they may."""
+    return ineligible(ctx.policy, await looked_up(ctx, who), deed)
+
+
 async def ineligible_for(ctx: Context, actor: Actor, deed: Deed) -> Verdict | None:
     """Return why the person behind an actor may not do this now; None when they may."""
     found = await _of_slack(ctx, await responsible_for(ctx, actor))

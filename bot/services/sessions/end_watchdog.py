@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from bot.rules.approvals.approvers import slack_account
 from bot.rules.instances.watchdog import Ability, EndOrder, due
 from bot.rules.values.phrases import plural
-from bot.services.people.direct_messages import slack_account
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.context import Context
 from bot.services.runtime.ends_copy import EndsCopy, Sent, load, on_top_of, save

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.approvals.approvers import Deed, ineligible
+from bot.rules.approvals.approvers import Deed
 from bot.rules.approvals.decision import plan
 from bot.rules.policy import job_bounds
 from bot.rules.pricing import hours_cap
@@ -45,8 +45,7 @@ EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, Session
 
 async def extend(ctx: Context, command: Extend) -> Reply:
     """Extend a session. Codes of success: `kept` (inside what was approved), `asked` (an approver decides)."""
-    not_them = ineligible(ctx.policy, await eligibility.looked_up(ctx, command.decider), Deed.EXTEND)
-    if not_them is not None:
+    if not_them := await eligibility.refused(ctx, command.decider, Deed.EXTEND):
         return refuse(not_them.code, not_them.sentence)
     now = ctx.clock.now()
     try:

@@ -63,6 +63,8 @@ def test_it_is_for_little_and_everybody_who_decides_is_told() -> None:
         approval_groups={"finance": ("UFIN", "S0FIN")},
     )
     assert break_glass.audience(policy) == ("UBOB", "UCEO", "UFIN")
+    linked = replace(policy, same_person=(("UADA", "operator:ada"),))
+    assert break_glass.audience(linked) == ("UBOB", "UADA", "UCEO", "UFIN")
 
 
 def test_its_time_is_inside_the_usual_one() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -129,6 +130,11 @@ class Served:
             return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         return False
 
+    def disk_has_room(self) -> None:
+        """Let its files grow again."""
+        unlimited = resource.RLIM_INFINITY
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+
     def signal(self, what: signal.Signals) -> None:
         """Send it a signal."""
         os.kill(self._process.pid, what)
@@ -146,9 +152,15 @@ class Served:
 
 
 def fork(
-    parent: Nursery, environment: Mapping[str, str], log: Path, ahead_s: float, descriptors: int | None = None
+    parent: Nursery,
+    environment: Mapping[str, str],
+    log: Path,
+    ahead_s: float,
+    descriptors: int | None = None,
+    *,
+    disk_full: bool = False,
 ) -> Served:
-    """A process out of the nursery, which may have at most `descriptors` files open."""
+    """A process out of the nursery, with at most `descriptors` files open; `disk_full`: none of its files may grow."""
     since = log.stat().st_size if log.exists() else 0
     answer = parent.order(
         do="start",
@@ -157,6 +169,7 @@ def fork(
         log=str(log),
         ahead_s=ahead_s,
         descriptors=descriptors,
+        disk_full=disk_full,
     )
     return Served(_Forked(answer["pid"], parent), log, since)
 

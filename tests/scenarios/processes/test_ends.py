@@ -14,7 +14,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from bot.services.runtime.ends_copy import NAME, load
 from ledger.core.writes import amend
+from ledger.engine.db import Database
 from ledger.kernel.states import SessionState
 from ledger.models import Session
 from tests.scenarios.processes.processes import Nursery, Served, fork
@@ -68,18 +70,26 @@ async def dead(place: Town) -> None:
             await asyncio.sleep(LOOK_S)  # A cloud tells nobody when an instance is gone.
 
 
+async def copied(place: Town, copy: Path) -> None:
+    """Return when a process has copied the present end."""
+    deadline = (await place.books()).sessions[-1].deadline
+    async with asyncio.timeout(STEP_S):
+        while [row.deadline for row in load(copy).rows] != [deadline]:  # noqa: ASYNC110 # The process tells nobody.
+            await asyncio.sleep(LOOK_S)
+
+
 async def is_over(place: Town) -> None:
     await place.until(lambda books: books.sessions[-1].state is SessionState.TERMINATED)
     await place.comes_to_rest()
 
 
-async def up_again(place: Town) -> Served:
+async def up_again(place: Town, *, disk_full: bool = False) -> Served:
     """Start a process that may not serve yet, some time after the last one; it listens on a port that is known."""
     place.clock.travel(DOWN_S)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     environment = {**place.environment, "GPU_SHOPPER_PORT": str(port)}
-    bot = fork(place.nursery, environment, place.log, place.clock.ahead_s)
+    bot = fork(place.nursery, environment, place.log, place.clock.ahead_s, disk_full=disk_full)
     bot.port = port
     place.bots.append(bot)
     return bot
@@ -117,6 +127,21 @@ async def test_a_start_that_finds_the_ledger_locked_ends_what_is_overdue_and_wor
         await place.screens.posted("GPU Shopper started, but the ledger takes no writes")
     await bot.ready()
     assert await ready(bot) == (200, "ok")
+    place.listen_to(bot)
+    await is_over(place)
+
+
+async def test_a_start_on_a_full_disk_ends_what_is_overdue_and_works_when_there_is_room(quick_place: Town) -> None:
+    place = quick_place
+    await running(place)
+    await ends_in(place, 10)
+    await place.kill()
+    bot = await up_again(place, disk_full=True)
+    await bot.says("serving ends only: the ledger takes no writes")
+    await dead(place)
+    assert await ready(bot) == (503, "ends only: the ledger takes no writes")
+    bot.disk_has_room()
+    await bot.ready()
     place.listen_to(bot)
     await is_over(place)
 
@@ -180,6 +205,38 @@ async def _alter(place: Town, line: str) -> None:
         await connection.commit()
         await connection.execute(text(line))
         await connection.commit()
+
+
+async def test_a_postgresql_that_refuses_every_connection_at_the_start_keeps_no_instance_alive(
+    pg_db_url: str, tmp_path: Path, processes: Nursery
+) -> None:
+    async with town(pg_db_url, tmp_path, processes, "runpod", end_overdue_s=OVERDUE_S) as place:
+        await place.start()
+        await running(place)
+        await ends_in(place, 15)
+        await copied(place, tmp_path / NAME)  # Nothing else knows the end while the server refuses.
+        await place.kill()
+        await _allowed(place, allowed=False)
+        bot = await up_again(place)
+        await bot.says("serving ends only: the ledger cannot be reached")
+        await dead(place)
+        assert await ready(bot) == (503, "ends only: the ledger cannot be reached")
+        await place.screens.posted("from its copy, because the ledger cannot be read")
+        await _allowed(place, allowed=True)
+        await bot.ready()
+        place.listen_to(bot)
+        await is_over(place)
+
+
+async def _allowed(place: Town, *, allowed: bool) -> None:
+    """Let the server take new connections to the ledger, or refuse every one. Those of the test stay open."""
+    server = Database(place.db.url.set(database="postgres").render_as_string(hide_password=False))
+    try:
+        async with server.writer.connect() as connection:
+            await connection.execute(text(f'ALTER DATABASE "{place.db.url.database}" ALLOW_CONNECTIONS {allowed}'))
+            await connection.commit()
+    finally:
+        await server.close()
 
 
 async def test_the_heartbeat_comes_while_all_is_well(quick_place: Town) -> None:
