@@ -142,9 +142,18 @@ class Served:
 
 
 def fork(
-    parent: Nursery, environment: Mapping[str, str], log: Path, ahead_s: float, descriptors: int | None = None
+    parent: Nursery,
+    environment: Mapping[str, str],
+    log: Path,
+    ahead_s: float,
+    descriptors: int | None = None,
+    *,
+    slow_names: bool = False,
 ) -> Served:
-    """A process out of the nursery, which may have at most `descriptors` files open."""
+    """A process out of the nursery, which may have at most `descriptors` files open.
+
+    With `slow_names` the name server of some names never answers it.
+    """
     since = log.stat().st_size if log.exists() else 0
     answer = parent.order(
         do="start",
@@ -153,6 +162,7 @@ def fork(
         log=str(log),
         ahead_s=ahead_s,
         descriptors=descriptors,
+        slow_names=slow_names,
     )
     return Served(_Forked(answer["pid"], parent), log, since)
 
