@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import stat
 import subprocess
 import sys
@@ -65,6 +67,26 @@ def test_a_credential_is_stored_for_its_owner_alone(folder: Path) -> None:
     assert run("unset", "vastai-key").exit_code == 0
     assert run("unset", "vastai-key").exit_code == 1
     assert "VAST_API_KEY" not in file.read_text()
+
+
+def test_at_a_terminal_a_credential_is_prompted_for_and_not_echoed(folder: Path) -> None:
+    screen, terminal = pty.openpty()
+    command = [str(Path(sys.executable).with_name("gpu-shopper")), "config", "set", "vast-key"]
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder, start_new_session=True
+    ) as program:
+        os.close(terminal)
+        shown = os.read(screen, 1_000)
+        while b"VAST_API_KEY:" not in shown:
+            shown += os.read(screen, 1_000)
+        os.write(screen, SECRET.encode() + b"\n")
+        while b"is stored in" not in shown:
+            shown += os.read(screen, 1_000)
+        assert program.wait(60) == 0
+    os.close(screen)
+    assert SECRET.encode() not in shown
+    assert b"list of processes" not in shown
+    assert dotenv_values(folder / ".env", interpolate=False) == {"VAST_API_KEY": SECRET}
 
 
 def test_every_other_line_of_the_file_stays(folder: Path) -> None:

@@ -19,9 +19,9 @@ async def test_a_name_gives_all_its_addresses() -> None:
         await Names().for_user("alice")("no.such.name.invalid", 443)
 
 
-async def test_a_user_has_some_threads_and_all_users_together_four(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_has_some_threads_and_all_users_together_four() -> None:
     names = Names(wait_s=0.01)
-    with slow_names(monkeypatch) as asked:
+    with slow_names() as asked:
         for user in ("mallory", "trudy"):
             for number in range(PER_USER):
                 with pytest.raises(TimeoutError):

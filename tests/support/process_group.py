@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from bot.cli.access.settings import private_umask, settings
 from bot.clock import TravelClock
 from bot.main import serve
+from tests.support.slow_names import slow_names
 
 
 def main() -> None:
@@ -59,7 +60,8 @@ def _become(order: dict[str, Any]) -> NoReturn:
     """Turn this child into the bot. `ahead_s` is how far its clock, like all clocks of the test, has travelled.
 
     `descriptors`, if there, is how many files it may have open, however it raises its own limit. With `disk_full` none
-    of its files may grow until `resource.prlimit` allows it again; its log goes through a process that still may.
+    of its files may grow until `resource.prlimit` allows it again; its log goes through a process that still may. With
+    `slow_names` the name server of the names under `SLOW` never answers it.
     """
     code = 1
     try:
@@ -80,7 +82,8 @@ def _become(order: dict[str, Any]) -> NoReturn:
         private_umask()
         clock = TravelClock()
         clock.travel(order["ahead_s"])
-        asyncio.run(serve(settings(), clock))
+        with slow_names() if order["slow_names"] else contextlib.nullcontext():
+            asyncio.run(serve(settings(), clock))
         code = 0
     except BaseException:  # noqa: BLE001 # Nothing may return into the parent's program.
         traceback.print_exc()

@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
-import pytest
-
 #: A name that ends so is never answered.
 SLOW = ".slow.example"
 
 
 @contextmanager
-def slow_names(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def slow_names() -> Iterator[list[str]]:
     """Let names under `SLOW` wait until the block ends; the list says which were looked up."""
     asked: list[str] = []
     over = Event()
@@ -28,9 +26,9 @@ def slow_names(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             raise socket.gaierror(socket.EAI_AGAIN, "no answer")
         return real(host, *more, **named)
 
-    with patch.context() as patched:
-        patched.setattr(socket, "getaddrinfo", look_up)
-        try:
-            yield asked
-        finally:
-            over.set()
+    socket.getaddrinfo = look_up  # type: ignore[assignment] # Its many overloads.
+    try:
+        yield asked
+    finally:
+        socket.getaddrinfo = real
+        over.set()

@@ -219,7 +219,7 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
         label=find.reading.label,
         state=state,
         instance_id=find.row.id if find.row else None,
-        price_usd_h=item.price_usd_h if item.price_usd_h and item.price_usd_h > 0 else Decimal(0),
+        price_usd_h=max(_rate(item), Decimal(0)),
         first_seen_at=now,
         last_seen_at=now,
         billing_from=find.booked_until or _made_at(ctx, find, now),
@@ -235,6 +235,12 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if find.row is not None:
         # People are notified first: an orphan that is not kept is terminated at a later sighting.
         await interruption.notify_interruption(tx, ctx.policy, find.row, now, orphan_id=orphan_id)
+
+
+def _rate(item: ObservedInstance) -> Decimal:
+    """Return the dollars per hour that an orphan costs as it is listed: a stopped one costs its disk."""
+    disk = item.storage_usd_h if item.status is InstanceStatus.STOPPED else None
+    return item.price_usd_h or disk or Decimal(0)
 
 
 def _address(item: ObservedInstance) -> dict[str, Any]:

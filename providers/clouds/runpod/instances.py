@@ -20,6 +20,7 @@ from providers.gpus import table
 CONTAINER_DISK_GB = 20
 HOURS_PER_MONTH = Decimal(720)
 DISK_USD_GB_MONTH = Decimal("0.10")
+STOPPED_VOLUME_USD_GB_MONTH = Decimal("0.20")
 #: The smallest volume that the API accepts.
 VOLUME_MIN_GB = 10
 VOLUME_PATH = "/workspace"
@@ -126,7 +127,7 @@ def observed(pod: Any) -> ObservedInstance:
     starting = word == "RUNNING" and pod.get("runtime") is None
     live = status in (InstanceStatus.PENDING, InstanceStatus.BOOTING, InstanceStatus.RUNNING)
     gpu_id, count = part(pod, "gpu").get("id"), part(pod, "gpu").get("count")
-    cost, storage = number(pod.get("cost")), _storage_usd_h(pod)
+    cost, storage = number(pod.get("cost")), _storage_usd_h(pod, stopped=status is InstanceStatus.STOPPED)
     return ObservedInstance(
         cloud=CLOUD,
         ref=ref,
@@ -144,11 +145,13 @@ def observed(pod: Any) -> ObservedInstance:
     )
 
 
-def _storage_usd_h(pod: Any) -> Decimal:
-    """What the container disk and the persistent volume of a running pod cost per hour."""
-    sizes = (number(pod.get("disk")), number(part(pod, "mounts", "persistent").get("size")))
+def _storage_usd_h(pod: Any, *, stopped: bool) -> Decimal:
+    """What the disks of a pod cost per hour: a stop wipes the container disk, and doubles the rate of the volume."""
+    container, volume = number(pod.get("disk")), number(part(pod, "mounts", "persistent").get("size"))
+    sizes = (volume,) if stopped else (container, volume)
     disk_gb = sum((gb for gb in sizes if gb is not None and gb > 0), Decimal(0))
-    return money.amount_even(disk_gb * DISK_USD_GB_MONTH / HOURS_PER_MONTH)
+    rate = STOPPED_VOLUME_USD_GB_MONTH if stopped else DISK_USD_GB_MONTH
+    return money.amount_even(disk_gb * rate / HOURS_PER_MONTH)
 
 
 def _ssh(direct: Mapping[str, Any]) -> SshEndpoint | None:

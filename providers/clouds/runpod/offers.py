@@ -21,6 +21,7 @@ from providers.clouds.runpod.instances import (
     CONTAINER_DISK_GB,
     DISK_USD_GB_MONTH,
     HOURS_PER_MONTH,
+    STOPPED_VOLUME_USD_GB_MONTH,
     cuda_version,
     volume_gb,
 )
@@ -31,7 +32,6 @@ from providers.http import fingerprint
 TIERS = ("SECURE", "COMMUNITY")
 #: The most GPUs of one type that a pod was ever offered with; larger counts are never asked for.
 COUNT_MAX = 16
-STOPPED_VOLUME_USD_GB_MONTH = Decimal("0.20")
 #: A community offer, and a secure one without stock details, does not say where it is.
 REGION_UNKNOWN = "any"
 _STOCK: Mapping[str, Stock] = {s.value.upper(): s for s in Stock}

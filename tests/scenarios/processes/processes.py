@@ -158,9 +158,13 @@ def fork(
     ahead_s: float,
     descriptors: int | None = None,
     *,
+    slow_names: bool = False,
     disk_full: bool = False,
 ) -> Served:
-    """A process out of the nursery, with at most `descriptors` files open; `disk_full`: none of its files may grow."""
+    """A process out of the nursery, with at most `descriptors` files open; `disk_full`: none of its files may grow.
+
+    With `slow_names` the name server of some names never answers it.
+    """
     since = log.stat().st_size if log.exists() else 0
     answer = parent.order(
         do="start",
@@ -169,6 +173,7 @@ def fork(
         log=str(log),
         ahead_s=ahead_s,
         descriptors=descriptors,
+        slow_names=slow_names,
         disk_full=disk_full,
     )
     return Served(_Forked(answer["pid"], parent), log, since)

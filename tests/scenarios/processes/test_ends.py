@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
+from bot.services.runtime import ends_copy
 from bot.services.runtime.ends_copy import NAME, load
 from ledger.core.writes import amend
 from ledger.engine.db import Database
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import SessionState
 from ledger.models import Session
 from tests.scenarios.processes.processes import Nursery, Served, fork
@@ -83,11 +86,17 @@ async def is_over(place: Town) -> None:
     await place.comes_to_rest()
 
 
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
 async def up_again(place: Town, *, disk_full: bool = False) -> Served:
     """Start a process that may not serve yet, some time after the last one; it listens on a port that is known."""
     place.clock.travel(DOWN_S)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {**place.environment, "GPU_SHOPPER_PORT": str(port)}
     bot = fork(place.nursery, environment, place.log, place.clock.ahead_s, disk_full=disk_full)
     bot.port = port
@@ -197,6 +206,56 @@ async def test_a_postgresql_that_is_read_only_at_the_start_keeps_no_instance_ali
         await bot.ready()
         place.listen_to(bot)
         await is_over(place)
+
+
+async def test_two_replicas_that_lose_postgresql_end_from_their_copies_and_record_it_afterwards(
+    pg_db_url: str, tmp_path: Path, processes: Nursery
+) -> None:
+    async with town(pg_db_url, tmp_path, processes, "runpod", end_overdue_s=OVERDUE_S) as place:
+        ports = [free_port() for _ in range(2)]
+        replicas = {"GPU_SHOPPER_REPLICAS": ",".join(f"http://127.0.0.1:{port}" for port in ports)}
+        folders = [tmp_path / f"replica-{number}" for number in range(2)]
+        for port, folder in zip(ports, folders, strict=True):
+            own = {"GPU_SHOPPER_PORT": str(port), "GPU_SHOPPER_DATA_DIR": str(folder)}
+            bot = fork(place.nursery, {**place.environment, **replicas, **own}, place.log, place.clock.ahead_s)
+            place.bots.append(bot)
+            await bot.ready()
+            place.listen_to(bot)
+        await running(place)
+        await ends_in(place, 12)
+        session = (await place.books()).sessions[-1]
+        async with asyncio.timeout(STEP_S):
+            while not all(_copied(folder, session) for folder in folders):  # noqa: ASYNC110 # Nobody tells of a new copy.
+                await asyncio.sleep(LOOK_S)
+        await place.db.close()
+        await _connect(pg_db_url, allowed=False)
+        await dead(place)
+        await place.screens.posted("from its copy, because the ledger cannot be read")
+        assert [(await ready(bot))[0] for bot in place.bots] == [503, 503]
+        await _connect(pg_db_url, allowed=True)
+        await is_over(place)
+        told = [one for one in (await place.books()).events if one.kind == EventKind.INSTANCE_ENDED_DIRECTLY]
+        assert told
+        assert all("from the copy of what must end" in one.reason for one in told)
+
+
+def _copied(folder: Path, session: Session) -> bool:
+    """Whether the copy of a replica has the session's end as it is now."""
+    rows = ends_copy.load(folder / ends_copy.NAME).rows
+    return [(one.session_id, one.deadline) for one in rows] == [(session.id, session.deadline)]
+
+
+async def _connect(url: str, *, allowed: bool) -> None:
+    """Let a database take connections, or none at all, and cut those that there are."""
+    at = make_url(url)
+    server = await asyncpg.connect(
+        user=at.username, password=at.password, host=at.host or at.query.get("host"), port=at.port, database="postgres"
+    )
+    try:
+        await server.execute(f'ALTER DATABASE "{at.database}" ALLOW_CONNECTIONS {allowed}')
+        await server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", at.database)
+    finally:
+        await server.close()
 
 
 async def _alter(place: Town, line: str) -> None:

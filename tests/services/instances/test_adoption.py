@@ -23,6 +23,8 @@ from ledger.models import Orphan
 from ledger.queries.orphans import waiting_orphans
 from providers.contract import NotSeen, ObservedInstance, Provider
 from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.runpod.sandbox import RunPodSandbox
+from providers.sandbox.runpod.validation import Order
 from tests.services.runtime.test_recovery_mode import rent, rowless
 from tests.support.clock import SteppedClock
 from tests.support.proxy_provider import InFront
@@ -80,6 +82,32 @@ async def test_an_adopted_instance_that_is_stopped_keeps_its_disk(w: World) -> N
     assert (await keep(w, stray.id)).code == "adopted"
     await w.run(60, 20)
     assert len(w.alive()) == 1
+
+
+async def stopped_pod(w: World) -> Orphan:
+    """A pod of ours without a row, which somebody stopped at the console: its GPU is free and its volume costs on."""
+    runpod = w.clouds["runpod"]
+    assert isinstance(runpod, RunPodSandbox)
+    account = runpod.account
+    kind = next(gpu.id for gpu in account.market.types.values() if gpu.price_usd_h.get("SECURE") is not None)
+    name = f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}"
+    pod = account.deploy(Order(name, "x", kind, 1, "SECURE", volume_gb=500), 0.0)
+    w.clock.advance(60)
+    account.act(pod.ref, "stop", account.next_boot())
+    await w.run(30, 30)
+    (orphan,) = (await w.books()).orphans
+    return orphan
+
+
+async def test_a_stopped_pod_is_booked_at_the_rate_of_a_stopped_volume_before_and_after_its_adoption(w: World) -> None:
+    """The volume of a stopped pod costs twice what it costs while the pod runs."""
+    orphan = await stopped_pod(w)
+    rate = Decimal("0.2") * 500 / 720
+    assert abs(orphan.price_usd_h - rate) < Decimal("0.00001")
+    await w.run(3600, 900)
+    assert (await keep(w, orphan.id)).code == "adopted"
+    row = (await w.books()).instances[0]
+    assert abs(row.storage_usd_h - rate) < Decimal("0.00001")
 
 
 async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_is_ended(w: World) -> None:

@@ -23,11 +23,9 @@ from tests.support.slow_names import SLOW, slow_names
 from tests.support.world import World, checked_world
 
 
-async def test_slow_names_delay_nobody_else_and_store_nothing(
-    sqlite_db: Database, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_names_delay_nobody_else_and_store_nothing(sqlite_db: Database, clock: SteppedClock) -> None:
     async with checked_world(sqlite_db, clock) as w:
-        with slow_names(monkeypatch) as asked:
+        with slow_names() as asked:
             hooks = [NewWebhook(f"https://h{number}{SLOW}/") for number in range(40)]
             waiting = [asyncio.create_task(subscriptions.create(w.ctx, principal(ATLAS), one)) for one in hooks]
             refused = [await one for one in islice(asyncio.as_completed(waiting), len(hooks) - PER_USER)]

@@ -277,6 +277,9 @@ async def test_the_bill_is_the_truth_to_the_cent(quick: Served) -> None:
     quick.travel(5400)
     await quick.provider.stop(made.ref)
     quick.travel(7200)
+    standing = await quick.provider.get(made.ref)
+    assert isinstance(standing, ObservedInstance)
+    assert standing.storage_usd_h == (await cheap(quick)).storage_stopped_usd_h
     await quick.provider.terminate(made.ref)
     quick.travel(7200)
     (true,) = quick.cloud.instances()
