@@ -17,6 +17,8 @@ from ledger.kernel.clock import Clock
 
 FRESH_FOR: Final = timedelta(seconds=60)
 REMEMBERED: Final = 2_000
+#: Slack's answers about somebody whom this workspace does not have.
+NOBODY: Final = frozenset({"user_not_found", "user_not_visible", "users_not_found"})
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,10 @@ class Directory:
         return self._team_id
 
     async def facts(self, user: str, team: str) -> DeciderFacts:
-        """Return the facts that a decision is checked against; a failed look-up gives `known=False`, which refuses."""
+        """Return the facts that a decision is checked against; a failed look-up gives `known=False`, which refuses.
+
+        Somebody whom Slack does not know is no member of this workspace.
+        """
         actor = Actor(ActorKind.SLACK, user, team)
         try:
             home = await self.home_team()
@@ -65,7 +70,7 @@ class Directory:
             groups = await self._groups_of(user)
         except WebError as error:
             log.warning("nobody could say who %s is: %s", user, error)
-            return DeciderFacts(actor, known=False)
+            return DeciderFacts(actor, known=error.code in NOBODY, team_ok=error.code not in NOBODY)
         own_team = str(person.get("team_id") or "")
         return DeciderFacts(
             Actor(ActorKind.SLACK, user, own_team or team),

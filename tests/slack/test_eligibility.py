@@ -41,7 +41,7 @@ INELIGIBLE: dict[str, dict[str, Any]] = {
     "other_team": {"team_id": "T0OTHER"},
     "guest": {"is_guest": True},
 }
-BOB = Actor(ActorKind.OPERATOR, "bob")
+ALICE, BOB = Actor(ActorKind.SLACK, "U0ALICE", HOME), Actor(ActorKind.OPERATOR, "bob")
 LINKED = (("U0BOB", "operator:bob"),)
 
 
@@ -108,7 +108,7 @@ async def test_guests_request_where_the_policy_lets_them_and_spend_nothing_alone
 async def test_a_key_or_a_shell_approves_only_for_somebody_who_is_still_a_member(stage: Stage, code: str) -> None:
     w = stage.w
     await begin(stage, same_person=LINKED, approvers=("operator:bob",), break_glass=("operator:bob",))
-    request_id = str((await w.ask(candidates=("vast",))).data["request_id"])
+    request_id = str((await w.ask(ALICE, candidates=("vast",))).data["request_id"])
     own = str((await w.ask(BOB, candidates=("vast",))).data["request_id"])
     await w.settle()
     offer_id = (await w.view(request_id)).options[0].offer_id
@@ -141,7 +141,7 @@ async def test_nobody_stands_in_for_an_operator_who_left(stage: Stage) -> None:
     await begin(stage, same_person=LINKED, approvers=("operator:bob",))
     dave = Actor(ActorKind.OPERATOR, "dave")
     assert (await delegate(w.ctx, Delegate(DeciderFacts(BOB), dave, w.clock.now().date()))).ok
-    request_id = str((await w.ask(candidates=("vast",))).data["request_id"])
+    request_id = str((await w.ask(ALICE, candidates=("vast",))).data["request_id"])
     await w.settle()
     offer_id = (await w.view(request_id)).options[0].offer_id
     named = by_offer.Named(request_id, Decision.APPROVE, DeciderFacts(dave), offer_id=offer_id)

@@ -70,8 +70,9 @@ async def test_strangers_bots_and_the_deactivated(web: Web, clock: SteppedClock)
     assert (await people.facts("U0GONE", HOME)).is_deleted
 
 
-async def test_an_unknown_person_is_not_known(web: Web, clock: SteppedClock) -> None:
-    assert not (await directory(web, clock).facts("U0NOBODY", HOME)).known
+async def test_somebody_whom_slack_does_not_know_is_no_member(web: Web, clock: SteppedClock) -> None:
+    facts = await directory(web, clock).facts("U0NOBODY", HOME)
+    assert (facts.known, facts.team_ok) == (True, False)
 
 
 @pytest.mark.parametrize("kind", ["http_500", "lose_reply"])
@@ -192,6 +193,6 @@ async def test_a_command_on_the_server_asks_over_a_connection_of_its_own(
         named = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_SIGNING_SECRET": SECRET}
         for name, value in (*named.items(), ("GPU_SHOPPER_SLACK_API_URL", practice.api_url)):
             monkeypatch.setenv(name, value)
-        for user, known, deleted in (("U0BOB", True, False), ("U0GONE", True, True), ("U0NOBODY", False, False)):
+        for user, known, deleted in (("U0BOB", True, False), ("U0GONE", True, True), ("U0NOBODY", True, False)):
             facts = await in_process_people.looked_up(load(), Policy(), clock, Actor(ActorKind.SLACK, user, HOME))
             assert (facts.actor.id, facts.known, facts.is_deleted) == (user, known, deleted)
