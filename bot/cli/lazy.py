@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -198,8 +199,33 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
 )
 
 
+#: A wrong command line, by whichever name the installed typer has for it.
+USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])
+
+
+@contextmanager
+def _worded() -> Iterator[None]:
+    """Turn a usage error into its sentence and exit code 2; a request for help passes."""
+    try:
+        yield
+    except USAGE_ERROR as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        load("terminal.screen").fail(load("terminal.usage_errors").worded(error), 2)
+
+
 class LazyGroup(TyperGroup):
     """Import a command when it is called."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the options before the command; a wrong one is answered with a sentence."""
+        with _worded():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a wrong option of it is answered with a sentence."""
+        with _worded():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands in the order of the table."""

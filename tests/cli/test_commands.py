@@ -86,6 +86,29 @@ def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest
         assert entry.hidden or f"{name:<{width}}  {entry.help}" in lines, name
 
 
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("requests --most abc", "--most must be a whole number."),
+        ("requests --most 0", "--most must be at least 1."),
+        ("requests --most 101", "--most must be at most 100."),
+        ("requests --wating", "Did you mean --waiting? There is no option --wating."),
+        ("requests --qqq", "There is no option --qqq."),
+        ("sessions zzz", '"zzz" is too much.'),
+        ("approve", "REQUEST is missing."),
+        ("adopt orp_123456", "--hours is missing."),
+        ("db upgrade a b", '"b" is too much.'),
+        ("costs dayly", "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean daily?"),
+        ("--nonsense", "There is no option --nonsense."),
+    ],
+)
+def test_a_wrong_command_line_is_answered_in_one_sentence(typed: str, says: str) -> None:
+    code, out, err = run(*typed.split())
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{says} Run `")
+    assert err.endswith(" --help`.\n")
+
+
 def test_an_unknown_command_is_a_usage_error() -> None:
     code, _, err = run("provide")
     assert code == 2

@@ -8,9 +8,9 @@ which is an agent's when it was made for a name such as `agent:coder`.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from importlib import metadata
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import httpx
@@ -19,10 +19,15 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from bot import logs
-from bot.api.schemas.requests import RequestOut
+from bot.api.schemas.base import Page
+from bot.api.schemas.money import BudgetOut, CostsOut
+from bot.api.schemas.requests import RequestOut, RequestSummary
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, connected
+from bot.cli.terminal.views import session_details
 from bot.cli.terminal.wording import when
 from bot.rules.grammar.market_words import SORT_HELP
+from bot.rules.values.phrases import rate, usd
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage
 from bot.services.market.market_table import in_words
@@ -59,7 +64,8 @@ async def _serve() -> None:
 
 def server(api: ApiClient) -> MCPServer[Any]:
     """Build the MCP server with its tools over the REST API."""
-    made: MCPServer[Any] = MCPServer("gpu-shopper", instructions=INSTRUCTIONS, log_level="ERROR")
+    version = metadata.version("gpu-shopper")
+    made: MCPServer[Any] = MCPServer("gpu-shopper", version=version, instructions=INSTRUCTIONS, log_level="ERROR")
     tools = Tools(api)
     for one in (tools.inventory, tools.plan, tools.compare, tools.request, tools.requests, tools.sessions, tools.costs):
         made.add_tool(one, annotations=LOOK, structured_output=False)
@@ -94,9 +100,9 @@ class Tools:
     async def inventory(
         self,
         gpu: Annotated[str, Field(description="GPU names with commas: 4090,a100.")] = "",
-        count: Annotated[int | str, Field(description='How many: 2 or "1-4".')] = "",
-        min_vram: Annotated[int | None, Field(ge=1, description="Least memory per GPU in GB.")] = None,
-        max_price: Annotated[float | None, Field(gt=0, description="The most per hour in dollars.")] = None,
+        count: Annotated[int, Field(ge=0, description="How many GPUs; 0 for any number.")] = 0,
+        min_vram: Annotated[float, Field(ge=0, description="Least memory per GPU in GB.")] = 0,
+        max_price: Annotated[float, Field(ge=0, description="The most per hour in dollars; 0 for no limit.")] = 0,
         provider: Annotated[str, Field(description="Only these clouds: vast,runpod.")] = "",
         region: Annotated[str, Field(description="Only these regions: US,EU.")] = "",
         sort: Annotated[str, Field(description=SORT_HELP)] = "",
@@ -104,8 +110,9 @@ class Tools:
         cursor: Annotated[str | None, Field(description="next_cursor of the page before.")] = None,
     ) -> CallToolResult:
         """List what every cloud sells now, by expected total unless `sort` says otherwise; rents nothing."""
-        wanted = {"gpu": gpu, "count": count, "min_vram": min_vram, "max_price": max_price, "provider": provider}
-        found = await self._api.get("/inventory", **wanted, region=region, sort=sort, limit=limit, cursor=cursor)
+        wanted = {"gpu": gpu, "count": count, "min_vram": f"{min_vram:g}" if min_vram else ""}
+        wanted |= {"max_price": f"{max_price:g}" if max_price else "", "provider": provider, "region": region}
+        found = await self._api.get("/inventory", **wanted, sort=sort, limit=limit, cursor=cursor)
         text = "\n".join(map(logs.visible, in_words(MarketPage.model_validate(found))))
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
 
@@ -113,18 +120,18 @@ class Tools:
     async def plan(self, words: Words) -> str:
         """Plan a training run: memory, time and cost on every offer; rents nothing."""
         found = await self._api.post("/plans", {"words": words})
-        return _text(found["told"])
+        return _text(TextReport.model_validate(found["told"]))
 
     @_with_refusals
     async def compare(
         self,
-        budget: Annotated[str, Field(description="The budget in dollars.")] = "",
-        hours: Annotated[str, Field(description="How long one run takes: 1h, 90m.")] = "",
+        budget: Annotated[float, Field(ge=0, description="The budget in dollars.")] = 0,
+        hours: Annotated[float, Field(ge=0, description="How many hours one run takes.")] = 0,
     ) -> str:
         """Compare dollars per run and runs per budget on every GPU for sale; rents nothing."""
-        words = {name: value for name, value in (("budget", budget), ("hours", hours)) if value}
+        words = {name: f"{value:f}" for name, value in (("budget", budget), ("hours", hours)) if value}
         found = await self._api.post("/compare", {"words": words})
-        return _text(found["told"])
+        return _text(TextReport.model_validate(found["told"]))
 
     @_with_refusals
     async def submit_request(
@@ -148,20 +155,27 @@ class Tools:
     @_with_refusals
     async def requests(self) -> str:
         """List the newest requests that you may see."""
-        found = await self._api.get("/requests", limit=20)
-        return json.dumps(found["items"])
+        found = Page[RequestSummary].model_validate(await self._api.get("/requests", limit=20))
+        said = [
+            f"Request {one.id} by {one.requester} is {one.state}." + (f" Reason: {one.reason}" if one.reason else "")
+            for one in found.items
+        ]
+        return "\n".join(said) or "There are no requests."
 
     @_with_refusals
     async def sessions(self) -> str:
         """List live sessions: cost so far, approved end, and how to connect to your own."""
-        found = await self._api.get("/sessions", limit=20)
-        return json.dumps(found["items"])
+        found = Page[SessionOut].model_validate(await self._api.get("/sessions", limit=20))
+        return "\n\n".join(_text(session_details(one)) for one in found.items) or "There are no live sessions."
 
     @_with_refusals
     async def costs(self) -> str:
         """Show what was spent today and this month, and what remains of the budgets."""
-        spent, left = await self._api.get("/costs"), await self._api.get("/budgets")
-        return json.dumps({"costs": spent, "budgets": left})
+        spent = CostsOut.model_validate(await self._api.get("/costs"))
+        budgets = [BudgetOut.model_validate(one) for one in await self._api.get("/budgets")]
+        said = [f"{usd(spent.today_usd)} was spent today and {usd(spent.month_usd)} this month."]
+        said += [f"{one.key}: {one.sentence}" for one in budgets] or ["No budget limits it."]
+        return "\n".join(said)
 
     @_with_refusals
     async def cancel(
@@ -181,7 +195,7 @@ def _waits(one: RequestOut) -> str:
         said.append(f"{one.waiting.rule} It expires {when(one.waiting.until)}.")
     said += [
         f"{option.rank}: {option.gpu_count}x {option.gpu} at {option.cloud} ({option.offer_id}), "
-        f"${option.price_usd_h}/h, expected ${option.expected_usd} in all."
+        f"{rate(option.price_usd_h)}, about {usd(option.expected_usd)} in all, at most {usd(option.worst_usd)}."
         for option in one.options
         if one.waiting
     ]
@@ -194,10 +208,10 @@ def _waits(one: RequestOut) -> str:
     return "\n".join(said)
 
 
-def _text(report: Any) -> str:
-    """Return tables and sentences as plain lines."""
-    found = TextReport.model_validate(report)
-    lines = [found.lead]
-    for table in found.tables:
-        lines += [" | ".join(row) for row in (table.head, *table.rows)]
-    return "\n".join(line for line in (*lines, *found.sentences) if line)
+def _text(report: TextReport) -> str:
+    """Return tables and sentences as plain lines; a row is a line with the names of its columns."""
+    lines = [report.lead]
+    for table in report.tables:
+        cells = (zip(table.head, row, strict=True) for row in table.rows)
+        lines += [", ".join(f"{name} {cell}" for name, cell in row if cell) for row in cells]
+    return "\n".join(line for line in (*lines, *report.sentences) if line)

@@ -25,8 +25,8 @@ from bot.services.instances import adoption_approval
 from bot.services.instances.adoption_approval import Adopt, Judged
 from bot.services.instances.transitions import adopt
 from bot.services.market.codec import offer_to_json
-from bot.services.runtime.clock_guard import clock_problem
 from bot.services.people import eligibility
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
