@@ -24,6 +24,7 @@ from bot.practice.remote import RemoteDriver
 from bot.services.audit import invariants
 from bot.services.runtime.clock_guard import clock_problem
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import SessionState
 from ledger.models import Option
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
@@ -115,7 +116,7 @@ async def test_a_seeded_team_has_a_history_a_budget_and_a_running_session(elsewh
     assert "62 %" in all_text(budget[-1])
     assert not any("key add" in all_text(m) for m in people.channel_messages())
     states = [session.state for session in books.sessions]
-    assert (states.count("terminated"), states.count("running")) == (len(history.RENTALS), 1)
+    assert (states.count(SessionState.TERMINATED), states.count(SessionState.RUNNING)) == (len(history.RENTALS), 1)
 
 
 async def test_time_travel_carries_messages_clouds_and_deadlines_along(elsewhere: Path) -> None:

@@ -67,12 +67,12 @@ def test_the_people_of_somebodys_policy_become_those_of_the_practice_workspace()
         approver_groups=("S0REAL",),
         approval_groups={"finance": ("U0MONEY",)},
         budget_admins=("U0REAL",),
-        max_hours=4,
+        max_hours=Decimal(4),
     )
     tried = demo_policy(own)
     assert tried.approvers == tried.approval_groups["finance"] == tried.budget_admins == POLICY.approvers
     assert tried.approver_groups == ()
-    assert (tried.max_hours, tried.same_person) == (4, POLICY.same_person)
+    assert (tried.max_hours, tried.same_person) == (Decimal(4), POLICY.same_person)
     assert demo_policy(Policy()).budget_admins == ()
 
 
