@@ -15,13 +15,16 @@ import httpx
 import pytest
 from rich.console import Console
 
+from bot.cli.demo import history
 from bot.cli.demo.command import serve_until
 from bot.cli.demo.demo_script import violations, walk
-from bot.cli.demo.demo_stack import playground
-from bot.practice.reader import button_texts
+from bot.cli.demo.demo_stack import POLICY, playground
+from bot.practice.reader import all_text, button_texts
 from bot.practice.remote import RemoteDriver
+from bot.services.audit import invariants
 from bot.services.runtime.clock_guard import clock_problem
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import SessionState
 from ledger.models import Option
 from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
@@ -91,6 +94,29 @@ def test_a_taken_port_is_said() -> None:
     assert process.returncode == 1
     assert "gpu-shopper demo --port 0" in err
     assert "Traceback" not in err
+
+
+async def test_a_seeded_team_has_a_history_a_budget_and_a_running_session(elsewhere: Path) -> None:
+    policy = history.team_policy(POLICY)
+    async with playground(port=0, seed=7, boot_s=0.5, policy=policy, with_history=True) as running:
+        people = running.practice.driver
+        await history.rent(people)
+        await people.until(lambda: [m for m in people.dm_messages("carol") if "ssh -p" in all_text(m)], LIMIT_S)
+        digest = await people.until(lambda: [m for m in people.channel_messages() if "$55.06" in all_text(m)], LIMIT_S)
+        assert "62 %" in all_text(digest[0])
+        books = await read_books(running.ctx.db)
+        truth = running.truth()
+        assert await invariants.check(running.ctx.db, running.clock, truth, secrets=running.secrets) == []
+        alice = people.as_("alice")
+        before = len(people.ephemerals("alice"))
+        await alice.command("/gpu budget")
+        budget = await people.until(lambda: people.ephemerals("alice")[before:], LIMIT_S)
+        await alice.command('/gpu provision 1x4090 2h for="with her key"')
+        await people.until(lambda: [m for m in people.channel_messages() if "with her key" in all_text(m)], LIMIT_S)
+    assert "62 %" in all_text(budget[-1])
+    assert not any("key add" in all_text(m) for m in people.channel_messages())
+    states = [session.state for session in books.sessions]
+    assert (states.count(SessionState.TERMINATED), states.count(SessionState.RUNNING)) == (len(history.RENTALS), 1)
 
 
 async def test_time_travel_carries_messages_clouds_and_deadlines_along(elsewhere: Path) -> None:

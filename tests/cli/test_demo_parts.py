@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from bot.cli.demo import history
 from bot.cli.demo.demo_script import WIDTH, bill_line
-from bot.cli.demo.demo_stack import POLICY, demo_policy
+from bot.cli.demo.demo_stack import POLICY, TIMING, demo_policy
 from bot.cli.demo.scratch_folder import LOCK, PREFIX, remove_abandoned, scratch_folder
 from bot.rules.policy.policy import Policy
+from bot.rules.values.labels import LabelKey
+from bot.services.audit import invariants
+from bot.services.budgets import enforcement
+from bot.wiring import assemble
+from ledger.engine.db import Database
+from ledger.queries.audit import read_books
+from tests.support.clock import SteppedClock
 
 KILLED = """
 import os, signal
@@ -65,6 +74,20 @@ def test_the_people_of_somebodys_policy_become_those_of_the_practice_workspace()
     assert tried.approver_groups == ()
     assert (tried.max_hours, tried.same_person) == (Decimal(4), POLICY.same_person)
     assert demo_policy(Policy()).budget_admins == ()
+
+
+async def test_the_history_is_what_real_rentals_leave_behind(db: Database) -> None:
+    clock = SteppedClock()
+    ctx = assemble(db, clock, {}, LabelKey("try1", b"x" * 32), policy=history.team_policy(POLICY), timing=TIMING)
+    await history.fill(ctx)
+    assert await invariants.check(db, clock, is_settled=True) == []
+    async with db.read() as tx:
+        (line,) = await enforcement.named(ctx, tx, clock.now())
+    assert line.spent_usd == Decimal(308)
+    books = await read_books(db)
+    assert max(entry.at for entry in books.entries) < clock.now()
+    assert clock.now() - min(row.created_at for row in books.sessions) < timedelta(days=15)
+    assert history.team_policy(POLICY).approval_tiers[0].approvals == 2
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import typer
 from bot import logs
 from bot.cli.access.api_client import KEY, URL
 from bot.cli.access.settings import console, explained, fail, private_umask
+from bot.cli.demo import history
 from bot.cli.demo.demo_script import walk
 from bot.cli.demo.demo_stack import ADMIN, ALICE, BOB, POLICY, demo_policy, playground
 from bot.main import stop_on_signals
@@ -44,6 +45,7 @@ def demo(
     ),
     port: int | None = typer.Option(None, help=f"Port of the page on 127.0.0.1 ({PORT}); 0 takes a free one."),
     seed: int = typer.Option(7, help="The same seed gives the same market."),
+    empty: bool = typer.Option(False, "--empty", help="Start without the team's two weeks of history."),
     policy: Annotated[
         Path | None, typer.Option(help="A policy file to try; its approvers become Bob and Carol.")
     ] = None,
@@ -52,34 +54,43 @@ def demo(
     private_umask()
     logs.configure(level="error", json=False)
     with explained():
-        tried = demo_policy(read_policy_file(policy, practice=True).policy) if policy else POLICY
+        tried = demo_policy(read_policy_file(policy, practice=True).policy) if policy else None
     if headless:
-        raise typer.Exit(asyncio.run(_headless(seed, tried)))
+        raise typer.Exit(asyncio.run(_headless(seed, tried or POLICY)))
     try:
-        asyncio.run(_interactive(port, seed, tried))
+        asyncio.run(_interactive(port, seed, tried, with_history=not empty))
     except OSError as error:
         fail(f"The page cannot be served: {error}. Try another port: gpu-shopper demo --port 0")
 
 
-async def _interactive(port: int | None, seed: int, policy: Policy) -> None:
+async def _interactive(port: int | None, seed: int, policy: Policy | None, *, with_history: bool) -> None:
     stopping = stop_on_signals()
     try:
-        await serve_until(stopping, PORT if port is None else port, seed, policy)
+        await serve_until(stopping, PORT if port is None else port, seed, policy, with_history=with_history)
     except OSError:
         if port is not None:
             raise
-        await serve_until(stopping, 0, seed, policy)
+        await serve_until(stopping, 0, seed, policy, with_history=with_history)
 
 
-async def serve_until(stopping: asyncio.Event, port: int, seed: int, policy: Policy = POLICY) -> None:
-    """Serve the page until the event is set; raises OSError when the port is taken."""
-    async with playground(port=port, seed=seed, boot_s=BOOT_S, policy=policy) as running:
+async def serve_until(
+    stopping: asyncio.Event, port: int, seed: int, policy: Policy | None = None, *, with_history: bool = False
+) -> None:
+    """Serve the page until the event is set; raises OSError when the port is taken.
+
+    `policy` is somebody's own. Without one, the demo has its own, which with a history has a budget and a tier.
+    """
+    tried = policy or (history.team_policy(POLICY) if with_history else POLICY)
+    async with playground(port=port, seed=seed, boot_s=BOOT_S, policy=tried, with_history=with_history) as running:
         keys = {name: await _key(running.ctx, name, *scopes) for name, *scopes in ((ALICE,), (BOB,), (ADMIN, "admin"))}
         # Copied lines stay in one piece, however narrow the terminal is.
         out = partial(console().print, soft_wrap=True, markup=False, highlight=False)
         out(f"\n  Open {running.url}/\n", style="bold")
         out('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"')
-        out("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.\n")
+        out("  Then become Bob, an approver, and press Approve. Dave can't; the clock can be moved.")
+        if with_history:
+            out("  The team has two weeks behind it. Try:  /gpu costs   /gpu budget   /gpu list")
+        out("")
         out(
             "  The same at other terminals, with keys of this run alone. There operator:alice is the Alice of the page,"
         )
@@ -89,8 +100,12 @@ async def serve_until(stopping: asyncio.Event, port: int, seed: int, policy: Pol
             out(f"export {URL}={running.ctx.node_url} {KEY}={keys[name]}\n")
         out(f"  {running.ctx.node_url}/docs  shows the REST API.")
         out("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
+        renting = asyncio.create_task(history.rent(running.practice.driver)) if with_history else None
         await stopping.wait()
         out("  Stopping.")
+        if renting is not None:
+            renting.cancel()
+            await asyncio.wait({renting})
 
 
 async def _key(ctx: Context, name: str, *scopes: str) -> str:

@@ -175,15 +175,15 @@ async def _audit(transcript: Transcript) -> int:
 
 def bill_line(booked_usd: Decimal, billed_usd: Decimal) -> str:
     """Compare the ledger with the clouds' own figures, and say where a difference comes from."""
-    both = f"ledger ${booked_usd:.6f}, clouds ${billed_usd:.6f}"
-    apart_usd = abs(booked_usd - billed_usd)
-    if apart_usd < Decimal("0.0000005"):
+    booked, billed = f"{booked_usd:.6f}", f"{billed_usd:.6f}"
+    both = f"ledger ${booked}, clouds ${billed}"
+    if booked == billed:
         return both
     if booked_usd > billed_usd:
         why = "more here, because the ledger counts until it saw the end"
     else:
         why = "less here, because the clouds count until now"
-    return f"{both}: ${apart_usd:.6f} {why}. The clouds' bill corrects it."
+    return f"{both}: ${abs(booked_usd - billed_usd):.6f} {why}. The clouds' bill corrects it."
 
 
 async def violations(running: Playground) -> list[invariants.Violation]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot import logs
+from bot.cli.demo import history
 from bot.cli.demo.scratch_folder import scratch_folder
 from bot.clock import TravelClock
 from bot.http_server import http
@@ -97,11 +98,18 @@ class Playground:
 
 @asynccontextmanager
 async def playground(
-    *, port: int, seed: int, boot_s: float, socket_mode: bool = False, policy: Policy = POLICY
+    *,
+    port: int,
+    seed: int,
+    boot_s: float,
+    socket_mode: bool = False,
+    policy: Policy = POLICY,
+    with_history: bool = False,
 ) -> AsyncIterator[Playground]:
     """Start everything, yield it, and stop it in reverse; raises OSError when `port` is taken. Port 0 picks a free one.
 
-    The workspace sends signed requests to the bot, or with `socket_mode` the bot connects to the workspace.
+    The workspace sends signed requests to the bot, or with `socket_mode` the bot connects to the workspace. The ledger
+    is empty, or `with_history` has two weeks of a team.
     """
     clock = TravelClock()
     signing, token, label = secrets.token_hex(16), f"xoxb-practice-{secrets.token_hex(8)}", secrets.token_bytes(32)
@@ -131,6 +139,9 @@ async def playground(
                     base_url=practice.api_url,
                     operators_channel=OPERATORS_CHANNEL,
                 )
+                await upgrade(ctx.db)
+                if with_history:
+                    await history.fill(ctx)
                 async with _bot(ctx, slack, workspace) as bot:
                     hidden = tuple(filter(None, (signing, token, app_token, label.hex(), *keys)))
                     yield Playground(url, practice, clouds, bot, clock, hidden)
@@ -181,7 +192,6 @@ def _context(
 
 @asynccontextmanager
 async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> AsyncIterator[Bot]:
-    await upgrade(ctx.db)
     with listen("127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         bot = Bot(replace(ctx, node_url=url), slack)
