@@ -26,9 +26,10 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, what
+from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, is_over, what
+from bot.slack.blocks.session_ready_and_ended import over as over_line
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import ENDABLE_SESSION
+from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
 from providers.profiles.model import ProfileError, load
@@ -64,6 +65,9 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
         return over
     session, row = shown.view.session, shown.view.instance
     end = session.deadline or now
+    if session.preserve and session.state is SessionState.STOPPED:
+        kept = f"is stopped and its disk is kept, also after its approved end {when(end)}"
+        return Message.of(f":floppy_disk: The *{what(session)}* of {person(session.owner)} {kept}.")
     at = f" at {safe(row.cloud, 40)}" if row else ""
     lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
     taken = lost(row) if shown.can_end else ""
@@ -115,9 +119,10 @@ def final_warning(shown: Ending, now: datetime) -> Message:
 def _moved(shown: Ending) -> Message | None:
     """Say that the announced end no longer applies; None while it does."""
     session = shown.view.session
+    if is_over(session):
+        return over_line(shown.view, shown.cost_usd)
     if session.state not in ENDABLE_SESSION:
-        gone = session.ended_at is not None
-        text = f"The *{what(session)}* {'has ended' if gone else 'is ending'}; this message needs no action."
+        text = f"The *{what(session)}* is ending; this message needs no action."
     elif session.deadline is None:
         text = f"The *{what(session)}* is asked for again; this message needs no action."
     elif int(session.deadline.timestamp()) != shown.end_s:
@@ -177,9 +182,10 @@ class IdleWarningFacts:
 def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     """Build the warning, or the sentence about its outcome."""
     session, row = shown.view.session, shown.view.instance
+    if is_over(session):
+        return over_line(shown.view, shown.cost_usd)
     if session.state not in ENDABLE_SESSION:
-        verb = "has ended" if session.ended_at is not None else "is ending"
-        return Message.of(f"The *{what(session)}* {verb}; this message needs no action.")
+        return Message.of(f"The *{what(session)}* is ending; this message needs no action.")
     if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:
         stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
         return Message.of(f":white_check_mark: The *{what(session)}* goes on.{stands}")

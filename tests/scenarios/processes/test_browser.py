@@ -235,9 +235,7 @@ def test_the_whole_walk(window: Window) -> None:
     soon(question, "its disk is deleted")
     window.picture("6-question")
     question.get_by_role("button", name="End it").click()
-    expect(window.page.locator(".pane article.message", has_text="ended.").last).to_be_visible(
-        timeout=LIMIT_MS
-    )
+    expect(window.page.locator(".pane article.message", has_text="ended.").last).to_be_visible(timeout=LIMIT_MS)
     window.go("gpu")
     soon(offers, "Terminated")
     soon(offers, "Ended")
