@@ -69,8 +69,7 @@ def home(mine: Mine, command: str, now: datetime) -> dict[str, Any]:
 
 
 def _spend(mine: Mine) -> str:
-    booked = f"{dollars(mine.today_usd)} today, {dollars(mine.month_usd)} this month"
-    lead = f":receipt: *Your spend*: {booked}, in booked hours; the hour under way of each machine comes on top."
+    lead = f":receipt: *Your spend*: {dollars(mine.today_usd)} today, {dollars(mine.month_usd)} this month."
     lines = [f":bank: {safe(line.key, 80)}: {safe(said(line), 200)}" for line in mine.budgets[:BUDGETS]]
     return "\n".join([lead, *lines])
 

@@ -14,6 +14,7 @@ from bot.rules.budgets.budget import Period
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
 from bot.services.billing import costs
+from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
 from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.commands import Decide, FinishSession
@@ -207,10 +208,16 @@ async def test_costs_are_grouped_and_everybody_sees_their_own(w: World) -> None:
     everybody, mine = await costs.overview(w.ctx), await costs.overview(w.ctx, ALICE)
     books = await w.books()
     total = sum((e.amount_usd for e in books.entries if e.kind == "accrue"), Decimal(0))
-    assert everybody.month_usd == everybody.today_usd == total > mine.month_usd > 0
+    views = (await service.listing(w.ctx)).sessions
+    so_far = sum((cost_now(w.ctx, view, w.clock.now()) for view in views), Decimal(0))
+    assert everybody.month_usd == everybody.today_usd == everybody.total_usd == so_far > mine.month_usd > 0
+    assert everybody.running_usd == so_far - total > 0
+    assert sum(amount for _, amount in everybody.buckets) == so_far
+    assert await costs.brief(w.ctx, ALICE) == (mine.today_usd, mine.month_usd)
     assert {name for name, _ in everybody.groups["owner"]} == {ALICE.ref, DAVE.ref}
     assert [name for name, _ in mine.groups["label"]] == ["mosaic"]
-    assert sum(amount for _, amount in everybody.groups["cloud"]) == total
+    for by in ("owner", "cloud", "gpu", "label"):
+        assert sum(amount for _, amount in everybody.groups[by]) == so_far
     many = tuple((str(n), Decimal(n)) for n in range(20, 0, -1))
     assert costs.shortened(many)[-1] == ("12 others", Decimal(78))
     assert all(g.state is GrantState.USED for g in books.grants)
