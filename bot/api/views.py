@@ -95,6 +95,7 @@ def session_out(
         cloud=row.cloud if row else None,
         price_usd_h=row.price_usd_h if row else None,
         cost_usd=cost_now(ctx, view, now),
+        running_usd=cost_now(ctx, view, now) - view.accrued_usd,
         low_usd=between[0] if between else None,
         high_usd=between[1] if between else None,
         unreconciled=between is not None,

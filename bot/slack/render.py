@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Final
@@ -25,7 +25,7 @@ from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import CardFacts, request_message, shown_option
 from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
 from bot.slack.settings import SlackSettings
-from ledger.core import Tx
+from ledger.core import Tx, notifications_of
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
@@ -159,18 +159,21 @@ async def _request_result(ctx: Context, settings: SlackSettings, row: Notificati
     reached = row.subject.partition("/")[2]
     if reached in set(SessionState) and await _requester(ctx, view):
         raise LookupError("the person behind this request reads it in a direct message")
-    return await _in_thread(ctx, settings, row, view, request_result(view, reached, cost))
+    shown = await _in_thread(ctx, settings, row, view, request_result(view, reached, cost))
+    return replace(shown, edits=True)
 
 
 async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, _ = await _request(ctx, row)
-    if view.request.state is not RequestState.PENDING:
-        raise LookupError(f"{view.request.id} does not wait for a decision any more")
     now = ctx.clock.now()
+    waits = view.request.state is RequestState.PENDING and now < view.request.expires_at
+    if not waits and not row.sent_version:
+        raise LookupError(f"{view.request.id} does not wait for a decision any more")
     facts = await card_facts(ctx, view, now)
-    if row.subject.rpartition(".")[2] == "0":
+    if waits and row.subject.rpartition(".")[2] == "0":
         return await _in_thread(ctx, settings, row, view, reopened_reply(view, ctx.policy, facts))
-    return await _in_thread(ctx, settings, row, view, reminder(view, ctx.policy, now, facts))
+    shown = await _in_thread(ctx, settings, row, view, reminder(view, ctx.policy, now, facts))
+    return replace(shown, edits=True)
 
 
 async def _session(ctx: Context, row: Notification) -> SessionView:
@@ -186,10 +189,15 @@ def _able(ctx: Context, view: SessionView) -> Capabilities | None:
 
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
+    if session_ready_and_ended.is_over(view.session):
+        if not row.sent_version:
+            raise LookupError(f"{view.session.id} has ended before this could be shown")
+        message = session_ready_and_ended.over(view, cost_now(ctx, view, ctx.clock.now()), own=True)
+        return Shown(message, row.destination, edits=True)
     async with ctx.db.read() as tx:
         keyless = await _is_keyless(tx, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)
-    return Shown(message, await _person(ctx, row.destination))
+    return Shown(message, await _person(ctx, row.destination), edits=True)
 
 
 async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
@@ -261,7 +269,8 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
         given_up = given_up_at(instance.trouble_at, ctx.timing.broken_grace_s) if instance.trouble_at else None
         newest = view.instances[-1] if view.instances else None
         message = instance_failed.interrupted(view.request, session, instance, newest, given_up, own=own)
-    return Shown(message, row.destination) if own else await _in_thread(ctx, settings, row, view, message)
+    shown = Shown(message, row.destination) if own else await _in_thread(ctx, settings, row, view, message)
+    return replace(shown, edits=session_ready_and_ended.is_over(session))
 
 
 async def _orphan_found(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -283,9 +292,14 @@ async def _digest(_ctx: Context, settings: SlackSettings, row: Notification) -> 
     return Shown(digest.digest(found, settings.command), channel)
 
 
-async def _operator_page(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    message = operators.page(str(row.body.get("text") or row.subject))
-    return Shown(message, channel_of(settings, row.destination), edits=True)
+async def _operator_page(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    message, channel = operators.page(str(row.body.get("text") or row.subject)), channel_of(settings, row.destination)
+    if channel != row.destination:
+        async with ctx.db.read() as tx:
+            others = await notifications_of(tx, row.kind, row.subject)
+        if any(one.destination == channel for one in others):
+            raise LookupError(f"{channel} has this page under its own name")
+    return Shown(message, channel, edits=True)
 
 
 async def _reply(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

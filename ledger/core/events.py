@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import or_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
@@ -84,6 +86,17 @@ async def announce(
             },
         )
     )
+
+
+async def announce_again(tx: AsyncSession, at: datetime, kinds: Collection[NotificationKind], subject: str) -> None:
+    """Make what is shown about a subject due again, so that it is edited to what has become of it.
+
+    The subjects of such messages begin with the id of their session or request. What nobody was shown stays as it is.
+    """
+    mine = or_(Notification.subject == subject, Notification.subject.startswith(f"{subject}/", autoescape=True))
+    there = (Notification.kind.in_(kinds), mine, Notification.sent_version > 0)
+    again = {"version": Notification.version + 1, "state": NotificationState.PENDING, "due_at": at}
+    await tx.execute(update(Notification).where(*there).values(again))
 
 
 def _row(tx: AsyncSession, *, at: datetime, **values: Any) -> Any:

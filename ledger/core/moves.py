@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.core.events import announce, record
+from ledger.core.events import announce, announce_again, record
 from ledger.core.locks import lock_family
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
+    OUTDATED,
     GrantState,
     InstanceState,
     NotificationKind,
@@ -128,6 +129,7 @@ async def move(
     )
     for kind in announced(to):
         await _announce(tx, row, to, kind, at)
+    await _close_messages(tx, row, to, at)
     return row
 
 
@@ -176,6 +178,17 @@ def _refusal(row_id: str, now: State, to: State) -> MoveError:
     """Distinguish a lost race from a bug: after a race the row is where a legal history leads."""
     followed = is_terminal(now) or any(now == state or now in reachable(state) for state in sources(to))
     return (StaleMove if followed else IllegalMove)(row_id, str(now), str(to))
+
+
+async def _close_messages(
+    tx: AsyncSession, row: Request | GrantRow | Session | Instance | Orphan, to: State, at: datetime
+) -> None:
+    """Make the messages due again that this move leaves behind: each is edited to what became of it."""
+    of_session, of_request = OUTDATED.get(to, (frozenset(), frozenset()))
+    if of_session:
+        await announce_again(tx, at, of_session, row.id)
+    if of_request:
+        await announce_again(tx, at, of_request, row.request_id if isinstance(row, Session) else row.id)
 
 
 async def _announce(

@@ -12,6 +12,7 @@ Every amount in the project is rounded here, so that each direction is chosen on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_UP, Decimal
 from typing import Final
 
@@ -71,6 +72,16 @@ def worst(worst_usd: Decimal) -> Decimal:
 def cents(amount_usd: Decimal) -> Decimal:
     """Round dollars half up to whole cents, as people read amounts."""
     return amount_usd.quantize(CENT, rounding=ROUND_HALF_UP)
+
+
+def cents_of(parts_usd: Sequence[Decimal]) -> list[Decimal]:
+    """Round the parts of an amount to cents so that they add up to its own cents: the largest remainders round up."""
+    found = [part.quantize(CENT, rounding=ROUND_DOWN) for part in parts_usd]
+    missing = int((cents(sum(parts_usd, Decimal(0))) - sum(found, Decimal(0))) / CENT)
+    left = sorted(range(len(found)), key=lambda at: (found[at] - parts_usd[at], at))
+    for at in left[:missing]:
+        found[at] += CENT
+    return found
 
 
 def cents_even(amount_usd: Decimal) -> Decimal:

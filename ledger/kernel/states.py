@@ -220,6 +220,32 @@ ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
 }
 
 
+#: Messages that say how things are or will be: they are edited to what became of it, without buttons, when this is
+#: reached. The first set is about the session of a row, the second about its request.
+OUTDATED: dict[State, tuple[frozenset[NotificationKind], frozenset[NotificationKind]]] = {
+    **dict.fromkeys(
+        (_S.TERMINATED, _S.FAILED),
+        (
+            frozenset(
+                {
+                    _N.SESSION_READY,
+                    _N.SESSION_ENDING,
+                    _N.SESSION_FINAL_WARNING,
+                    _N.SESSION_IDLE,
+                    _N.SESSION_CHECKPOINT_HOLD,
+                    _N.SESSION_INTERRUPTED,
+                }
+            ),
+            frozenset({_N.REQUEST_RESULT}),
+        ),
+    ),
+    **dict.fromkeys(
+        (_R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED),
+        (frozenset[NotificationKind](), frozenset({_N.REQUEST_REMINDER, _N.REQUEST_RESULT})),
+    ),
+}
+
+
 def sources(to: State) -> frozenset[State]:
     """Return the states from which `to` may be entered."""
     return frozenset(state for state, targets in LEGAL[type(to)].items() if to in targets)

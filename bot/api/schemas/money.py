@@ -71,7 +71,7 @@ class CostBucket(Out):
 
 
 class CostsOut(Out):
-    """What was spent in dollars; the running hour is not in it yet. Buckets without costs are left out.
+    """What was spent in dollars, the running hour of each machine included. Buckets without costs are left out.
 
     `total_usd`, `buckets`, `groups` and `finished` are of the time from `since` on.
     """
@@ -80,7 +80,8 @@ class CostsOut(Out):
     since: Since
     today_usd: Decimal = Field(description="Spent since the day began (UTC).")
     month_usd: Decimal = Field(description="Spent since the month began.")
-    total_usd: Decimal = Field(description="What was spent from `since` on.")
+    total_usd: Decimal = Field(description="What was spent from `since` on: booked and running.")
+    running_usd: Decimal = Field(description="The part of `total_usd` that still runs and is not booked yet.")
     buckets: list[CostBucket] = Field(
         description="What was spent in each hour, day or month; those without costs are left out."
     )

@@ -98,7 +98,8 @@ class SessionOut(Out):
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")
     price_usd_h: MaybePricePerHour
-    cost_usd: Decimal = Field(description="What it has cost so far, the running hour included.")
+    cost_usd: Decimal = Field(description="What it has cost so far: booked and running.")
+    running_usd: Decimal = Field(description="The part of `cost_usd` that still runs and is not booked yet.")
     low_usd: Decimal | None = optional("The least that it can have cost, where the cloud never reports it.")
     high_usd: Decimal | None = optional("The most that it can have cost, where the cloud never reports it.")
     unreconciled: bool = optional(

@@ -83,6 +83,7 @@ def costs_(
     costs = CostsOut.model_validate(found)
     form = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(view.period, "%Y-%m")
     lead = f"{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
+    lead += f" {usd(costs.running_usd)} of it is still running." if costs.running_usd else ""
     when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{form}}", usd(b.usd)) for b in costs.buckets))
     shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]
     tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()

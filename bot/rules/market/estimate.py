@@ -12,6 +12,9 @@ Three scenarios with worst >= expected >= best in every component:
 - interruptions: with a chance p of losing the host (1 - reliability, plus the spot share), half of the work is
   repeated on average and all of it at worst: 0, p / 2, p of compute at the quoted price.
 
+A rental by the hour ends when its time is over: what is expected of it is hours x price, storage and transfer, and
+nothing else. Start-up, retries and interruptions are then only in its worst case, which is the cap.
+
 Where the work is known, the three scenarios have hours of their own (`sizing.run_time`), checkpoints bound what an
 interruption costs (`sizing.interruptions`: none, the expected share, twice that), and storage includes the store
 that keeps the newest two checkpoints.
@@ -183,7 +186,11 @@ def scenarios(
     boots_s = (Decimal(0), Decimal(boot_s), Decimal(max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, boot_s)))
     found: list[Scenario] = []
     for n, (work_h, before_s) in enumerate(zip(hours, boots_s, strict=True)):
-        case = _scenario(work_h, policy, capabilities.billing, n, before_s)
+        by_the_hour = run is None and n == 1
+        # Where a cloud bills from the create on, booting is part of the hours; elsewhere only the disk is billed then.
+        inside = by_the_hour and capabilities.billing.starts is BillingStart.CREATE
+        case = _scenario(work_h, policy, capabilities.billing, n, _ZERO if inside else before_s)
+        case = replace(case, retries=_ZERO, interruptions=_ZERO) if by_the_hour else case
         # Rounding up to a quantum can shrink with more hours; no part of a worse case may be below a better one's.
         case = replace(case, startup_h=max(case.startup_h, found[-1].startup_h if found else _ZERO))
         found.append(case if run is None else _with_work(case, run, n, capabilities, policy))
@@ -278,10 +285,15 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
         yield f"Time is billed in steps of {capabilities.billing.quantum_s} seconds."
     if offer.egress_usd_gb > 0 or offer.ingress_usd_gb > 0:
         yield f"{case.ingress_gb:,.0f} GB are fetched and {case.egress_gb:,.0f} GB sent, at worst twice as much."
-    yield f"{policy.retry_buffer:.0%} of the compute cost is kept for retries, at worst twice as much."
+    if case.retries:
+        yield f"{policy.retry_buffer:.0%} of the compute cost is kept for retries, at worst twice as much."
+    else:
+        yield f"At worst {policy.retry_buffer * 2:.0%} of the compute cost goes into retries."
     known = "a reported" if offer.reliability is not None else "an assumed"
     trusted = f"{known} reliability of {reliability(offer, policy):.1%}"
-    if case.checkpointing is None:
+    if not case.interruptions:
+        yield f"At worst, with {trusted}, all work is repeated when the host is lost."
+    elif case.checkpointing is None:
         yield f"A{trusted[1:]} repeats half of the work when the host is lost."
     else:
         trusted += f" within {say_hours(policy.loss_window_h)}"

@@ -24,6 +24,8 @@ from providers.contract import Offer, Stock
 IN_TIME, LATE, UNKNOWN_TIME = range(3)
 
 _ZERO = Decimal(0)
+#: The share of the work that losing the host repeats on average.
+_HALF = Decimal("0.5")
 
 Order = tuple[Decimal | int | str, ...]
 
@@ -84,7 +86,9 @@ class Cases:
         if found is None:
             run = self.run(offer)
             expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[1]
-            found = Case(run, _tier(run), expected, self.policy.risk_weight * expected.work_h)
+            # What is expected of a rental by the hour leaves interruptions out, so they count as risk alone.
+            weight = self.policy.risk_weight + (_HALF if run is None else _ZERO)
+            found = Case(run, _tier(run), expected, weight * expected.work_h)
             self._known[key] = found
         return found
 

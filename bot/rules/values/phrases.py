@@ -39,7 +39,10 @@ def usd(amount_usd: Decimal) -> str:
 
 def sum_of(parts: Iterable[tuple[str, Decimal]]) -> str:
     """Write what a total is made of, `$0.70 compute + $0.07 retries`, without parts of less than half a cent."""
-    shown = [f"{usd(amount)} {name}" for name, amount in parts if amount >= _HALF_CENT]
+    named = [(name, amount) for name, amount in parts if amount > 0]
+    # The parts are rounded so that they add up to the total that stands beside them.
+    rounded = money.cents_of([amount for _, amount in named])
+    shown = [f"{usd(amount)} {name}" for (name, _), amount in zip(named, rounded, strict=True) if amount]
     return " + ".join(shown) if len(shown) > 1 else ""
 
 

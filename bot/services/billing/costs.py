@@ -1,15 +1,16 @@
-"""Sum what was spent by group, from the rollup, which does not yet contain the running hour of each instance."""
+"""Sum what was spent by group: what is booked, from the rollup, and the running hour of each instance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.budgets.budget import Period, begins
 from bot.rules.plans.completion import FinishedJob, SuccessCost, cost_per_success
 from bot.services.access import authorization
+from bot.services.billing.metering import cost_now
 from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
@@ -17,7 +18,10 @@ from ledger.kernel.calendar_spans import after, begin
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
 from ledger.kernel.states import RollupTier
 from ledger.queries.spend import EVERYBODY, Purse, buckets, costs, outcomes, spent
+from ledger.queries.views import SessionView, session_views
 
+#: More sessions than one team runs at once.
+SESSIONS_MAX = 10_000
 #: How many names of one grouping are shown; the rest is one line.
 SHOWN = 8
 #: Before anything that a ledger can contain.
@@ -35,7 +39,8 @@ TIERS = {
 class Costs:
     """Dollars of today and of this month (UTC), and those since `since` by hour, day or month and by group.
 
-    `finished` is about the sessions that ended in that time and whose owner reported how the work went.
+    All of them include `running_usd`, what instances have used that no entry books yet. `finished` is about the
+    sessions that ended in that time and whose owner reported how the work went.
     """
 
     period: Period
@@ -46,6 +51,7 @@ class Costs:
     buckets: tuple[tuple[datetime, Decimal], ...]
     groups: dict[str, tuple[tuple[str, Decimal], ...]]
     finished: SuccessCost
+    running_usd: Decimal = Decimal(0)
 
 
 def since_when(period: Period, now: datetime) -> datetime:
@@ -63,7 +69,7 @@ async def overview(ctx: Context, actor: Actor | None = None, period: Period = Pe
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
-        return await of_purse(tx, purse, period, now)
+        return _with_running(await of_purse(tx, purse, period, now), await running_of(ctx, tx, purse, now), now)
 
 
 async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
@@ -72,7 +78,42 @@ async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
     async with ctx.db.read() as tx:
         purse = Purse(await authorization.mine(tx, ctx.policy, actor))
         day, month = begin(RollupTier.DAY, now), begin(RollupTier.MONTH, now)
-        return await spent(tx, purse, day), await spent(tx, purse, month)
+        running_usd = sum((usd for _, usd in await running_of(ctx, tx, purse, now)), Decimal(0))
+        return await spent(tx, purse, day) + running_usd, await spent(tx, purse, month) + running_usd
+
+
+async def running_of(ctx: Context, tx: Tx, purse: Purse, now: datetime) -> list[tuple[SessionView, Decimal]]:
+    """Return the dollars that each live session of a purse has used and that no entry books yet."""
+    views = await session_views(tx, whose=purse.whose, limit=SESSIONS_MAX)
+    return [(view, cost_now(ctx, view, now) - view.accrued_usd) for view in views]
+
+
+def _with_running(booked: Costs, running: list[tuple[SessionView, Decimal]], now: datetime) -> Costs:
+    """Add to booked costs what is running, in every group and in the bucket of this moment, so that all sums agree."""
+    more_usd = sum((usd for _, usd in running), Decimal(0))
+    if not more_usd:
+        return booked
+    groups = {by: dict(rows) for by, rows in booked.groups.items()}
+    for view, usd in running:
+        session, row = view.session, view.instance
+        program = session.owner if Actor.from_ref(session.owner).is_program else None
+        facets = {"owner": session.owner, "consumer": program, "cloud": row.cloud if row else None}
+        facets |= {"gpu": session.gpu or "", "label": session.label or "", "tool": ""}
+        for by, name in facets.items():
+            if name is not None and by in groups and usd:
+                groups[by][name] = groups[by].get(name, Decimal(0)) + usd
+    began = begin(TIERS[booked.period], now)
+    buckets = dict(booked.buckets)
+    buckets[began] = buckets.get(began, Decimal(0)) + more_usd
+    return replace(
+        booked,
+        today_usd=booked.today_usd + more_usd,
+        month_usd=booked.month_usd + more_usd,
+        total_usd=booked.total_usd + more_usd,
+        buckets=tuple(sorted(buckets.items())),
+        groups={by: tuple(sorted(rows.items(), key=lambda one: (-one[1], one[0]))) for by, rows in groups.items()},
+        running_usd=more_usd,
+    )
 
 
 async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs:

@@ -111,7 +111,8 @@ async def _notify(
 ) -> None:
     kind = NotificationKind.BUDGET_THRESHOLD
     for line in lines:
-        for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds):
+        # One approval may reach several shares at once: the highest says it all.
+        for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds)[-1:]:
             # What is paid per hour falls again, so its owners are notified once a day.
             day = now if line.period is Period.HOURLY else line.since
             since = f"{day:%Y-%m-%d}" if day else "all"
@@ -119,7 +120,7 @@ async def _notify(
             added = line.adds(total_usd, rate_usd_h)
             sentence = f"{share * 100:.0f} % of a budget is used: {line.key} {said(line, added)}."
             new = False
-            for destination in _owners(ctx.policy, line.scope):
+            for destination in _once_each(ctx.policy, _owners(ctx.policy, line.scope)):
                 if await notification_of(tx, kind, subject, destination) is None:
                     new, body = True, {"text": sentence}
                     await announce(tx, now, kind, subject, destination=destination, body=body)
@@ -158,7 +159,9 @@ async def _lines(
     names = [_name(one) for one in people]
     teams = [team for team, members in ctx.policy.teams.items() if {*names, *(p.ref for p in people)} & set(members)]
     programs = [owner.id] if owner.is_program else []
-    return await _measured(ctx, tx, limits, scopes_of(limits, names, programs, teams, label), now)
+    named_here = [name for name in names if f"user:{name}" in limits]
+    # A limit for each person counts a person once, whichever of their names asks.
+    return await _measured(ctx, tx, limits, scopes_of(limits, named_here or names[:1], programs, teams, label), now)
 
 
 async def _measured(
@@ -204,6 +207,16 @@ def _name(actor: Actor) -> str:
 def _is_admin(policy: Policy, who: DeciderFacts) -> bool:
     usable = ineligible(policy, who, Deed.APPROVE) is None
     return usable and bool({_name(who.actor), who.actor.ref} & set(policy.budget_admins))
+
+
+def _once_each(policy: Policy, names: Iterable[str]) -> list[str]:
+    """Return one name of each person, the one in Slack where they have one."""
+    found: list[str] = []
+    for name in sorted(names, key=lambda one: ":" in one):
+        same = {_name(one) for one in linked(policy, actor_named(name))} if not name.startswith("channel:") else set()
+        if name not in found and not same & set(found):
+            found.append(name)
+    return found
 
 
 def _owners(policy: Policy, scope: str) -> tuple[str, ...]:

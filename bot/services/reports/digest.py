@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 from bot.rules.budgets.budget import said
 from bot.rules.reports.digest import (
@@ -58,11 +59,20 @@ async def digest_due(ctx: Context) -> int:
     day = due_day(now, policy.digest_at, policy.digest_timezone)
     if day is None:
         return 0
-    done = await _announce(ctx, f"daily/{day}", day_before(day, policy.digest_timezone), now, weekly=False)
     if policy.digest_weekly:
         on = day - timedelta(days=(day.weekday() - WEEKDAYS.index(policy.digest_weekly)) % 7)
-        done += await _announce(ctx, f"weekly/{on}", week_before(on, policy.digest_timezone), now, weekly=True)
-    return done
+        done = await _announce(ctx, f"weekly/{on}", week_before(on, policy.digest_timezone), now, weekly=True)
+        if done or on == day or await _was_announced(ctx, f"weekly/{on}", day):
+            return done  # The week's digest replaces that of its day.
+    return await _announce(ctx, f"daily/{day}", day_before(day, policy.digest_timezone), now, weekly=False)
+
+
+async def _was_announced(ctx: Context, subject: str, day: date) -> bool:
+    """Whether a digest that came late was announced on this day."""
+    zone = ZoneInfo(ctx.policy.digest_timezone)
+    async with ctx.db.read() as tx:
+        found = await notifications_of(tx, NotificationKind.DIGEST, subject)
+    return any(one.created_at.astimezone(zone).date() >= day for one in found)
 
 
 async def _announce(ctx: Context, subject: str, window: Window, now: datetime, *, weekly: bool) -> int:

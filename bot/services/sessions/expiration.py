@@ -85,7 +85,10 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
     look_at, warned_at = next_look(moments, session.deadline, now), session.warned_at
     if is_due(moments, session.deadline, warned_at, now):
         # The warning is sent before the termination, even when no process ran at the time of the warning.
-        await end_of_session.warn(ctx, tx, session, now, last=warned_at is not None and is_last(moments, now))
+        # A stopped machine whose disk is kept loses nothing at its end, so one notice is enough.
+        kept = bool(session.preserve) and session.state is SessionState.STOPPED
+        last = warned_at is not None and is_last(moments, now) and not kept
+        await end_of_session.warn(ctx, tx, session, now, last=last)
         earliest = now if warned_at is not None else now + GRACE
         look_at, warned_at = max(min(look_at, now + ANSWER), earliest), now
     elif warned_at is not None:

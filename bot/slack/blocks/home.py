@@ -75,8 +75,7 @@ def closed(refused: Verdict) -> dict[str, Any]:
 
 
 def _spend(mine: Mine) -> str:
-    booked = f"{dollars(mine.today_usd)} today, {dollars(mine.month_usd)} this month"
-    lead = f":receipt: *Your spend*: {booked}. The current hour of each machine is added when it ends."
+    lead = f":receipt: *Your spend*: {dollars(mine.today_usd)} today, {dollars(mine.month_usd)} this month."
     lines = [f":bank: {safe(line.key, 80)}: {safe(said(line), 200)}" for line in mine.budgets[:BUDGETS]]
     return "\n".join([lead, *lines])
 

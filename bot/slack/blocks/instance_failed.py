@@ -7,7 +7,7 @@ from datetime import datetime
 from bot.rules.instances.health import trouble
 from bot.rules.values.phrases import rate
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, when
-from bot.slack.blocks.session_ready_and_ended import what
+from bot.slack.blocks.session_ready_and_ended import is_over, what
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Orphan, Request, Session
 
@@ -21,6 +21,8 @@ def interrupted(
     """
     whose = f"Your *{what(session)}*" if own else f"{person(request.requester)} the *{what(session)}*"
     lead = f"{whose} at {safe(row.cloud, 40)}"
+    if is_over(session):
+        return Message.of(f":warning: {lead} failed: {safe(row.outcome, SENTENCE_MAX)} The session has ended.")
     if row.state in (InstanceState.LIVE, InstanceState.STOPPED):
         spot, other = bool(row.offer.get("spot")), row.other_gpus
         found = trouble(row.status, spot=spot, other=other) if row.trouble_at and row.status else None

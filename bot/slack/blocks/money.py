@@ -35,6 +35,7 @@ def costs(found: Costs, *, everybody: bool) -> Message:
     """Show what was spent in a time, by when and by what."""
     lead = "Everybody's costs" if everybody else "Your costs"
     total = f"*{lead}*: {dollars(found.total_usd)} since {when(found.since)}, {dollars(found.today_usd)} of it today."
+    total += f" {dollars(found.running_usd)} of it is still running." if found.running_usd else ""
     parts = [total]
     for by, rows in found.groups.items():
         named = [row for row in rows if row[0] or by not in ("consumer", "tool")]
@@ -43,7 +44,7 @@ def costs(found: Costs, *, everybody: bool) -> Message:
         parts.append(f"*By {_BY[by]}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(tuple(named)))}")
     if found.finished.runs:
         parts.append(f"*Finished*: {escape(found.finished.sentence)}")
-    hint = "The current hour of each machine is added when it ends. `/gpu list` shows it."
+    hint = "Days and months are counted in UTC. `/gpu list` shows each machine."
     graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
     return Message(clip(" ".join(parts), 3_900), (section(":receipt: " + "\n".join(parts)), *graph, context(hint)))
 

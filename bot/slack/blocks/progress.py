@@ -153,8 +153,11 @@ def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | No
     if reached == RequestState.EXPIRED:
         return f":alarm_clock: {what}: nobody approved it in time. Make a new request for fresh offers."
     if reached == InstanceState.TOMBSTONE:
+        again = " Approve again?" if request.state is RequestState.PENDING else ""
         lost = f"{_newest_cloud(view)} never showed the instance. If it appears, it's terminated"
-        return f":warning: {what}: *outcome unknown, not provisioned*. {lost}. Approve again?"
+        return f":warning: {what}: *outcome unknown, not provisioned*. {lost}.{again}"
+    if reached == SessionState.RUNNING and session is not None and session.ended_at is not None:
+        return f":rocket: {what} ran at {_newest_cloud(view)}."
     if reached == SessionState.RUNNING:
         until = f" until {when(session.deadline)}" if session and session.deadline else ""
         return f":rocket: {what} is ready at {_newest_cloud(view)}{until}."

@@ -27,6 +27,7 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.offers import OfferLine, left_out, line, place, reasons
 from bot.slack.blocks.request import QUOTED_MAX, REASON_MAX, CardFacts, free_approvers
 from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import RequestState
 from ledger.queries.views import RequestView
 
 #: A section holds 3,000 characters; so many offers of the longest words fit.
@@ -75,6 +76,9 @@ def reopened_reply(view: RequestView, policy: Policy, facts: CardFacts | None = 
 def reminder(view: RequestView, policy: Policy, now: datetime, facts: CardFacts | None = None) -> Message:
     """Remind the approvers in the thread of a request that still waits, and the groups that it was escalated to."""
     request, facts = view.request, facts or CardFacts()
+    if request.state is not RequestState.PENDING:
+        became = "expired" if request.state is RequestState.EXPIRED else f"was {request.state}"
+        return Message.of(f":bell: {person(request.requester)} waited for approval; the request {became}.")
     waited = job_words.brief(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
     said = f"{person(request.requester)} has waited {waited} for approval; it expires {when(request.expires_at)}."
     onwards = ", ".join(groups(policy, facts.mandate)[1:])

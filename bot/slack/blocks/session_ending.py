@@ -27,9 +27,10 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, what
+from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, is_over, what
+from bot.slack.blocks.session_ready_and_ended import over as over_line
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import ENDABLE_SESSION
+from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
 from providers.profiles.model import ProfileError, load
@@ -65,6 +66,9 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
         return over
     session, row = shown.view.session, shown.view.instance
     end = session.deadline or now
+    if session.preserve and session.state is SessionState.STOPPED:
+        kept = f"is stopped and its disk is kept, also after its approved end {when(end)}"
+        return Message.of(f":floppy_disk: The *{what(session)}* of {person(session.owner)} {kept}.")
     at = f" at {safe(row.cloud, 40)}" if row else ""
     lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
     taken = lost(row) if shown.can_end else ""
@@ -116,9 +120,10 @@ def final_warning(shown: Ending, now: datetime) -> Message:
 def _moved(shown: Ending) -> Message | None:
     """Say that the announced end no longer applies; None while it does."""
     session = shown.view.session
+    if is_over(session):
+        return over_line(shown.view, shown.cost_usd)
     if session.state not in ENDABLE_SESSION:
-        gone = session.ended_at is not None
-        text = f"The *{what(session)}* {'has ended' if gone else 'is ending'}."
+        text = f"The *{what(session)}* is ending."
     elif session.deadline is None:
         text = f"The *{what(session)}* failed, and its request has new offers to approve."
     elif int(session.deadline.timestamp()) != shown.end_s:
@@ -185,9 +190,10 @@ class IdleWarningFacts:
 def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     """Build the warning, or the sentence about its outcome."""
     session, row = shown.view.session, shown.view.instance
+    if is_over(session):
+        return over_line(shown.view, shown.cost_usd)
     if session.state not in ENDABLE_SESSION:
-        verb = "has ended" if session.ended_at is not None else "is ending"
-        return Message.of(f"The *{what(session)}* {verb}.")
+        return Message.of(f"The *{what(session)}* is ending.")
     if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:
         ends = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
         return Message.of(f":white_check_mark: The *{what(session)}* keeps running.{ends}")

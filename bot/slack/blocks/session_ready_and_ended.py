@@ -18,10 +18,12 @@ from bot.slack.blocks.elements import (
     confirm,
     context,
     dollars,
+    person,
     safe,
     section,
     when,
 )
+from bot.slack.blocks.progress import ran_for
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Session
@@ -63,6 +65,19 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         ending, end = GOES_ON, ()
     text = f"{lead} {' · '.join(lines)}. {ending}"
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
+
+
+def over(view: SessionView, cost_usd: Decimal, *, own: bool = False) -> Message:
+    """Build the one line that remains of a message about a session that has ended."""
+    session = view.session
+    whose = f"Your *{what(session)}*" if own else f"The *{what(session)}* of {person(session.owner)}"
+    ran = f"ran {ran_for(session)}" if ran_for(session) else "never became ready"
+    return Message.of(f"{whose} {ran} and cost {dollars(cost_usd)}.")
+
+
+def is_over(session: Session) -> bool:
+    """Whether a session has ended, so that nothing about it lies ahead."""
+    return session.state in (SessionState.TERMINATED, SessionState.FAILED)
 
 
 def known(row: Instance) -> str:

@@ -73,3 +73,15 @@ def test_a_price_is_kept_in_whole_micro_dollars_and_never_too_low(price: str, wh
 
 def test_a_price_that_is_no_number_is_left_to_the_other_rules() -> None:
     assert money.rate(Decimal("NaN")).is_nan()
+
+
+@given(st.lists(st.decimals(0, 1000, places=6), max_size=8))
+def test_rounded_parts_add_up_to_their_rounded_total(parts: list[Decimal]) -> None:
+    rounded = money.cents_of(parts)
+    assert sum(rounded, Decimal(0)) == money.cents(sum(parts, Decimal(0)))
+    assert all(abs(one - exact) < money.CENT for one, exact in zip(rounded, parts, strict=True))
+
+
+def test_the_largest_remainder_takes_the_cent() -> None:
+    parts = [Decimal("0.333333"), Decimal("0.333334"), Decimal("0.333333")]
+    assert money.cents_of(parts) == [Decimal("0.33"), Decimal("0.34"), Decimal("0.33")]

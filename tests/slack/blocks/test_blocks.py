@@ -265,8 +265,8 @@ def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand
         assert "keeps running" in session_ending.idle_warning(replace(about_it, end_s=end_s), START).text
     running.state = _S.TERMINATING
     assert "is ending" in session_ending.idle_warning(about_it, START).text
-    running.ended_at = START
-    assert "has ended" in session_ending.idle_warning(about_it, START).text
+    running.state = _S.TERMINATED
+    assert "never became ready and cost $3.50" in session_ending.idle_warning(about_it, START).text
 
 
 def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
@@ -294,15 +294,13 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
     assert labels(moved) == []
 
 
-def test_a_warning_after_the_end_needs_no_action() -> None:
+def test_a_warning_after_the_end_is_one_line_about_the_past() -> None:
     over = SessionView(session(_S.TERMINATED), view(RequestState.APPROVED).request, None, None, Decimal(0), None)
-    assert session_ending.ending(about(over), "/gpu", START).text.endswith("is ending.")
-    assert (
-        "has ended"
-        in session_ending.final_warning(
-            about(replace(over, session=session(_S.TERMINATED, ended_at=START))), START
-        ).text
-    )
+    past = "The *4× A100-80GB* of <@U0ALICE> never became ready and cost $3.50."
+    assert session_ending.ending(about(over), "/gpu", START).text == past
+    ran = session(_S.TERMINATED, ready_at=START, ended_at=START + timedelta(minutes=90))
+    past = "The *4× A100-80GB* of <@U0ALICE> ran 1.5 h and cost $3.50."
+    assert session_ending.final_warning(about(replace(over, session=ran)), START).text == past
     again = replace(over, session=session(_S.QUEUED))
     assert "has new offers to approve" in session_ending.ending(about(again), "/gpu", START).text
     failed = replace(over, session=session(_S.FAILED, end_reason="No offer was left."))
