@@ -125,6 +125,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
                 assert set(tools) == TOOLS
                 assert not [name for name in tools if "approve" in name]
+                assert agent.server_info is not None
                 assert agent.server_info.version == metadata.version("gpu-shopper")
                 sold = await told(agent, "inventory", gpu="4090", count=1, min_vram=24, max_price=0.9, limit=3)
                 assert re.search(r"1: vast:\d+", sold), sold
