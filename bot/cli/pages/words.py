@@ -84,16 +84,16 @@ def ids() -> str:
     ]
     return whole_page(
         "Ids",
-        f"You can type the last four characters of an id, or more, as long as no other id ends with them. A whole id is a "
-        f"prefix and {ID_LENGTH} characters, such as `req_{sample}`. Ids sort by time. For programs: the characters "
+        f"You can type the last four characters of an id, or more, as long as no other id ends with them. A whole id is "
+        f"a prefix and {ID_LENGTH} characters, such as `req_{sample}`. Ids sort by time. For programs: the characters "
         f"are `{BASE32}` (base32 without i, l, o and u), 48 bits of milliseconds and then 32 random bits.",
         table(("id", "of"), rows),
         "## Offers",
         "`<cloud>:<the cloud's own name of the offer>`, such as `vast:30406190`.",
         "## Names of instances",
         f"The bot names an instance `<name for people>-<label>`. The label is the last {LABEL_LENGTH} characters: "
-        f"deployment ({DEPLOYMENT_LENGTH}), request ({ID_LENGTH}), number of the instance ({COUNTER_LENGTH}), and a "
-        f"check ({MAC_LENGTH}) that only somebody with the label key can make. "
+        f"deployment ({DEPLOYMENT_LENGTH}), request ({ID_LENGTH}), number of the instance ({COUNTER_LENGTH}), "
+        f"and a check ({MAC_LENGTH}) that only somebody with the label key can make. "
         "Without a valid label the bot ends nothing.",
         f"```\ngpu-2xa100-80gb-{label}\n```",
         "## Who acts",
