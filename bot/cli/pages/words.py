@@ -84,9 +84,10 @@ def ids() -> str:
     ]
     return whole_page(
         "Ids",
-        f"You can type the last four characters of an id, or more, as long as no other id ends with them. A whole id "
-        f"is a prefix and {ID_LENGTH} characters, such as `req_{sample}`. Ids sort by time. For programs: the characters "
-        f"are `{BASE32}` (base32 without i, l, o and u), 48 bits of milliseconds and then 32 random bits.",
+        "You can type the last four characters of an id, or more, as long as no other id ends with them.",
+        f"A whole id is a prefix and {ID_LENGTH} characters, such as `req_{sample}`. Ids sort by time. For programs: "
+        f"the characters are `{BASE32}` (base32 without i, l, o and u), 48 bits of milliseconds and then 32 random "
+        "bits.",
         table(("id", "of"), rows),
         "## Offers",
         "`<cloud>:<the cloud's own name of the offer>`, such as `vast:30406190`.",
