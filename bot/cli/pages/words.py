@@ -84,16 +84,18 @@ def ids() -> str:
     ]
     return whole_page(
         "Ids",
-        f"An id is a prefix, an underscore and {ID_LENGTH} characters of `{BASE32}` (base32 without i, l, o and u): "
-        f"48 bits of milliseconds, then 32 random bits. So ids sort by time. Example: `req_{sample}`. People may type "
-        "any ending of at least four characters that is unique.",
+        "You can type the last four characters of an id, or more, as long as no other id ends with them.",
+        f"A whole id is a prefix and {ID_LENGTH} characters, such as `req_{sample}`. Ids sort by time. For programs: "
+        f"the characters are `{BASE32}` (base32 without i, l, o and u), 48 bits of milliseconds and then 32 random "
+        "bits.",
         table(("id", "of"), rows),
         "## Offers",
         "`<cloud>:<the cloud's own name of the offer>`, such as `vast:30406190`.",
         "## Names of instances",
-        f"`<human part>-<machine label>`. The label has {LABEL_LENGTH} characters and is read from the right end: "
-        f"deployment ({DEPLOYMENT_LENGTH}), request ({ID_LENGTH}, without its prefix), number of the instance "
-        f"({COUNTER_LENGTH}), and a keyed check ({MAC_LENGTH}). Only the label key can make that check.",
+        f"The bot names an instance `<name for people>-<label>`. The label is the last {LABEL_LENGTH} characters: "
+        f"deployment ({DEPLOYMENT_LENGTH}), request ({ID_LENGTH}), number of the instance ({COUNTER_LENGTH}), "
+        f"and a check ({MAC_LENGTH}) that only somebody with the label key can make. "
+        "Without a valid label the bot ends nothing.",
         f"```\ngpu-2xa100-80gb-{label}\n```",
         "## Who acts",
         table(("reference", "who"), actors),
