@@ -41,8 +41,10 @@ SAME: list[tuple[str, str]] = [
     ("{resources: {gpu: {name: '4090', count: 2+}}, hours: 2}", "provision 4090 count=2-16 2h"),
     ("{resources: {gpu: {name: ['4090', 3090]}, disk: 1TB+}, hours: 2}", "provision gpu=4090,3090 disk=1TB 2h"),
     (
-        "{resources: {gpu: '4090'}, hours: 1.5, candidates: [runpod, vast], regions: [US, EU], spot: any, "
-        + "candidates_order: cheapest}",
+        (
+            "{resources: {gpu: '4090'}, hours: 1.5, candidates: [runpod, vast], regions: [US, EU], spot: any, "
+            "candidates_order: cheapest}"
+        ),
         "provision 4090 90m clouds=runpod,vast region=US,EU spot=any",
     ),
     ("{resources: {gpu: '4090'}, hours: 2, spot: no}", "provision 4090 2h spot=no"),
