@@ -34,9 +34,10 @@ class GpuConstraint:
 class JobRequest:
     """Describe a job to be run, portable across clouds.
 
-    `candidates` is an ordered list of clouds; empty means all. `work` holds the words that describe a run, such as
-    `model=7B`; without them only `hours` are known. `already_hours` are those that a session has already, where this
-    asks for more of them.
+    `candidates` is an ordered list of clouds; empty means all. With `clouds_in_order` a cloud is used only where those
+    before it have no offer that fits; otherwise the cheapest of them is used. `work` holds the words that describe a
+    run, such as `model=7B`; without them only `hours` are known. `already_hours` are those that a session has already,
+    where this asks for more of them.
     """
 
     gpu: GpuConstraint
@@ -69,6 +70,7 @@ class JobRequest:
     already_hours: Decimal = Decimal(0)
     #: The project that it counts for; None is the policy's own.
     label: str | None = None
+    clouds_in_order: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Write the request as plain JSON types; decimals become strings so that nothing passes through a float."""

@@ -92,6 +92,8 @@ async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypat
     assert estimate.model_dump(mode="json") == answer["estimate"] == printed == filed
     assert manifest.model_dump(mode="json") == answer["manifest"]
     assert json.loads((tmp_path / "instance_manifest.json").read_text(encoding="utf-8")) == answer["manifest"]
+    assert answer["chart"] is None
+    assert (tmp_path / "gpu_plan.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert gpu_plan(made) == answer["page"] == (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     jsonschema.validate(printed, schema("cost_estimate.json"))
     jsonschema.validate(answer["manifest"], schema("instance_manifest.json"))

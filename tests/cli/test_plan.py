@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from bot.api.routes.market import plan_out
 from bot.cli.access.job_file import job_in
-from bot.cli.commands.in_process_market import job_of, write
+from bot.cli.commands.in_process_market import job_of
+from bot.cli.commands.plan import write
 from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
 from bot.practice.reader import all_text
@@ -103,7 +104,7 @@ async def test_every_door_shows_the_same_numbers(
     assert made.best is not None
     await stage.command("alice", f"/gpu plan {WORDS}")
     slack = all_text(stage.ws.ephemerals("alice")[-1])
-    write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
+    write(plan_out(made, POLICY, with_chart=True).model_dump(mode="json"), tmp_path)
     print_report(plan_table(made))
     terminal = capsys.readouterr().out
     page = (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
@@ -177,7 +178,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
     made = await planned(stage, f"{WORDS} price=$0.001")
     assert made.best is None
     (opening,) = (one for one in made.relaxations if one.word == "price")
-    write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
+    write(plan_out(made, POLICY, with_chart=True).model_dump(mode="json"), tmp_path)
     print_report(plan_table(made))
     assert opening.sentence in (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     assert opening.sentence in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -21,6 +23,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import Listing
 from bot.services.market.document import MarketPage, market_page, pieces, read_cursor
+from bot.services.plans.chart import chart as draw
 from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
 from bot.services.plans.job_file import BadJob, read_job
 from bot.services.plans.planner import Compared, Planned, compare_market
@@ -106,19 +109,27 @@ def _wrong_cursor(code: ReplyCode, sentence: str) -> ProblemRaised:
 
 
 @router.post("/plans", responses=refusals())
-async def plan(deps: Deps, _who: MarketReader, document: JobDocument) -> PlanOut:
+async def plan(
+    deps: Deps,
+    _who: MarketReader,
+    document: JobDocument,
+    chart: Annotated[bool, Query(description="true: with a picture of the plan, a PNG in base64.")] = False,
+) -> PlanOut:
     """Plan a training run: memory, time and cost on every offer. Rents nothing."""
     ctx = deps.ctx
     try:
         job = read_job(document, ctx.policy, "plan")
     except BadJob as error:
         raise refused(error) from error
-    return plan_out(await make_plan(ctx.catalog, ctx.clock, job, ctx.policy), ctx.policy)
+    made = await make_plan(ctx.catalog, ctx.clock, job, ctx.policy)
+    # Drawing computes for a good part of a second; in a thread it delays no other answer.
+    return await asyncio.to_thread(plan_out, made, ctx.policy, with_chart=chart)
 
 
-def plan_out(planned: Planned, policy: Policy) -> PlanOut:
+def plan_out(planned: Planned, policy: Policy, *, with_chart: bool = False) -> PlanOut:
     """Convert a plan to the answer of the API."""
     return PlanOut(
+        chart=base64.b64encode(draw(planned)) if with_chart else None,
         estimate=cost_estimate(planned),
         manifest=instance_manifest(planned, policy),
         page=gpu_plan(planned),

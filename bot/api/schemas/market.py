@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Base64Bytes, Field
 
 from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Kind
@@ -26,6 +26,7 @@ class PlanOut(Out):
     manifest: InstanceManifest = Field(description="What to rent: instance_manifest.json.")
     page: str = Field(description="The same as a page for people, in Markdown.")
     told: TextReport = Field(description="The same as tables and sentences for people.")
+    chart: Base64Bytes | None = optional("With chart=true: the total against the hours of each offer, as a PNG.")
 
 
 class CloudOut(Out):

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import typer
 from pydantic import ValidationError
 
 from bot.api.problems import invalid
 from bot.api.routes.market import compared_out, plan_out
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
-from bot.cli.commands.plan import TEXTS, write_texts
 from bot.rules.grammar.job_document import JobDocument
 from bot.rules.policy.policy import Policy
-from bot.services.plans.chart import chart
 from bot.services.plans.job_file import BadJob, read_job
-from bot.services.plans.planner import Planned, compare_market
+from bot.services.plans.planner import compare_market
 from bot.services.plans.planner import plan as make_plan
 from ledger.kernel.job import JobRequest
 
@@ -35,16 +31,12 @@ def comparison(words: dict[str, str]) -> Any:
 
 
 def planned(document: Mapping[str, Any], out: str) -> Any:
-    """Plan a run, write its files and its chart to `out`, and return the API's answer."""
+    """Plan a run, and return the API's answer, with its picture where files are written to `out`."""
     found = settings()
     policy = policy_of(found)
     wanted = job_of(document, policy)
     made = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
-    shown = plan_out(made, policy).model_dump(mode="json")
-    if out:
-        write(made, shown, Path(out))
-        typer.echo(f"Written to {out}: {', '.join(TEXTS)}, gpu_plan.png", err=True)
-    return shown
+    return plan_out(made, policy, with_chart=bool(out)).model_dump(mode="json")
 
 
 def job_of(document: Mapping[str, Any], policy: Policy) -> JobRequest:
@@ -55,9 +47,3 @@ def job_of(document: Mapping[str, Any], policy: Policy) -> JobRequest:
         fail(invalid(error.errors())[0].sentence, 2)
     except BadJob as error:
         fail(str(error), 2)
-
-
-def write(made: Planned, answer: Any, folder: Path) -> None:
-    """Write the plan's files."""
-    write_texts(answer, folder)
-    (folder / "gpu_plan.png").write_bytes(chart(made))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from bot.rules.values.text_table import TextReport
 
 #: File → the part of the answer that it holds.
 TEXTS = {"gpu_plan.md": "page", "cost_estimate.json": "estimate", "instance_manifest.json": "manifest"}
+PICTURE = "gpu_plan.png"
 NO_OFFER = 1
 
 
@@ -33,8 +35,9 @@ def plan(
     del dry_run
     in_file = len(job) == 1 and job[0].endswith((".yaml", ".yml", ".json"))
     document = job_in(job[0]) if in_file else {"words": line_of(job)}
-    there = elsewhere() is not None
-    answer = _there(document, out) if there else load("commands.in_process_market").planned(document, out)
+    answer = _there(document, out) if elsewhere() else load("commands.in_process_market").planned(document, out)
+    if out:
+        write(answer, Path(out))
     if as_json:
         typer.echo(json.dumps(answer["estimate"], indent=2))
     else:
@@ -46,18 +49,16 @@ def plan(
 
 
 def _there(document: Mapping[str, Any], out: str) -> Any:
-    """Get the same plan from a remote service, which draws the chart."""
-    answer = spoken(lambda api: api.post("/plans", document))
-    if out:
-        write_texts(answer, Path(out))
-        typer.echo(f"Written to {out}: {', '.join(TEXTS)}; gpu_plan.png is made on the server only.", err=True)
-    return answer
+    """Get the same plan from a remote service, with its picture where files are written."""
+    return spoken(lambda api: api.post("/plans?chart=true" if out else "/plans", document))
 
 
-def write_texts(answer: Mapping[str, Any], folder: Path) -> None:
-    """Write the text files of the plan."""
+def write(answer: Mapping[str, Any], folder: Path) -> None:
+    """Write the plan's files and its picture."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in TEXTS.items():
         made = answer[part]
         text = made if isinstance(made, str) else json.dumps(made, indent=2, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
+    (folder / PICTURE).write_bytes(base64.b64decode(answer["chart"]))
+    typer.echo(f"Written to {folder}: {', '.join(TEXTS)}, {PICTURE}", err=True)

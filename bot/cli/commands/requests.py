@@ -61,6 +61,7 @@ def provision(
         "offer": offer,
         "work": _given(model=model),
         "candidates": provider and provider.split(","),
+        "candidates_order": provider and "cheapest",
         "regions": region and region.split(","),
         "spot": spot,
         "budget": budget,

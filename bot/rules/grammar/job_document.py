@@ -43,6 +43,13 @@ class Resources(_Strict):
     disk: Said | None = Field(default=None, description="The least disk: 200GB, 1TB.", examples=["200GB"])
 
 
+class CandidatesOrder(StrEnum):
+    """Which of the clouds in `candidates` is used: the first one that has an offer, or the cheapest."""
+
+    LISTED = "listed"
+    CHEAPEST = "cheapest"
+
+
 class MountMode(StrEnum):
     """How files come to a machine: as a copy of their own, or as a file system over the bucket, with a cache or not."""
 
@@ -70,7 +77,13 @@ class JobDocument(_Strict):
     )
     resources: Resources = Field(default=Resources(), description="Which GPUs, and how much disk.")
     candidates: Annotated[list[Text], Field(max_length=20)] = Field(
-        default=[], description="Only these clouds; the order breaks ties.", examples=[["vast", "runpod"]]
+        default=[],
+        description="Only these clouds, the first one that has an offer: each is used where those before it have none.",
+        examples=[["vast", "runpod"]],
+    )
+    candidates_order: CandidatesOrder = Field(
+        default=CandidatesOrder.LISTED,
+        description="listed: `candidates` in their order; cheapest: the cheapest of them.",
     )
     regions: Annotated[list[Text], Field(max_length=20)] = Field(default=[], description="Regions or countries.")
     spot: StrictBool | Text | None = Field(default=None, description="no (the default), yes or any.")
@@ -111,7 +124,7 @@ class JobDocument(_Strict):
 
 
 #: Fields that are no word of the language; every other one has the name of its word, or an alias of it.
-_APART = frozenset({"words", "resources", "work", "file_mounts", "consumer", "ssh_public_key"})
+_APART = frozenset({"words", "candidates_order", "resources", "work", "file_mounts", "consumer", "ssh_public_key"})
 
 
 def pairs(document: JobDocument) -> Iterator[tuple[str, str, str]]:

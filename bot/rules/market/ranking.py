@@ -27,6 +27,8 @@ from providers.capabilities import Capabilities
 from providers.contract import Offer
 
 BEST_COST = "best cost-efficiency"
+#: In place of the one above where somebody named the clouds in order, since a later one may be cheaper.
+FIRST_CLOUD = "first of your clouds"
 BEST_STABILITY = "best stability"
 #: The mark where the cloud reports no reliability, so that what was compared is the policy's assumption.
 ASSUMED_STABILITY = "best stability (assumed)"
@@ -87,7 +89,7 @@ def rank(
         return estimate(offer, job, policy, capabilities_by_cloud[offer.cloud], cases.run(offer), whole=whole)
 
     free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
-    shown = _shown(found.field, count, free) if len(found.field) else []
+    shown = _shown(found.field, count, free, in_order=job.clouds_in_order) if len(found.field) else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
     options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
     return Ranked(options=tuple(options), excluded=found.excluded, answered=len(found.field))
@@ -159,7 +161,9 @@ def _excluded(market: Sequence[Offer], why: Indices) -> Iterator[Excluded]:
             yield excluded(code, [market[place].id for place in np.flatnonzero(why == number).tolist()])
 
 
-def _shown(found: Field, count: int, free: frozenset[str]) -> list[tuple[int, Scored, tuple[str, ...]]]:
+def _shown(
+    found: Field, count: int, free: frozenset[str], *, in_order: bool
+) -> list[tuple[int, Scored, tuple[str, ...]]]:
     """Return the options to show with their place from 0 and their marks: first ones, then marked ones further down."""
     first = list(enumerate(found.cheapest(count)))
     stable, fastest = found.stable(), found.fastest()
@@ -167,7 +171,7 @@ def _shown(found: Field, count: int, free: frozenset[str]) -> list[tuple[int, Sc
     marked = [(stable, stability), *([(fastest, FASTEST)] if fastest is not None else [])]
     below = sorted({place: one for (place, one), _ in marked if place >= len(first)}.items())
     kept = first if len(first) + len(below) <= count else first[: max(count - len(below), 1)]
-    marks: dict[int, tuple[str, ...]] = {0: (BEST_COST,)}
+    marks: dict[int, tuple[str, ...]] = {0: (FIRST_CLOUD if in_order else BEST_COST,)}
     for (place, _), mark in marked:
         marks[place] = (*marks.get(place, ()), mark)
     return [
@@ -190,6 +194,8 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
     trusted = f"{reliability(offer, policy):.1%} reliability ({known})"
     if FREE in marks:
         return _why_free(offer, costs)
+    if FIRST_CLOUD in marks:
+        return f"The cheapest at {offer.cloud}, the first of your clouds that has one: about {usd(costs.expected_usd)}."
     more = costs.expected_usd - first_usd
     best = ["cheapest"] if BEST_COST in marks else []
     best += ["most reliable"] if BEST_STABILITY in marks else []

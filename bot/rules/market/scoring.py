@@ -21,7 +21,7 @@ from providers.capabilities import Capabilities
 from providers.contract import Offer, Stock
 
 #: Tiers that rank options before any price is looked at.
-IN_TIME, LATE, UNKNOWN_TIME = range(3)
+IN_TIME, LATE, UNKNOWN_TIME = range(TIERS := 3)
 
 _ZERO = Decimal(0)
 #: The share of the work that losing the host repeats on average.
@@ -88,7 +88,8 @@ class Cases:
             expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[1]
             # What is expected of a rental by the hour leaves interruptions out, so they count as risk alone.
             weight = self.policy.risk_weight + (_HALF if run is None else _ZERO)
-            found = Case(run, _tier(run), expected, weight * expected.work_h)
+            tier = TIERS * _place(offer, self.job) + _tier(run)
+            found = Case(run, tier, expected, weight * expected.work_h)
             self._known[key] = found
         return found
 
@@ -102,6 +103,12 @@ class Cases:
             over_h = found.hours.expected - self.job.hours if self._whole and found.known else _ZERO
             self._runs[key] = replace(found, late_h=max(found.late_h, over_h))
         return self._runs[key]
+
+
+def _place(offer: Offer, job: JobRequest) -> int:
+    """Return how many clouds come before that of an offer where the job names them in order; 0 otherwise."""
+    named = job.clouds_in_order and offer.cloud in job.candidates
+    return job.candidates.index(offer.cloud) if named else 0
 
 
 def _tier(run: RunTime | None) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from bot.rules.grammar.job_document import JobDocument, pairs
+from bot.rules.grammar.job_document import CandidatesOrder, JobDocument, pairs
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.instances import file_mounts as instance_file_mounts
 from bot.rules.policy.policy import Policy
@@ -57,7 +57,10 @@ def read_job(document: JobDocument, policy: Policy, command: str = "provision") 
         run = instance_file_mounts.before(document.file_mounts, parsed.job.run)
     except instance_file_mounts.BadMount as error:
         raise BadJob(ReplyCode.BAD_MOUNT, "file_mounts", str(error)) from error
-    return replace(parsed.job, run=run, public_key=_public_key(document.ssh_public_key))
+    listed = document.candidates and document.candidates_order is CandidatesOrder.LISTED
+    in_order = bool(listed) and len(parsed.job.candidates) > 1
+    key = _public_key(document.ssh_public_key)
+    return replace(parsed.job, run=run, public_key=key, clouds_in_order=in_order)
 
 
 def _public_key(text: str | None) -> str | None:

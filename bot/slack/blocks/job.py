@@ -55,7 +55,8 @@ def details(job: JobRequest) -> str:
     if job.max_price_usd_h is not None:
         parts.append(f"at most {rate(job.max_price_usd_h)}")
     if job.candidates:
-        parts.append("clouds " + ", ".join(safe(name, 40) for name in job.candidates[:6]))
+        order = " in this order" if job.clouds_in_order else ""
+        parts.append(f"clouds {', '.join(safe(name, 40) for name in job.candidates[:6])}{order}")
     if job.regions:
         parts.append("regions " + ", ".join(safe(name, 40) for name in job.regions[:6]))
     if job.min_reliability is not None:

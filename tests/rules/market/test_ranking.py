@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bot.rules.market.estimate import estimate
 from bot.rules.market.filters import EXCLUSIONS, in_region
-from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FREE, Ranked, rank
+from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FIRST_CLOUD, FREE, Ranked, rank
+from bot.rules.market.relaxation import relax
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
@@ -220,6 +221,23 @@ def test_the_order_of_the_clouds_asked_for_breaks_ties() -> None:
     pair = (offer("v", reliability=None), offer("r", cloud="kaggle", reliability=None))
     assert keys(ranked(*pair, wanted=job(candidates=("kaggle", "vast")))) == ["r", "v"]
     assert keys(ranked(*pair, wanted=job(candidates=("vast", "kaggle")))) == ["v", "r"]
+
+
+def test_clouds_in_order_are_a_fallback_order_whatever_they_cost() -> None:
+    market = (
+        offer("dear", price_usd_h=Decimal(2)),
+        offer("less", price_usd_h=Decimal("1.50")),
+        offer("cheap", cloud="runpod", price_usd_h=Decimal("0.20")),
+    )
+    wanted = job(candidates=("lambda", "vast", "runpod"), clouds_in_order=True)
+    found = ranked(*market, wanted=wanted)
+    assert keys(found) == ["less", "dear", "cheap"]
+    assert found.options[0].marks[0] == FIRST_CLOUD
+    assert "the first of your clouds that has one" in found.options[0].why
+    assert keys(ranked(*market[2:], wanted=wanted)) == ["cheap"]
+    assert keys(ranked(*market, wanted=replace(wanted, clouds_in_order=False))) == ["cheap", "less", "dear"]
+    nothing = replace(wanted, candidates=("lambda", "kaggle"))
+    assert [one.instead for one in relax(market, nothing, Policy(), CLOUDS)] == ["clouds=runpod"]
 
 
 def test_at_most_the_asked_number_of_options_is_shown_but_all_are_counted() -> None:

@@ -41,7 +41,10 @@ SAME: list[tuple[str, str]] = [
     ("{resources: {gpu: {name: '4090', count: 2+}}, hours: 2}", "provision 4090 count=2-16 2h"),
     ("{resources: {gpu: {name: ['4090', 3090]}, disk: 1TB+}, hours: 2}", "provision gpu=4090,3090 disk=1TB 2h"),
     (
-        "{resources: {gpu: '4090'}, hours: 1.5, candidates: [runpod, vast], regions: [US, EU], spot: any}",
+        (
+            "{resources: {gpu: '4090'}, hours: 1.5, candidates: [runpod, vast], regions: [US, EU], spot: any, "
+            "candidates_order: cheapest}"
+        ),
         "provision 4090 90m clouds=runpod,vast region=US,EU spot=any",
     ),
     ("{resources: {gpu: '4090'}, hours: 2, spot: no}", "provision 4090 2h spot=no"),
@@ -156,6 +159,15 @@ def test_files_have_two_shapes_and_are_never_copied_where_a_mount_was_asked_for(
     for wrong in ({"source": "s3://b/d", "mode": "SOFTLINK"}, {"mode": "COPY"}, {"source": "s3://b", "to": "x"}):
         with pytest.raises(ValidationError):
             JobDocument.model_validate({**ONE, "file_mounts": {"/data": wrong}})
+
+
+def test_candidates_are_a_fallback_order_unless_the_cheapest_of_them_is_asked_for() -> None:
+    two = {**ONE, "candidates": ["runpod", "vast"]}
+    assert (read(two).candidates, read(two).clouds_in_order) == (("runpod", "vast"), True)
+    assert read({**two, "candidates_order": "cheapest"}) == typed("provision 4090 2h clouds=runpod,vast")
+    assert not read({**ONE, "candidates": ["vast"]}).clouds_in_order
+    assert not read({**ONE, "candidates_order": "listed"}).clouds_in_order
+    assert JobRequest.from_json(read(two).to_json()) == read(two)
 
 
 def test_a_program_has_defaults() -> None:
