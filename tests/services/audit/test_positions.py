@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ def numbered(*positions: tuple[int, str]) -> Books:
     """A journal of four events, and these positions."""
     events = tuple(Event(id=f"evt_{number}", kind=EventKind.SSH_KEY_ADDED, subject="U1") for number in range(1, 5))
     order = tuple(EventOrder(position=position, event_id=event_id) for position, event_id in positions)
-    return Books(**{**{one.name: () for one in fields(Books)}, "events": events, "order": order})
+    tables: dict[str, Any] = {one.name: () for one in fields(Books)}
+    return Books(**(tables | {"events": events, "order": order}))
 
 
 def test_dense_positions_are_good_although_newer_events_have_none_yet() -> None:
