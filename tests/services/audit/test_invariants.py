@@ -30,7 +30,7 @@ from ledger.kernel.states import (
     RequestState,
     SessionState,
 )
-from ledger.models import Event, EventOrder, Inbox, LedgerEntry, Notification, Orphan
+from ledger.models import Event, Inbox, LedgerEntry, Notification, Orphan
 from ledger.queries.audit import Books, read_books, values_of
 from providers.sandbox.engine import truth
 from tests.support.clock import START, SteppedClock
@@ -251,20 +251,6 @@ def test_a_move_without_its_event_or_outbox_row_is_found(books: Made) -> None:
     assert "every move has its event" in _rules(history.check(fewer))
     silent = dataclasses.replace(rows, notifications=())
     assert _rules(history.check(silent)) == {"every move has its outbox row"}
-
-
-def test_positions_with_a_gap_a_repetition_or_no_event_are_found(books: Made) -> None:
-    rows, _ = books
-    ids = [event.id for event in rows.events[:3]]
-    good = tuple(EventOrder(position=number, event_id=one) for number, one in enumerate(ids, start=1))
-    assert history.check(dataclasses.replace(rows, order=good)) == []
-    for wrong in (
-        good[1:],
-        (good[0], good[2]),
-        (*good, EventOrder(position=3, event_id=rows.events[3].id)),
-        (*good, EventOrder(position=4, event_id="evt_nobody")),
-    ):
-        assert _rules(history.check(dataclasses.replace(rows, order=wrong))) == {"positions are dense"}
 
 
 def test_a_move_out_of_a_terminal_state_is_found(books: Made) -> None:
