@@ -24,6 +24,7 @@ from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce_once, book, record
 from ledger.kernel.actor import SYSTEM, Actor
@@ -50,6 +51,8 @@ log = logging.getLogger(__name__)
 
 async def reconcile_due(ctx: Context) -> int:
     """Read the bill of every cloud that has one, and correct the ledger by it. Return how many entries were booked."""
+    if clock_problem(ctx.clock):
+        return 0  # Which days a bill covers, and whether it is whole, follows from the time.
     done = 0
     for provider in ctx.providers.values():
         if provider.capabilities.charges:

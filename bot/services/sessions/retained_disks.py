@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from bot.services.billing.metering import disk_accruals, rule_of
 from bot.services.checkpoints import hold
 from bot.services.notifications.paging import alone
+from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Tx, book_all, record
 from ledger.kernel.actor import SYSTEM
@@ -69,8 +70,10 @@ async def _update(ctx: Context, disk: Disk | None, row: Instance, session: Sessi
     async with ctx.db.write() as tx:
         if disk is None:
             return await _begin(tx, row, session, until, now)
-        booked_h = int((now - disk.since) / timedelta(hours=1))
-        await book_all(tx, disk_accruals(row, disk, now, rule_of(ctx, row), final=False))
+        booked_h = disk.booked_h
+        if not clock_problem(ctx.clock):
+            booked_h = int((now - disk.since) / timedelta(hours=1))
+            await book_all(tx, disk_accruals(row, disk, now, rule_of(ctx, row), final=False))
         warned_at = disk.warned_at if disk.until == until else None  # Another end has another warning.
         disk.until = until
         if row.state is InstanceState.TERMINATING and warned_at is None and now >= _warns_at(disk):
@@ -101,6 +104,8 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
 
 async def _close(ctx: Context, disk: Disk, now: datetime) -> int:
     """Close the row of a disk whose instance runs again or was terminated."""
+    if clock_problem(ctx.clock):
+        return 0  # Its last cost is booked when the clock is trusted again.
     async with ctx.db.write() as tx:
         row = await tx.get_one(Instance, disk.instance_id)
         if row.state is InstanceState.TERMINATING and row.terminate_acked_at is None:

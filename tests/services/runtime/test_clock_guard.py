@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
 import pytest
 
 from bot.rules.instances.power import PowerAction
-from bot.services.billing import metering
+from bot.services.billing import metering, true_up
 from bot.services.instances import adoption, reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt
 from bot.services.notifications.clock_check import clock_check_due
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock, approved_now, clock_problem, shared_now
-from bot.services.sessions import idle_termination, overspend
+from bot.services.sessions import idle_termination, overspend, retained_disks
 from ledger.engine.db import Database
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
-from providers.contract import InstanceSpec, Provider
+from providers.contract import Charge, InstanceSpec, Provider
 from providers.http import shown_at
 from tests.services.instances.test_power import order
 from tests.services.runtime.test_recovery_mode import rent, rowless
@@ -323,6 +323,33 @@ async def test_no_silence_ends_and_no_overspend_is_asked_about_in_doubt(w: World
         assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 0
         trusted(w)
         assert await overspend.overspend_due(w.ctx) == await idle_termination.idle_terminations_due(w.ctx) == 1
+
+
+async def test_no_disk_is_booked_and_no_bill_is_read_in_doubt(w: World) -> None:
+    read = []
+
+    class Billed(InFront):
+        async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
+            read.append(until)
+            return tuple(await self.inner.charges(since, until))
+
+    w.wrap("runpod", lambda inner: cast("Provider", Billed(inner)))
+    request_id = await w.running(candidates=("runpod",), hours=Decimal(8))
+    await order(w, request_id, PowerAction.STOP)
+    await w.run(60, 20)
+    await retained_disks.disks_due(w.ctx)
+    w.clock.advance(2 * 3600)
+    before = len((await w.books()).entries)
+    doubted(w)
+    await retained_disks.disks_due(w.ctx)
+    await true_up.reconcile_due(w.ctx)
+    assert (len((await w.books()).entries), read) == (before, [])
+    trusted(w)
+    await retained_disks.disks_due(w.ctx)
+    booked = len((await w.books()).entries)
+    assert booked == before + 2  # Two hours of the volume, which costs more while its pod is stopped.
+    await true_up.reconcile_due(w.ctx)
+    assert len(read) == 1
 
 
 async def test_nothing_is_adopted_or_booked_for_it_in_doubt(w: World) -> None:
