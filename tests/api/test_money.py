@@ -36,3 +36,19 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
         assert (own.status_code, Decimal(own.json()["month_usd"])) == (200, Decimal(0))
     refused = await door.call("GET", "/costs?consumer=atlas", hermes)
     assert (refused.status_code, code_of(refused)) == (403, "not_yours")
+
+
+async def test_a_month_as_a_file_and_as_a_statement(sqlite_door: Door) -> None:
+    door = sqlite_door
+    atlas, root = await door.key(), await door.key("operator:root", scopes=("admin",))
+    for key in (atlas, root):
+        file = await door.call("GET", "/costs/focus?month=2026-02", key)
+        assert (file.status_code, file.headers["content-type"].partition(";")[0]) == (200, "text/csv")
+        assert file.text.startswith("BilledCost,BillingAccountId,")
+        assert 'filename="focus-2026-02.csv"' in file.headers["content-disposition"]
+    wrong = await door.call("GET", "/costs/focus?month=2026-13", root)
+    assert (wrong.status_code, code_of(wrong)) == (422, "invalid")
+    refused = await door.call("GET", "/costs/statement?team=ml", atlas)
+    assert (refused.status_code, code_of(refused)) == (403, "not_yours")
+    unknown = await door.call("GET", "/costs/statement?team=ml", root)
+    assert (unknown.status_code, code_of(unknown)) == (404, "unknown_team")

@@ -90,6 +90,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
                 assert set(tools) == TOOLS
                 assert not [name for name in tools if "approve" in name]
+                assert agent.server_info is not None
                 assert agent.server_info.version == metadata.version("gpu-shopper")
                 sold = await told(agent, "inventory", gpu="4090", count=1, min_vram=24, max_price=0.9)
                 assert re.search(r"^# 1, offer vast:\d+, GPU 1x RTX4090,", sold), sold

@@ -78,6 +78,11 @@ class ApiClient:
         said = {name: value for name, value in params.items() if value not in (None, "", False)}
         return await self._call("GET", path, params=said)
 
+    async def text(self, path: str, **params: Any) -> str:
+        """Send a GET whose answer is a text, such as a CSV file."""
+        said = {name: value for name, value in params.items() if value}
+        return str(await self._call("GET", path, params=said))
+
     async def post(self, path: str, body: Mapping[str, Any], key: str = "") -> Any:
         """Send a POST; `key` repeats an earlier call instead of making a new one."""
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
@@ -95,6 +100,8 @@ class ApiClient:
         subject, _, named = path.strip("/").partition("/")
         with busy(DOING.get(subject, WAITING)):
             answer = await self.http.request(method, f"/api/v1{path}", **more)
+        if answer.is_success and answer.headers.get("content-type", "").startswith("text/"):
+            return answer.text
         try:
             said = answer.json()
         except ValueError:

@@ -45,5 +45,5 @@ def _name(error: Any) -> str:
     if param is None:
         return "A value"
     if param.param_type_name == "option":
-        return max(param.opts, key=len)
+        return str(max(param.opts, key=len))
     return str(param.metavar or param.name).strip("[].").upper()
