@@ -29,6 +29,8 @@ from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
 TIMEOUT_S = 60.0
+#: The most items that one page of the API has.
+PAGE = 100
 #: Refusals of an id that names nothing.
 NOT_FOUND = frozenset({ReplyCode.UNKNOWN_ID, ReplyCode.UNKNOWN_KEY, ReplyCode.UNKNOWN_WEBHOOK})
 #: HTTP status of a refusal → exit code; every other refusal is 1.
@@ -77,6 +79,17 @@ class ApiClient:
         """Send a GET; empty parameters are left out."""
         said = {name: value for name, value in params.items() if value not in (None, "", False)}
         return await self._call("GET", path, params=said)
+
+    async def pages(self, path: str, most: int, **params: Any) -> Any:
+        """Read a list page by page until there are `most` items or no more; returns one page with all of them."""
+        items: list[Any] = []
+        cursor: str | None = None
+        while True:
+            page = await self.get(path, **params, limit=min(PAGE, most - len(items)), cursor=cursor)
+            items += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None or len(items) >= most:
+                return {"items": items, "next_cursor": cursor}
 
     async def text(self, path: str, **params: Any) -> str:
         """Send a GET whose answer is a text, such as a CSV file."""
