@@ -126,7 +126,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         ),
         **_panel(
             "Money",
-            costs=_entry("Show what was spent, when, by whom and on what.", "GET /costs", at="commands.budget:costs_"),
+            costs=_entry(
+                "Show what was spent, when, by whom and on what.",
+                "GET /costs, GET /costs/focus, GET /costs/statement",
+                at="commands.budget:costs_",
+            ),
             budget=_entry("Show and set budgets.", "GET /budgets, POST /budgets, GET /costs"),
             ledger=_entry(
                 "Share costs with other tools, and verify the ledger.",

@@ -10,16 +10,18 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_requester
 from ledger.engine.db import insert_for
+from ledger.kernel.charge import Charge
 from ledger.kernel.entry_kind import SPENT, USED, EntryKind
 from ledger.kernel.states import OPEN_INSTANCE, RollupTier
 from ledger.models import EntryHash, ExternalCost, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 from ledger.queries.access import Whose
-from ledger.queries.rollup import AMOUNT, HASHED_COLUMNS, ORPHAN_ID, TOTAL
+from ledger.queries.rollup import AMOUNT, FACETS, HASHED_COLUMNS, ORPHAN_ID, TOTAL, raw
+from ledger.queries.spend import Purse
 
 HOUR = timedelta(hours=1)
 
@@ -124,6 +126,62 @@ async def _of_orphans(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
         query = query.where(LedgerEntry.at >= since)
     rows: Any = await tx.execute(query)
     return [OwnEntry(one.id, cloud, str(one.kind), usd, one.at, one.note or "no session") for one, usd, cloud in rows]
+
+
+async def charges(
+    tx: AsyncSession, purse: Purse, since: datetime, until: datetime, after: Charge | None = None, limit: int = 1000
+) -> list[Charge]:
+    """List what was spent in (since, until], the oldest first; `after` is the last one of the page before.
+
+    An entry's time is the end of what it books, so an hour that ends at midnight belongs to the day before.
+    """
+    query = raw(
+        LedgerEntry,
+        AMOUNT,
+        *FACETS.values(),
+        func.coalesce(Session.gpu_count, 1),
+        func.coalesce(Instance.account, Orphan.account, ""),
+        func.coalesce(Instance.ref, Orphan.ref, ""),
+        func.coalesce(Instance.name, Orphan.label, ""),
+        Instance.offer,
+        func.coalesce(Instance.price_usd_h, Orphan.price_usd_h, 0),
+        func.coalesce(Instance.storage_usd_h, 0),
+    )
+    query = query.where(LedgerEntry.kind.in_(SPENT), LedgerEntry.at > since, LedgerEntry.at <= until)
+    query = query.where(*purse.on_entries()).order_by(LedgerEntry.at, LedgerEntry.id).limit(limit)
+    if after is not None:
+        later = and_(LedgerEntry.at == after.at, LedgerEntry.id > after.id)
+        query = query.where(or_(LedgerEntry.at > after.at, later))
+    rows: Any = await tx.execute(query)
+    return [_charge(*row) for row in rows]
+
+
+def _charge(entry: LedgerEntry, amount_usd: Decimal, *facts: Any) -> Charge:
+    owner, cloud, gpu, label, tool, count, account, ref, name, offer, price, storage = facts
+    offer = offer or {}
+    return Charge(
+        entry.id,
+        entry.key,
+        entry.kind,
+        amount_usd,
+        entry.at,
+        entry.component,
+        entry.note,
+        entry.session_id or "",
+        owner,
+        cloud,
+        gpu,
+        label,
+        tool,
+        count,
+        account,
+        ref,
+        name,
+        str(offer.get("region", "")),
+        bool(offer.get("spot", False)),
+        price,
+        storage,
+    )
 
 
 def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[OwnEntry]:

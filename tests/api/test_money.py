@@ -40,3 +40,19 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
     for key in (atlas, root):
         nobody = await door.call("GET", "/costs?consumer=at/las", key)
         assert (nobody.status_code, code_of(nobody)) == (422, "bad_consumer")
+
+
+async def test_a_month_as_a_file_and_as_a_statement(sqlite_door: Door) -> None:
+    door = sqlite_door
+    atlas, root = await door.key(), await door.key("operator:root", scopes=("admin",))
+    for key in (atlas, root):
+        file = await door.call("GET", "/costs/focus?month=2026-02", key)
+        assert (file.status_code, file.headers["content-type"].partition(";")[0]) == (200, "text/csv")
+        assert file.text.startswith("BilledCost,BillingAccountId,")
+        assert 'filename="focus-2026-02.csv"' in file.headers["content-disposition"]
+    wrong = await door.call("GET", "/costs/focus?month=2026-13", root)
+    assert (wrong.status_code, code_of(wrong)) == (422, "invalid")
+    refused = await door.call("GET", "/costs/statement?team=ml", atlas)
+    assert (refused.status_code, code_of(refused)) == (403, "not_yours")
+    unknown = await door.call("GET", "/costs/statement?team=ml", root)
+    assert (unknown.status_code, code_of(unknown)) == (404, "unknown_team")

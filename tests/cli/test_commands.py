@@ -91,7 +91,7 @@ def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest
     [
         ("requests --most abc", "--most must be a whole number."),
         ("requests --most 0", "--most must be at least 1."),
-        ("requests --most 101", "--most must be at most 100."),
+        ("requests --most 99999", "--most must be at most 10000."),
         ("requests --wating", "Did you mean --waiting? There is no option --wating."),
         ("requests --qqq", "There is no option --qqq."),
         ("sessions zzz", '"zzz" is too much.'),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 
+import httpx
 import pytest
 import typer
 from rich.console import Console
 
+from bot.cli.access.api_client import ApiClient
 from bot.cli.terminal import listing as module
 from bot.cli.terminal.layout import lines
 from bot.cli.terminal.listing import chosen, listing, print_listing
@@ -81,3 +83,18 @@ def test_states_have_colours_and_no_color_is_obeyed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[32m" not in drawn()
     assert module.NONE == "-"
+
+
+async def test_a_long_list_is_read_page_by_page() -> None:
+    asked: list[tuple[int, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        limit, first = int(request.url.params["limit"]), int(request.url.params.get("cursor", "0"))
+        asked.append((limit, request.url.params.get("cursor", "")))
+        after = first + limit
+        return httpx.Response(200, json={"items": list(range(first, after)), "next_cursor": str(after)})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://here") as http:
+        found = await ApiClient(http).pages("/sessions", 250, live="true")
+    assert found == {"items": list(range(250)), "next_cursor": "250"}
+    assert asked == [(100, ""), (100, "100"), (50, "200")]

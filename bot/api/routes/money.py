@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
 
 from bot.api.dependencies import Admin, Dependencies, Deps, SessionReader, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
-from bot.api.schemas.money import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut
+from bot.api.schemas.money import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut, StatementOut
 from bot.rules.budgets.budget import CostView, said
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
-from bot.services.billing import costs
+from bot.services.billing import costs, focus
 from bot.services.budgets import enforcement, limits
 from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.calendar_spans import after, begin
+from ledger.kernel.states import RollupTier
 
 router = APIRouter(prefix="/api/v1", tags=["money"])
+CSV = {"text/csv": {"schema": {"type": "string"}}}
+MonthParam = Annotated[
+    str,
+    Query(
+        pattern=r"^(20[0-9]{2}-(0[1-9]|1[0-2]))?$",
+        description="A month in UTC; this month without one.",
+        examples=["2026-03"],
+    ),
+]
 
 
 @router.get("/budgets", responses=refusals())
@@ -85,3 +98,45 @@ async def _program(deps: Dependencies, who: Principal, name: str) -> Actor:
             sentence = f"You don't own {name}; its own key, or the person behind it, sees what it cost."
             raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return actor
+
+
+@router.get(
+    "/costs/focus",
+    response_class=StreamingResponse,
+    responses={
+        **refusals(),
+        200: {"content": {"text/csv": {"schema": {"type": "string"}}}, "description": "The file."},
+    },
+)
+async def get_focus(deps: Deps, who: SessionReader, month: MonthParam = "") -> StreamingResponse:
+    """Write a month's costs as a CSV file of FOCUS 1.2, the FinOps Open Cost and Usage Specification.
+
+    Each row has the team, owner and project. You see your own; a key that may see everything sees everybody's.
+    """
+    since = _month(deps, month)
+    whose = None if authorization.sees_all(deps.ctx.policy, who) else who.actor
+    lines = focus.focus_csv(deps.ctx, whose, since, after(RollupTier.MONTH, since))
+    named = {"Content-Disposition": f'attachment; filename="focus-{since:%Y-%m}.csv"'}
+    return StreamingResponse(lines, media_type="text/csv", headers=named)
+
+
+@router.get("/costs/statement", responses=refusals(404))
+async def get_statement(
+    deps: Deps,
+    who: SessionReader,
+    team: Annotated[str, Query(min_length=1, max_length=40, description="A team of the policy.", examples=["ml"])],
+    month: MonthParam = "",
+) -> StatementOut:
+    """State what a team spent in a month, by owner, project, cloud and GPU, for a key that may see everything."""
+    if not authorization.sees_all(deps.ctx.policy, who):
+        raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, "Only a key that may see everything gets a statement."))
+    found = await focus.statement(deps.ctx, team, _month(deps, month))
+    if isinstance(found, Reply):
+        raise ProblemRaised(found)
+    groups = {by: [CostShare(name=name, usd=usd) for name, usd in rows] for by, rows in found.groups.items()}
+    return StatementOut.of(found, groups=groups, markdown=focus.as_markdown(found))
+
+
+def _month(deps: Dependencies, month: str) -> datetime:
+    """Return when a month (UTC) began; this month without a name."""
+    return datetime.fromisoformat(f"{month}-01T00:00:00Z") if month else begin(RollupTier.MONTH, deps.ctx.clock.now())

@@ -70,6 +70,16 @@ class CostBucket(Out):
     usd: Decimal = Field(description="Dollars.")
 
 
+class StatementOut(Out):
+    """What one team spent in one month (UTC), in dollars."""
+
+    team: str = Field(description="The team, as the policy names it.")
+    month: datetime = Field(description="When the month began.")
+    total_usd: Decimal = Field(description="What its members and their programs spent in the month.")
+    groups: dict[str, list[CostShare]] = Field(description="The same by owner, project, cloud and GPU.")
+    markdown: str = Field(description="The same as a page in Markdown.")
+
+
 class CostsOut(Out):
     """What was spent in dollars, the running hour of each machine included. Buckets without costs are left out.
 

@@ -29,6 +29,8 @@ from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
 TIMEOUT_S = 60.0
+#: The most items that one page of the API has.
+PAGE = 100
 #: Refusals of an id that names nothing.
 NOT_FOUND = frozenset({ReplyCode.UNKNOWN_ID, ReplyCode.UNKNOWN_KEY, ReplyCode.UNKNOWN_WEBHOOK})
 #: HTTP status of a refusal → exit code; every other refusal is 1.
@@ -78,6 +80,22 @@ class ApiClient:
         said = {name: value for name, value in params.items() if value not in (None, "", False)}
         return await self._call("GET", path, params=said)
 
+    async def pages(self, path: str, most: int, **params: Any) -> Any:
+        """Read a list page by page until there are `most` items or no more; returns one page with all of them."""
+        items: list[Any] = []
+        cursor: str | None = None
+        while True:
+            page = await self.get(path, **params, limit=min(PAGE, most - len(items)), cursor=cursor)
+            items += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None or len(items) >= most:
+                return {"items": items, "next_cursor": cursor}
+
+    async def text(self, path: str, **params: Any) -> str:
+        """Send a GET whose answer is a text, such as a CSV file."""
+        said = {name: value for name, value in params.items() if value}
+        return str(await self._call("GET", path, params=said))
+
     async def post(self, path: str, body: Mapping[str, Any], key: str = "") -> Any:
         """Send a POST; `key` repeats an earlier call instead of making a new one."""
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
@@ -108,7 +126,9 @@ class ApiClient:
         return self._said(answer, subject, named)
 
     def _said(self, answer: httpx.Response, subject: str = "", named: str = "") -> Any:
-        """Return the JSON of an answer. Raises `RefusedCall`."""
+        """Return the JSON of an answer, or the text of one that is text. Raises `RefusedCall`."""
+        if answer.is_success and answer.headers.get("content-type", "").startswith("text/"):
+            return answer.text
         try:
             said = answer.json()
         except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -71,9 +72,24 @@ def costs_(
     ] = CostView.MONTH,
     consumer: Annotated[str, typer.Option(help="Only this program's.")] = "",
     mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
+    form: Annotated[
+        str, typer.Option("--format", help="focus: a month as a CSV file of FOCUS 1.2.", **_one_of("table", "focus"))
+    ] = "table",
+    team: Annotated[str, typer.Option(help="The statement of a team for a month.")] = "",
+    month: Annotated[str, typer.Option(help="The month of the file or statement, such as 2026-03.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Write the file or statement here.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show what was spent, by hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
+    if form == "focus":
+        _print_text(spoken(lambda api: api.text("/costs/focus", month=month)), out)
+        return
+    if team:
+        stated = spoken(lambda api: api.get("/costs/statement", team=team, month=month))
+        print_answer(stated) if as_json else _print_text(stated["markdown"], out)
+        return
+    if month or out:
+        fail("--month and --out go with --format focus or --team.", 2)
     view = CostView(cut or period)
     said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
     found = spoken(lambda api: api.get("/costs", **said))
@@ -81,11 +97,20 @@ def costs_(
         print_answer(found)
         return
     costs = CostsOut.model_validate(found)
-    form = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(view.period, "%Y-%m")
+    shape = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(view.period, "%Y-%m")
     lead = f"{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
     lead += f" {usd(costs.running_usd)} of it is still running." if costs.running_usd else ""
-    when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{form}}", usd(b.usd)) for b in costs.buckets))
+    when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{shape}}", usd(b.usd)) for b in costs.buckets))
     shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]
     tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()
     done = (f"finished {costs.finished.sentence}",) if costs.finished.runs else ()
     print_answer(TextReport(lead=lead, tables=tables, sentences=done))
+
+
+def _print_text(text: str, out: Path | None) -> None:
+    """Print a file, or write it where it is wanted."""
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    out.write_text(text, encoding="utf-8", newline="")
+    typer.echo(f"{out} is written.", err=True)

@@ -157,12 +157,12 @@ def _for_whom(one: RequestOut) -> str:
 
 def requests(
     waiting: Annotated[bool, typer.Option("--waiting", help="Only undecided ones.")] = False,
-    most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
     columns: Columns = "",
     as_json: Json = False,
 ) -> None:
     """List requests, the newest first."""
-    found = spoken(lambda api: api.get("/requests", waiting=waiting, limit=most))
+    found = spoken(lambda api: api.pages("/requests", most, waiting=waiting))
     show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items), columns)
 
 

@@ -42,12 +42,12 @@ Ended = Annotated[
 
 def sessions(
     everything: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
-    most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
     columns: Columns = "",
     as_json: Json = False,
 ) -> None:
     """List sessions, the newest first."""
-    found = spoken(lambda api: api.get("/sessions", live="false" if everything else "true", limit=most))
+    found = spoken(lambda api: api.pages("/sessions", most, live="false" if everything else "true"))
     print_answer(found if as_json else session_list(Page[SessionOut].model_validate(found).items), columns)
 
 

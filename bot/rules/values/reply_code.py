@@ -144,6 +144,8 @@ class ReplyCode(Vocabulary):
     OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "Its higher cost is not approved yet, so it can't start."
     UNKNOWN_ID = "unknown_id", "Nothing has this id."
 
+    UNKNOWN_TEAM = "unknown_team", "The policy lists no such team."
+
     # Checkpoints
     VERIFIED = "verified", "The newest checkpoint is verified."
     MISSING = "missing", "There is no checkpoint."

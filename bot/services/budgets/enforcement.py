@@ -169,7 +169,7 @@ async def _measured(
 ) -> list[BudgetLine]:
     found = []
     for key, scope in scopes:
-        purse = await _purse(ctx, tx, key)
+        purse = await purse_of(ctx, tx, key)
         open_usd, rate_usd_h = await outstanding(tx, purse)
         for name, limit in limits[scope].items():
             period = Period(name)
@@ -181,7 +181,7 @@ async def _measured(
     return found
 
 
-async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
+async def purse_of(ctx: Context, tx: Tx, key: str) -> Purse:
     """Return whose spending a budget counts.
 
     A person's includes all their names and programs, a team's all its members.

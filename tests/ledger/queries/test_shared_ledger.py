@@ -21,6 +21,7 @@ from ledger.queries.shared_ledger import (
     add_externals,
     booked_of_tools,
     chain,
+    charges,
     entries_of,
     externals_known,
     live_instances,
@@ -28,6 +29,7 @@ from ledger.queries.shared_ledger import (
     own_entries,
     totals,
 )
+from ledger.queries.spend import EVERYBODY, Purse
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import somebody_waits
@@ -185,3 +187,34 @@ async def test_the_chain_is_read_in_order_and_sums_agree_while_entries_wait(db: 
         second = await totals(tx)
     assert (second.sealed, second.waiting) == (7, 0)
     assert (second.rolled_usd, second.waiting_usd) == (Decimal(7), Decimal(0))
+
+
+async def test_charges_come_in_pages_with_what_they_were_spent_on(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        mine = await rows.instance(tx, InstanceState.LIVE, of=session)
+        for hour in range(4):
+            await rows.entry(tx, mine, "0.5", at=START + hour * HOUR)
+        await rows.entry(tx, mine, "-0.1", kind=EntryKind.TRUE_UP, at=START + HOUR)
+        await rows.entry(tx, mine, "9", kind=EntryKind.RESERVE, at=START + HOUR)
+        await add_externals(tx, [await cost(tx, "a", "3", owner=BEN)])
+    async with db.read() as tx:
+        # The start is left out and the end is in it, because an entry's time is the end of what it books.
+        inside = await charges(tx, EVERYBODY, START, START + 2 * HOUR)
+        assert [(one.at, one.amount_usd) for one in inside if one.kind is EntryKind.ACCRUE] == [
+            (START + HOUR, Decimal("0.5")),
+            (START + 2 * HOUR, Decimal("0.5")),
+        ]
+        assert [one.amount_usd for one in inside if one.kind is EntryKind.TRUE_UP] == [Decimal("-0.1")]
+        everything = await charges(tx, EVERYBODY, START - HOUR, START + 9 * HOUR)
+        paged, last = [], None
+        while page := await charges(tx, EVERYBODY, START - HOUR, START + 9 * HOUR, last, limit=2):
+            paged += page
+            last = page[-1]
+        assert paged == everything
+        assert len(everything) == 6
+        (theirs,) = await charges(tx, Purse(Whose(frozenset({BEN}))), START - HOUR, START)
+        assert (theirs.tool, theirs.cloud, theirs.account, theirs.gpu_count) == ("storage", "s3", "", 1)
+        first = next(one for one in everything if one.session_id)
+        assert (first.owner, first.cloud, first.account) == (session.owner, mine.cloud, mine.account)
+        assert (first.price_usd_h, first.region, first.spot) == (mine.price_usd_h, mine.offer.get("region", ""), False)
