@@ -14,6 +14,7 @@ from bot.services.sessions import service
 from bot.slack.blocks.home import DECISIONS, Mine, closed, home
 from bot.slack.handler_context import HandlerContext, HandlerJob, note_problems
 from bot.slack.web import WebError
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.views import request_view
@@ -38,20 +39,25 @@ async def publish(handler: HandlerContext, job: HandlerJob) -> None:
 
 async def _mine(handler: HandlerContext, facts: DeciderFacts) -> Mine:
     ctx = handler.ctx
-    own = await service.listing(ctx, facts.actor)
+    own, now = await service.listing(ctx, facts.actor), ctx.clock.now()
+    mine = {view.session.id for view in own.sessions}
+    sees_team = facts.known and is_approver(ctx.policy, facts)
+    everybody = (await service.listing(ctx)).sessions if sees_team else ()
+    team = [view for view in everybody if view.session.id not in mine]
     spent = await costs.brief(ctx, facts.actor)
     waiting = await decidable(handler, facts)
     async with ctx.db.read() as tx:
         views = [await request_view(tx, row.id) for row in waiting[:DECISIONS]]
     return Mine(
         overview=own,
-        costs_usd={view.session.id: cost_now(ctx, view, ctx.clock.now()) for view in own.sessions},
+        costs_usd={view.session.id: cost_now(ctx, view, now) for view in (*own.sessions, *team)},
         today_usd=spent[0],
         month_usd=spent[1],
         budgets=await enforcement.overview(ctx, facts.actor),
         decidable=views,
         decidable_in_all=len(waiting),
         by_buttons=ctx.policy.allow_slack_decisions,
+        team=team,
     )
 
 
@@ -69,4 +75,6 @@ async def decidable(handler: HandlerContext, facts: DeciderFacts) -> list[Reques
     ]
     async with handler.ctx.db.read() as tx:
         asked = await approvers.approver_groups(tx, policy, pending, handler.ctx.clock.now())
+    # An override is decided on the card of its request, which is listed already.
+    pending = [row for row in pending if row.kind is not RequestKind.OVERRIDE_12H]
     return [row for row in pending if may_decide(policy, facts, asked[row.id])]

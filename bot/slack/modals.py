@@ -166,7 +166,7 @@ def offers(meta: str, choices: Sequence[OfferChoice], picked: str = "", to_type:
 
 
 def key(request_id: str) -> View:
-    """Ask for the public SSH key of whoever opened the dialog; `request_id` names the card with the button."""
+    """Ask for the public SSH key of the person at the dialog; `request_id` names the card with its button."""
     typed = _text("ssh-ed25519 AAAA… you@laptop", multiline=True, longest=INPUT_MAX)
     hint = "The content of ~/.ssh/id_ed25519.pub. Never paste a private key."
     return _modal(KEY, "Your SSH key", [_input("key", "Public key", typed, hint=hint)], "Add key", request_id)

@@ -127,9 +127,7 @@ async def move(
         reason=reason,
         data=_evidence(proof) | (noted or {}),
     )
-    for kind in announced(to):
-        await _announce(tx, row, to, kind, at)
-    await _close_messages(tx, row, to, at)
+    await _tell(tx, row, to, at)
     return row
 
 
@@ -180,10 +178,12 @@ def _refusal(row_id: str, now: State, to: State) -> MoveError:
     return (StaleMove if followed else IllegalMove)(row_id, str(now), str(to))
 
 
-async def _close_messages(
+async def _tell(
     tx: AsyncSession, row: Request | GrantRow | Session | Instance | Orphan, to: State, at: datetime
 ) -> None:
-    """Make the messages due again that this move leaves behind: each is edited to what became of it."""
+    """Make the notifications of a move due, and again those that it leaves behind, to say what became of them."""
+    for kind in announced(to):
+        await _announce(tx, row, to, kind, at)
     of_session, of_request = OUTDATED.get(to, (frozenset(), frozenset()))
     if of_session:
         await announce_again(tx, at, of_session, row.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
 from ledger.engine.db import Database
@@ -39,7 +41,7 @@ async def test_list(stage: Stage) -> None:
     assert "You have no sessions or requests" in private(stage, "dave").text
     await stage.command("bob", "/gpu list")
     waits = all_text(private(stage, "bob"))
-    assert ("Waiting for your approval" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
+    assert ("Needs you" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
     assert "Nothing" not in waits
 
 
@@ -184,13 +186,16 @@ async def test_the_home_tab(stage: Stage) -> None:
     await stage.as_("bob").open_home()
     decides = await stage.ws.until(lambda: stage.ws.home("bob"))
     assert decides is not None
-    assert "Waiting for your approval" in all_text(decides)
+    told = all_text(decides)
+    assert "*Needs you* (1)" in told
+    assert "*Team*" in told  # What alice runs, with its owner, its end and its cost.
+    assert re.search(r"<@U0ALICE> · \$0\.\d\d so far · ends", told)
     (approve, reject) = buttons(decides)
     assert (approve["text"]["text"][:9], reject["text"]["text"]) == ("Approve $", "Reject…")
     await stage.as_("dave").open_home()
     outside = await stage.ws.until(lambda: stage.ws.home("dave"))
     assert outside is not None
-    assert "Waiting for your approval" not in all_text(outside)
+    assert not [part for part in ("Needs you", "*Team*") if part in all_text(outside)]
 
 
 async def test_a_button_of_the_home_tab_works(stage: Stage) -> None:

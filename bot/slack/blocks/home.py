@@ -1,4 +1,4 @@
-"""Build the app's Home tab: a person's sessions, requests, costs, and the requests that wait for their approval."""
+"""Build the app's Home tab: what needs this person, what they run, what their team runs, and what they spent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bot.slack.blocks.elements import (
     stamped,
     when,
 )
-from bot.slack.blocks.offers import line
+from bot.slack.blocks.offers import line, place
 from bot.slack.blocks.request import request_buttons
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
@@ -56,15 +56,24 @@ class Mine:
     decidable: Sequence[RequestView] = ()
     decidable_in_all: int = 0
     by_buttons: bool = True
+    #: What everybody else runs, for approvers and operators.
+    team: Sequence[SessionView] = ()
 
 
 def home(mine: Mine, command: str, now: datetime) -> dict[str, Any]:
     """Build the view."""
-    blocks = [header("GPU Shopper"), section(_spend(mine)), divider(), *_sessions(mine, command, now)]
+    blocks = [header("GPU Shopper")]
+    blocks += [*_decisions(mine), divider()] if mine.decidable else []
+    blocks += _sessions(mine, command, now)
     waiting = listing.requests(mine.overview.requests)
     blocks += [divider(), *waiting] if waiting else []
-    blocks += [divider(), *_decisions(mine)] if mine.decidable else []
-    blocks += [divider(), context(f"As of {when(now)} · {code(f'{command} help')} lists every command.")]
+    team = listing.sessions(mine.team, mine.costs_usd, now, "Team")
+    blocks += [divider(), *team] if team else []
+    blocks += [
+        divider(),
+        section(_spend(mine)),
+        context(f"As of {when(now)} · {code(f'{command} help')} lists every command."),
+    ]
     return {"type": "home", "callback_id": CALLBACK, "blocks": stamped(blocks, 1)}
 
 
@@ -120,7 +129,7 @@ def _buttons(session: Session) -> Block:
 
 
 def _decisions(mine: Mine) -> list[Block]:
-    blocks = [section(f":inbox_tray: *Waiting for your approval* ({mine.decidable_in_all})")]
+    blocks = [section(f":inbox_tray: *Needs you* ({mine.decidable_in_all})")]
     for view in mine.decidable[:DECISIONS]:
         blocks.append(section(_decision(view)))
         if mine.by_buttons:
@@ -142,6 +151,6 @@ def _decision(view: RequestView) -> str:
         parts.append(f"“{safe(request.reason, 200)}”")
     for option in view.options[:1]:
         one = line(option)
-        cost = f"expected {dollars(one.expected_usd)}, at most {dollars(option.worst_usd)}"
-        parts.append(f"Best: {safe(one.name, 80)} · {rate(one.price_usd_h)} · {cost}")
+        cost = f"about {dollars(one.expected_usd)} · never more than {dollars(option.worst_usd)}"
+        parts.append(f"{safe(one.gpus, 80)} · {safe(place(one.offer))} · {rate(one.price_usd_h)} · {cost}")
     return "\n".join([*parts, f"Expires {when(request.expires_at)}"])

@@ -29,7 +29,7 @@ def listing(
 ) -> Message:
     """List sessions and requests; `costs_usd` is each session's cost by id, `decidable` waits for the reader."""
     blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests)]
-    blocks += requests(decidable, "Waiting for your approval")
+    blocks += requests(decidable, "Needs you")
     if not blocks:
         nothing = f"You have no sessions or requests. To request GPUs: {code(f'{command} provision')}"
         return Message.of(nothing)
@@ -42,10 +42,12 @@ def listing(
     return Message(clip("; ".join(spoken), 3_900), (*blocks, context(hint)))
 
 
-def sessions(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], now: datetime) -> list[Block]:
+def sessions(
+    views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], now: datetime, title: str = "Sessions"
+) -> list[Block]:
     """Build the sections of live sessions."""
     lines = [_session_line(view, costs_usd, now) for view in views[:SHOWN]]
-    return _chunks(":computer: *Sessions*", lines, len(views))
+    return _chunks(f":computer: *{title}*", lines, len(views))
 
 
 def requests(rows: Sequence[Request], title: str = "Waiting requests") -> list[Block]:

@@ -210,7 +210,7 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
 
 
 def _notes(view: RequestView, facts: CardFacts) -> list[str]:
-    """List what to know before approving: why it is asked again, what changed, the 12-hour limit, a missing key."""
+    """List what to know before approving: a requote and its reason, a change, the 12-hour limit, a missing key."""
     request = view.request
     notes = _again(view)
     stands = amendments.amended_terms(request, view.approvals)
