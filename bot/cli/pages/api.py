@@ -57,7 +57,7 @@ def page() -> str:
         table(("scope", "what it allows"), [(code(scope), text) for scope, text in MEANING.items()]),
         "## Limits",
         f"{CALLS_PER_MINUTE} calls a minute for each key, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`). "
-        "`RateLimit-Limit` shows the limit, `RateLimit-Remaining` what the answering replica has left. Above the "
-        "limit, the answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as "
-        "if it did not exist.",
+        "`RateLimit-Limit` shows the limit, `RateLimit-Remaining` what this replica has left. Above the limit, the "
+        "answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as if it did "
+        "not exist.",
     )

@@ -53,7 +53,11 @@ def request_details(one: RequestOut) -> TextReport:
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.override_id:
-        so = "it needs an approval first" if one.override_state == RequestState.PENDING else f"it is {one.override_state}"
+        so = (
+            "it needs an approval first"
+            if one.override_state == RequestState.PENDING
+            else f"it is {one.override_state}"
+        )
         said.append(f"The override for more hours is request {short_id(one.override_id)}; {so}.")
     if one.waiting:
         named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups])
