@@ -64,7 +64,7 @@ async def test_another_listed_option_is_told_as_a_choice(stage: Stage) -> None:
     message = await stage.ask()
     await stage.choose("bob", message)
     said = stage.ws.dm_messages("alice")[-1].text
-    assert " is approved: #2, " in said
+    assert "Approved: #2 on " in said
     assert "with changes" not in said
 
 
@@ -119,7 +119,7 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     await stage.click("carol", fresh, stage.approve_button(fresh))
     (grant,) = (await stage.w.books()).grants
     assert grant.hours == "3"
-    assert "approved with changes: 3 hours instead of 6 hours" in stage.ws.dm_messages("alice")[-1].text
+    assert "Approved with changes: 3 hours instead of 6 hours" in stage.ws.dm_messages("alice")[-1].text
     await stage.command("bob", "/gpu delegate off")
     assert "Your delegate can no longer approve for you" in private(stage, "bob").text
     assert request.id == grant.request_id

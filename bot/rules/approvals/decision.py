@@ -159,8 +159,8 @@ def plan(
     if confirm:
         rule += f" Above {usd(policy.confirm_above_usd)} the approver types the amount."
     if needs_override:
-        limit = f"the {policy.max_hours.normalize():f}-hour limit"
-        rule += f" {hours(hours_total)} is above {limit}, so this also needs an override."
+        cap = hours(policy.max_hours)
+        rule += f" {hours(hours_total)} is above the limit of {cap}, so this also needs an override."
     return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
 
 

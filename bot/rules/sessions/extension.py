@@ -55,5 +55,5 @@ def override_sentence(already_hours: Decimal, extra_hours: Decimal, policy: Poli
     total = already_hours + extra_hours
     if not hours_cap.is_above(policy, total):
         return ""
-    cap = f"{policy.max_hours.normalize():f}-hour limit"
-    return f"{say_hours(total)} in all is above the {cap}, so this needs a reason and another person's approval."
+    cap = f"the limit of {say_hours(policy.max_hours)}"
+    return f"{say_hours(total)} in all is above {cap}, so this needs a reason and another person's approval."

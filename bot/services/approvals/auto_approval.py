@@ -115,5 +115,5 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     await issue.grant_create(ctx, tx, decided, approval, option, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
     # The channel's message says the same.
-    said = f"Approved: your request {short_id(request.id)}. {judged.sentence}"
+    said = f"{judged.sentence} Request: {short_id(request.id)}."
     await direct_messages.notify(tx, ctx.policy, now, request.requester, subject=f"{request.id}/by_policy", text=said)

@@ -11,7 +11,7 @@ from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.market.estimate import Estimate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
-from bot.rules.values.phrases import usd as said_usd
+from bot.rules.values.phrases import rate
 from bot.services.market.codec import estimate_from_json
 from bot.services.people import direct_messages
 from ledger.core import Tx
@@ -94,10 +94,9 @@ async def notify_requester(
         return
     short = short_id(request.id)
     if amendment_summary(request, approval):
-        approved = f"approved with changes: {said}"
+        approved = f"Approved with changes: {said}"
     else:  # One of the listed options, as it was listed: a choice and no change.
-        approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
-    undo = cli_command(f"shutdown {short}")
-    text = f"Your request {short} is {approved}. Changed your mind? {undo}"
+        approved = f"Approved: #{option.rank} on {option.cloud}, {rate(option.price_usd_h)}"
+    text = f"{approved} (request {short}). Changed your mind? {cli_command(f'shutdown {short}')}"
     subject = f"{request.id}/{request.quote_version}/changed"
     await direct_messages.notify(tx, policy, now, request.requester, subject=subject, text=text)

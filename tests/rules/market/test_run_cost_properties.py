@@ -257,7 +257,7 @@ def test_the_fastest_is_shown_however_far_down_it_ranks_and_only_within_the_budg
     limit = found.options[-1].estimate.expected_usd - 1
     assert "fast" not in keys(ranked(*slow, fast, budget_cap_usd=limit))
     stable = ranked(*[replace(one, reliability=Decimal("0.9")) for one in slow], fast)
-    assert stable.options[-1].why.startswith("Most stable and fastest for $")
+    assert stable.options[-1].why.startswith("Most reliable and fastest: $")
 
 
 def test_a_spot_price_that_does_not_pay_for_its_interruptions_loses_to_on_demand() -> None:

@@ -84,7 +84,7 @@ def test_more_time_costs_the_rate_that_is_billed_and_at_worst_the_tolerance() ->
 def test_above_the_cap_on_hours_somebody_else_decides() -> None:
     assert extension.override_sentence(Decimal(10), Decimal(2), Policy()) == ""
     assert extension.override_sentence(Decimal(10), Decimal("2.5"), Policy()).startswith(
-        "12.5 hours in all is above the 12-hour limit"
+        "12.5 hours in all is above the limit of 12 hours"
     )
 
 

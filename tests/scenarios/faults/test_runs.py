@@ -109,7 +109,7 @@ async def test_an_end_is_waited_for_and_its_owner_is_told_once(w: World, cloud: 
     view = await ended(w, request_id, "asked")
     assert view.session is not None
     assert view.session.end_reason.startswith("Ended on request.")
-    assert view.session.end_reason.endswith("completed.")
+    assert view.session.end_reason.endswith("succeeded.")
 
 
 @batch_clouds

@@ -58,7 +58,7 @@ async def asked(place: Town) -> ChatMessage:
 async def completed(place: Town, *, creates: int = 1) -> None:
     """The run ends by itself, everybody is told how, and all comes to rest."""
     ended = await place.screens.wrote("alice", "* ended.")
-    assert "The run at kaggle completed." in all_text(ended)
+    assert "The run at kaggle succeeded." in all_text(ended)
     books = await place.books()
     assert (books.sessions[-1].state, books.sessions[-1].end_code) == (SessionState.TERMINATED, "run_completed")
     assert books.entries == ()
@@ -112,7 +112,7 @@ async def test_an_end_that_was_asked_for_comes_when_the_run_is_over(place: Town)
     await place.screens.wrote("alice", "keeps running, although you ended it")
     assert len(place.alive()) == 1
     ended = await place.screens.wrote("alice", "* ended.")
-    assert "The run at kaggle completed." in all_text(ended)
+    assert "The run at kaggle succeeded." in all_text(ended)
     await place.comes_to_rest()
 
 

@@ -86,7 +86,7 @@ async def test_the_requester_is_told_and_the_channel_sees_it(signed: World) -> N
     await w.settle()
     (note,) = [n for n in (await w.books()).notifications if n.subject == f"{request_id}/by_policy"]
     assert note.destination == ALICE.id
-    assert "goes ahead. Approved by the policy, because at most $" in note.body["text"]
+    assert "Approved by the policy, because at most $" in note.body["text"]
     assert "request.message" in w.board.kinds(request_id)
 
 

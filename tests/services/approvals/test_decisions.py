@@ -279,7 +279,7 @@ async def test_an_option_of_a_cloud_that_is_gone_is_refused_and_another_one_is_n
     w.use({name: provider for name, provider in w.ctx.providers.items() if name != gone})
     refused = await w.decide(request_id)
     assert (refused.ok, refused.code) == (False, "cloud_gone")
-    assert f"{gone} is not set up" in refused.sentence
+    assert f"{gone} is no longer set up" in refused.sentence
     other = next(option.rank for option in view.options if option.cloud != gone)
     assert (await w.decide(request_id, rank=other)).code == "approved"
     assert (await w.view(request_id)).instances[0].cloud != gone

@@ -68,7 +68,7 @@ async def test_over_the_limit_nothing_is_recorded_and_what_ends_gives_its_rest_b
     assert (await w.decide(first)).code == "approved"
     refused = await w.decide(second)
     assert (refused.ok, refused.code) == (False, "over_budget")
-    assert "The daily budget of user:UALICE is" in refused.sentence
+    assert "This doesn't fit the daily budget of user:UALICE" in refused.sentence
     view = await w.view(second)
     assert (view.request.state, view.approvals) == (RequestState.PENDING, ())
     other = await pending(w, DAVE)
@@ -192,7 +192,7 @@ async def test_the_policys_own_approval_stays_inside_the_budgets(w: World) -> No
     )
     request_id = await pending(w)
     view = await w.view(request_id)
-    assert (view.request.state, "The total budget of global" in view.request.rule) == (RequestState.PENDING, True)
+    assert (view.request.state, "the total budget of global" in view.request.rule) == (RequestState.PENDING, True)
     w.tune(budgets={"global": {"total": Decimal(1000)}}, budget_thresholds=(Decimal("0.0001"),))
     approved = await pending(w)
     assert (await w.view(approved)).request.state is RequestState.APPROVED

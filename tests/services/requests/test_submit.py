@@ -42,7 +42,7 @@ async def test_the_same_message_at_two_replicas_at_once_asks_once(w: World) -> N
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"candidates": ("nowhere",)}, "unknown_cloud", "these are: vast"),
+    ({"candidates": ("nowhere",)}, "unknown_cloud", "Use vast"),
     ({"gpu": GpuConstraint(("RTX4090",), 0, 1)}, "gpu_count", "At least one GPU"),
     ({"gpu": GpuConstraint(("RTX4090",), 4, 2)}, "gpu_count", "smaller number first"),
     ({"gpu": GpuConstraint(("RTX4090",), 17, 17)}, "gpu_count", "limit of 16"),
