@@ -8,11 +8,20 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot.http_server import MOST_CONNECTIONS, RESERVED, Limits, http, limits_for, raise_descriptor_limit
+from bot.http_server import (
+    ACCEPTED_AT_ONCE,
+    MOST_CONNECTIONS,
+    RESERVED,
+    Limits,
+    http,
+    limits_for,
+    raise_descriptor_limit,
+)
 from bot.main import listen
 
 #: Real seconds that a test waits for an answer, at most.
@@ -149,6 +158,23 @@ async def test_connections_wait_in_the_kernel_while_the_bot_is_busy() -> None:
         callers = [socket.create_connection(("127.0.0.1", port), timeout=0.5) for _ in range(300)]
         for caller in callers:
             caller.close()
+
+
+async def test_one_turn_of_the_loop_accepts_few_of_many_connections() -> None:
+    """What ends machines waits for one turn at most, however many call at once."""
+    async with server(Limits()) as port:
+        callers = [socket.create_connection(("127.0.0.1", port), timeout=0.5) for _ in range(300)]
+        before = descriptors()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert 0 < descriptors() - before <= 2 * ACCEPTED_AT_ONCE
+        for caller in callers:
+            caller.close()
+
+
+def descriptors() -> int:
+    """How many files and sockets this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
