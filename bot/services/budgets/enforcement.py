@@ -110,7 +110,7 @@ async def _notify(
 ) -> None:
     kind = NotificationKind.BUDGET_THRESHOLD
     for line in lines:
-        for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds):
+        for share in reached(line, total_usd, rate_usd_h, ctx.policy.thresholds(line.scope)):
             # What is paid per hour falls again, so its owners are notified once a day.
             day = now if line.period is Period.HOURLY else line.since
             since = f"{day:%Y-%m-%d}" if day else "all"
