@@ -14,7 +14,7 @@ from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
 from bot.rules.market.listing import OfferGroup, listed, unknown_places
-from bot.rules.market.relaxation import Relaxation, relax, widest
+from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.bids import with_margin
 from bot.rules.sizing.throughput import FinishedRun
@@ -202,7 +202,7 @@ class Catalog:
         rows, excluded = await asyncio.to_thread(listed, found.offers, job, policy, self.capabilities, sort)
         advice = [unknown_places(found.offers, job.regions)]
         if not rows and any(one.ok for one in found.answers):
-            advice += [one.sentence for one in (await self.openings(job, policy))[:1]]
+            advice += [one.sentence for one in (await self.openings(job, policy))[:ADVISED]]
         offers = sum(len(row.offers) for row in rows)
         name = secrets.token_hex(8)
         listing = MarketListing(name, job, sort, rows, offers, excluded, found.answers, tuple(filter(None, advice)))
