@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "fallback_contacts": ["U012AB3CD"],
         "teams": {"research": ["U012AB3CD", "operator:ada"]},
         "budgets": {"global": {"daily": 200, "monthly": 3000}, "user:*": {"daily": 50}},
+        "budget_own_thresholds": {"user:*": [0.9]},
         "budget_owners": {"global": ["U012AB3CD"]},
         "budget_admins": ["U012AB3CD"],
         "blocked_hosts": ["vast:51234"],

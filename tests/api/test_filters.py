@@ -14,7 +14,7 @@ from bot.rules.grammar.job_words import KEYS
 from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.market.filters import capability
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import Listing
+from bot.services.market.catalog import MarketListing
 from ledger.engine.db import Database
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer
@@ -66,7 +66,7 @@ async def test_every_filter_bites_at_the_route_and_in_the_language(sqlite_db: Da
             assert [one.id for one in _offers(everything) if not keeps(one)], f"{field} bites nothing"
 
 
-def _offers(found: Listing) -> list[Offer]:
+def _offers(found: MarketListing) -> list[Offer]:
     return [one for row in found.rows for one in row.offers]
 
 

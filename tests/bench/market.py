@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import cast
 
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import Catalog, Listing
+from bot.services.market.catalog import Catalog, MarketListing
 from bot.services.market.document import market_page, pieces
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
@@ -81,7 +81,7 @@ def offers(cloud: str, count: int, clock: SteppedClock) -> Iterator[Offer]:
         )
 
 
-async def measure(size: int, job: JobRequest) -> tuple[float, Listing]:
+async def measure(size: int, job: JobRequest) -> tuple[float, MarketListing]:
     """Median milliseconds of this process's CPU for one inventory of `size` offers, and its answer."""
     clock = SteppedClock()
     shelves = {name: Shelf(name, tuple(offers(name, size // len(CLOUDS), clock))) for name in CLOUDS}

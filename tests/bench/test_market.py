@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bot.services.market.catalog import Listing
+from bot.services.market.catalog import MarketListing
 from tests.bench.market import CLOUDS, QUESTIONS, measure, measure_page, offers
 from tests.support.clock import SteppedClock
 
 SMALL = 500
 
 
-def looked_at(found: Listing) -> int:
+def looked_at(found: MarketListing) -> int:
     return found.offers + sum(one.count for one in found.excluded)
 
 

@@ -18,7 +18,7 @@ from bot.clock import SystemClock
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import listed
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import CloudAnswer, Listing
+from bot.services.market.catalog import CloudAnswer, MarketListing
 from bot.services.market.document import market_page
 from bot.services.market.market_table import market_table
 from providers.registry import REGISTRY, sandboxes
@@ -168,7 +168,7 @@ def test_hostile_text_of_a_cloud_cannot_break_the_table(capsys: pytest.CaptureFi
     bad = offer(region="[bold]x[/bold]\x1b[31m", country=None)
     rows, excluded = listed([bad], job(), Policy(), CLOUDS)
     answers = (CloudAnswer("vast", False, 0, NOW, "[red]no\x1b[0m"),)
-    print_report(market_table(market_page(Listing("0" * 16, job(), SortKey.TOTAL, rows, 1, excluded, answers))))
+    print_report(market_table(market_page(MarketListing("0" * 16, job(), SortKey.TOTAL, rows, 1, excluded, answers))))
     out = capsys.readouterr().out
     assert "[bold]x[/bold]" in out
     assert "[red]no" in out

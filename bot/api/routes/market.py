@@ -21,7 +21,7 @@ from bot.rules.market.disk import disk_gb
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.market.catalog import Listing
+from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, market_page, pieces, read_cursor
 from bot.services.plans.chart import chart as draw
 from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
@@ -91,7 +91,7 @@ async def inventory(
     return CountedStream(deps.streams, who.key_id, rows, "application/json", {"Cache-Control": "private, no-cache"})
 
 
-def _pinned(deps: Dependencies, cursor: str) -> tuple[Listing, int]:
+def _pinned(deps: Dependencies, cursor: str) -> tuple[MarketListing, int]:
     """Return the listing that a cursor names, and the row where its page begins. Raises `ProblemRaised`: 410."""
     name, start = read_cursor(cursor)
     listing = deps.ctx.catalog.snapshots.named(name)

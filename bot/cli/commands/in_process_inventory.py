@@ -6,10 +6,10 @@ from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import settings
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.market_words import SortKey
-from bot.services.market.catalog import Listing
+from bot.services.market.catalog import MarketListing
 
 
-def inventory(words: dict[str, str]) -> Listing:
+def inventory(words: dict[str, str]) -> MarketListing:
     """Return what is for sale now for words of `/gpu inventory`; ends the program at a word that is refused."""
     found = settings()
     policy = policy_of(found)

@@ -32,7 +32,7 @@ PLACES_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OfferGroup:
     """Hold offers that differ only by region, the best ranked first, and the expected total of each in dollars."""
 
     offers: tuple[Offer, ...]
@@ -45,7 +45,7 @@ def listed(
     policy: Policy,
     capabilities: Mapping[str, Capabilities],
     sort: SortKey = SortKey.TOTAL,
-) -> tuple[tuple[Row, ...], tuple[Excluded, ...]]:
+) -> tuple[tuple[OfferGroup, ...], tuple[Excluded, ...]]:
     """Return the row of every offer that fits, sorted, and everything that was left out with its reason."""
     found, excluded = ordered(offers, job, policy, capabilities)
     rows = _rows(found)
@@ -53,12 +53,12 @@ def listed(
     return tuple(sorted(rows, key=lambda row: better(row.offers[0])) if better else rows), excluded
 
 
-def _rows(found: Sequence[Scored]) -> list[Row]:
+def _rows(found: Sequence[Scored]) -> list[OfferGroup]:
     """Join the offers of each kind, in the order in which their first ones stand."""
     alike: dict[int, list[Scored]] = {}
     for one, kind in zip(found, kinds([one.offer for one in found], _SAME).tolist(), strict=True):
         alike.setdefault(kind, []).append(one)
-    return [Row(tuple(one.offer for one in same), same[0].expected_usd) for same in alike.values()]
+    return [OfferGroup(tuple(one.offer for one in same), same[0].expected_usd) for same in alike.values()]
 
 
 def _least(read: Callable[[Offer], Decimal | int | None], *, most: bool = False) -> Callable[[Offer], Decimal]:

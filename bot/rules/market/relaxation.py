@@ -18,6 +18,8 @@ from providers.contract import Offer
 from providers.gpus.table import GPUS
 
 _ZERO = Decimal(0)
+#: So many changes are advised where nothing fits, the least change first.
+ADVISED = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,6 +201,9 @@ class Policy:
         (Decimal("0.5"), Decimal("0.8"), Decimal(1)),
         "Shares of a budget; its owners are notified when an approval reaches one.",
     )
+    budget_own_thresholds: Mapping[str, tuple[Decimal, ...]] = setting(
+        frozen(), "The shares for one scope of `budgets`, in place of `budget_thresholds`; none: nobody is notified."
+    )
     budget_owners: Mapping[str, tuple[str, ...]] = setting(
         frozen(),
         "Slack users or channels notified about each scope; without any, the administrators, or else the operators.",
@@ -235,6 +238,10 @@ class Policy:
     name_template: str = setting(
         "{project}-{model}-{count}x{gpu}", "Human part of an instance's name: {project}, {model}, {count} and {gpu}."
     )
+
+    def thresholds(self, scope: str) -> tuple[Decimal, ...]:
+        """Return the shares of the budget of a scope whose owners are notified when they are reached."""
+        return self.budget_own_thresholds.get(scope, self.budget_thresholds)
 
     def disk_gb(self, workload: str, asked_gb: int | None, model: str | None = None) -> int:
         """Return the GB of disk to rent: the requested size, at least the minimum for that workload and that model."""

@@ -77,6 +77,14 @@ def _about_decisions(policy: Policy) -> Iterator[tuple[bool, str]]:
         all(0 < share <= 1 for share in policy.budget_thresholds),
         "budget_thresholds must lie between 0 and 1",
     )
+    yield (
+        all(0 < share <= 1 for shares in policy.budget_own_thresholds.values() for share in shares),
+        "budget_own_thresholds must lie between 0 and 1",
+    )
+    yield (
+        policy.budget_own_thresholds.keys() <= policy.budgets.keys(),
+        "budget_own_thresholds names a budget that `budgets` does not list",
+    )
 
 
 def _about_machines(policy: Policy) -> Iterator[tuple[bool, str]]:

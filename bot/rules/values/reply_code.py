@@ -19,6 +19,7 @@ class ReplyCode(Vocabulary):
     NO_CLOUDS = "no_clouds", "No cloud is set up. `gpu-shopper doctor` lists what is missing."
     UNKNOWN_CLOUD = "unknown_cloud", "None of the clouds that you named is set up."
     UNKNOWN_PROFILE = "unknown_profile", "There is no profile of that cloud."
+    RUN_MISSING = "run_missing", "The clouds that you named run one program each, and `run` does not say which."
     OFFER_ELSEWHERE = "offer_elsewhere", "The offer is not at any of the clouds that you named."
     CLOUD_NOT_ALLOWED = "cloud_not_allowed", "The policy doesn't let this program rent at that cloud."
     GPU_NOT_ALLOWED = "gpu_not_allowed", "The policy doesn't let this program rent that GPU."

@@ -112,7 +112,7 @@ async def _notify(
     kind = NotificationKind.BUDGET_THRESHOLD
     for line in lines:
         # One approval may reach several shares at once: the highest says it all.
-        for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds)[-1:]:
+        for share in reached(line, total_usd, rate_usd_h, ctx.policy.thresholds(line.scope))[-1:]:
             # What is paid per hour falls again, so its owners are notified once a day.
             day = now if line.period is Period.HOURLY else line.since
             since = f"{day:%Y-%m-%d}" if day else "all"

@@ -13,8 +13,8 @@ from typing import Any
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
-from bot.rules.market.listing import Row, listed, unknown_places
-from bot.rules.market.relaxation import Relaxation, relax, widest
+from bot.rules.market.listing import OfferGroup, listed, unknown_places
+from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.bids import with_margin
 from bot.rules.sizing.throughput import FinishedRun
@@ -70,7 +70,7 @@ class MarketAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class MarketListing:
     """Everything that fits a question, as it was for sale at one moment. It never changes, so pages may share it.
 
     `offers` counts the offers in `rows`; `advice` says what to change when nothing fits, and which place is nowhere.
@@ -79,7 +79,7 @@ class Listing:
     id: str
     job: JobRequest
     sort: SortKey
-    rows: tuple[Row, ...]
+    rows: tuple[OfferGroup, ...]
     offers: int
     excluded: tuple[Excluded, ...]
     answers: tuple[CloudAnswer, ...]
@@ -135,7 +135,7 @@ class Catalog:
         self._slow: dict[str, datetime] = {}
         self._asking: dict[_Key, asyncio.Task[_Answered]] = {}
         self._deeper: set[asyncio.Task[None]] = set()
-        self.snapshots: Snapshots[tuple[JobRequest, SortKey], Listing] = Snapshots(clock)
+        self.snapshots: Snapshots[tuple[JobRequest, SortKey], MarketListing] = Snapshots(clock)
 
     @property
     def capabilities(self) -> dict[str, Capabilities]:
@@ -189,7 +189,7 @@ class Catalog:
         now = self._clock.now()
         return [CloudAnswer(name, False, 0, now, "" if place else sentence_of_all) for place, name in enumerate(names)]
 
-    async def inventory(self, job: JobRequest, policy: Policy, sort: SortKey = SortKey.TOTAL) -> Listing:
+    async def inventory(self, job: JobRequest, policy: Policy, sort: SortKey = SortKey.TOTAL) -> MarketListing:
         """Return everything that is for sale for `job`; the same listing until a cloud has answered anew."""
         job = replace(job, disk_gb=disk_gb(job, policy))
         found = await self.market(job, job.disk_gb, policy=policy)
@@ -202,10 +202,10 @@ class Catalog:
         rows, excluded = await asyncio.to_thread(listed, found.offers, job, policy, self.capabilities, sort)
         advice = [unknown_places(found.offers, job.regions)]
         if not rows and any(one.ok for one in found.answers):
-            advice += [one.sentence for one in (await self.openings(job, policy))[:1]]
+            advice += [one.sentence for one in (await self.openings(job, policy))[:ADVISED]]
         offers = sum(len(row.offers) for row in rows)
         name = secrets.token_hex(8)
-        listing = Listing(name, job, sort, rows, offers, excluded, found.answers, tuple(filter(None, advice)))
+        listing = MarketListing(name, job, sort, rows, offers, excluded, found.answers, tuple(filter(None, advice)))
         self.snapshots.keep(question, version, name, listing, offers)
         return listing
 

@@ -28,8 +28,8 @@ from bot.services.market.offer_fields import (
 from ledger.kernel import money
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
-    from bot.rules.market.listing import Row
-    from bot.services.market.catalog import Listing
+    from bot.rules.market.listing import OfferGroup
+    from bot.services.market.catalog import MarketListing
 
 _ZERO = Decimal(0)
 #: So many rows are made at a time where a whole listing is written piece by piece.
@@ -137,7 +137,7 @@ class MarketPage(MarketHead):
     items: tuple[MarketRow, ...] = Field(description="The rows of this page.")
 
 
-def head(listing: Listing, next_cursor: str | None = None) -> MarketHead:
+def head(listing: MarketListing, next_cursor: str | None = None) -> MarketHead:
     """Return what every page of a listing says beside its rows."""
     return MarketHead(
         hours=listing.job.hours,
@@ -158,7 +158,7 @@ def head(listing: Listing, next_cursor: str | None = None) -> MarketHead:
     )
 
 
-def cursor_after(listing: Listing, end: int) -> str | None:
+def cursor_after(listing: MarketListing, end: int) -> str | None:
     """Name the rest of a listing behind row `end`; None where nothing is left."""
     return f"{listing.id}.{end}" if end < len(listing.rows) else None
 
@@ -173,7 +173,7 @@ def read_cursor(cursor: str) -> tuple[str, int]:
     return name, int(start)
 
 
-def market_page(listing: Listing, start: int = 0, limit: int | None = None) -> MarketPage:
+def market_page(listing: MarketListing, start: int = 0, limit: int | None = None) -> MarketPage:
     """Return `limit` rows of a listing from row `start`, counted from 0; all that follow without a limit."""
     end = len(listing.rows) if limit is None else start + limit
     about = head(listing, cursor_after(listing, end))
@@ -181,7 +181,7 @@ def market_page(listing: Listing, start: int = 0, limit: int | None = None) -> M
     return MarketPage(**dict(about), items=tuple(rows))
 
 
-def pieces(listing: Listing, start: int = 0, limit: int | None = None) -> Iterator[str]:
+def pieces(listing: MarketListing, start: int = 0, limit: int | None = None) -> Iterator[str]:
     """Write the document of `market_page` piece by piece, a row on each line, in constant memory."""
     end = len(listing.rows) if limit is None else min(start + limit, len(listing.rows))
     yield head(listing, cursor_after(listing, end)).model_dump_json().removesuffix("}") + ',"items":['
@@ -192,7 +192,7 @@ def pieces(listing: Listing, start: int = 0, limit: int | None = None) -> Iterat
     yield "\n]}\n"
 
 
-def _row(rank: int, row: Row) -> MarketRow:
+def _row(rank: int, row: OfferGroup) -> MarketRow:
     first = row.offers[0]
     price = first.price_usd_h or _ZERO
     return MarketRow(

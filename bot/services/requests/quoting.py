@@ -16,6 +16,7 @@ from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
 from bot.rules.market.listing import unknown_places
 from bot.rules.market.ranking import Ranked, RankedOption, rank
+from bot.rules.market.relaxation import ADVISED
 from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, usd
@@ -211,7 +212,7 @@ def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token
 async def _opening(
     ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
-    """Where nothing fits, say which place has no offer at all, and name the one limit to raise, and by how much."""
+    """Where nothing fits, say which place has no offer at all, and which single limits to change, and by how much."""
     # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
     if ranked.options or job.offer_id or not any(answer.ok for answer in market.answers):
         return []
@@ -221,7 +222,7 @@ async def _opening(
         return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
 
     opened = await ctx.catalog.openings(job, ctx.policy, usable, **how)
-    return [*filter(None, [unknown_places(market.offers, job.regions)]), *(one.sentence for one in opened[:1])]
+    return [*filter(None, [unknown_places(market.offers, job.regions)]), *(one.sentence for one in opened[:ADVISED])]
 
 
 async def _nothing(

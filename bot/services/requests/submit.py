@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -26,6 +27,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.queries.lookups import by_inbox_key, count_open_requests
+from providers.capabilities import Capabilities
 
 
 async def provision(ctx: Context, command: Provision) -> Reply:
@@ -52,7 +54,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job
     except consumers.NotAllowed as error:
         return refuse(error.code, str(error))
-    refusal = _refuse(ctx.policy, job, tuple(ctx.providers))
+    refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities)
     if refusal is not None:
         return refusal
     now = ctx.clock.now()
@@ -97,8 +99,9 @@ def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
     return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
 
 
-def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply | None:
+def _refuse(policy: Policy, job: JobRequest, able: Mapping[str, Capabilities]) -> Reply | None:
     """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
+    clouds = tuple(able)
     if not clouds:
         return refuse(
             ReplyCode.NO_CLOUDS, f"No cloud is set up here. {cli_command('doctor')} lists the missing settings."
@@ -106,6 +109,10 @@ def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply |
     unknown = [name for name in job.candidates if name not in clouds]
     if job.candidates and len(unknown) == len(job.candidates):
         return refuse(ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here. Use {', '.join(clouds)}.")
+    named = [name for name in job.candidates if name in able]
+    if named and not job.run and all(able[name].batch for name in named):
+        sentence = f'{named[0]} runs one program and nothing else. Name it, such as run="python train.py".'
+        return refuse(ReplyCode.RUN_MISSING, sentence)
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
     if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):

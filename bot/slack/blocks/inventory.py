@@ -12,7 +12,7 @@ from bot.blockkit import clean, plain
 from bot.rules.grammar.job_words import REGION
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values.phrases import plural, rate, short_hours
-from bot.services.market.catalog import Listing
+from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, MarketRow, cursor_after, market_page
 from bot.services.market.market_table import places, share
 from bot.slack.blocks import job as job_words
@@ -28,7 +28,7 @@ LONGEST_WORDS = 200
 CHOICES = 100
 
 
-def inventory(found: Listing, words: str, command: str, start: int = 0, note: str = "") -> Message:
+def inventory(found: MarketListing, words: str, command: str, start: int = 0, note: str = "") -> Message:
     """Show the offers from row `start`. Showing them reserves nothing. `words` are those that were typed."""
     start = min(start, max(len(found.rows) - 1, 0) // SHOWN * SHOWN)
     page = market_page(found, start, SHOWN)
@@ -58,7 +58,7 @@ def _line(row: MarketRow) -> str:
     return f"*{rate(row.price_usd_h)}* · {' · '.join(parts)}"
 
 
-def _menus(found: Listing, page: MarketPage, words: str) -> list[Block]:
+def _menus(found: MarketListing, page: MarketPage, words: str) -> list[Block]:
     """Build the row of *Next 5* and of the menus that ask again with one word changed."""
     if clean(words, LONGEST_WORDS) != words:
         return []

@@ -55,6 +55,13 @@ def test_usable_budgets() -> None:
     assert list(problems({**budgets, "user:operator:ada": {}, "consumer:*": {}}, ("a",))) == []
     with pytest.raises(ValueError, match="budget_thresholds"):
         validated(replace(Policy(), budget_thresholds=(Decimal(2),)))
+    one = replace(Policy(), budgets={"user:*": {"daily": FIVE}})
+    for own, named in (({"user:*": (Decimal(0),)}, "between 0 and 1"), ({"global": (Decimal(1),)}, "does not list")):
+        with pytest.raises(ValueError, match=f"budget_own_thresholds.*{named}"):
+            validated(replace(one, budget_own_thresholds=own))
+    assert validated(replace(one, budget_own_thresholds={"user:*": (Decimal("0.9"),)})).thresholds("user:*") == (
+        Decimal("0.9"),
+    )
 
 
 def test_time_begins_with_the_day_or_the_month_or_never() -> None:

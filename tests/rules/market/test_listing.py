@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.listing import PLACES_NAMED, Row, listed, unknown_places
+from bot.rules.market.listing import PLACES_NAMED, OfferGroup, listed, unknown_places
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, SpotPolicy
@@ -21,11 +21,11 @@ POLICY = Policy()
 ANY = job(gpu=GpuConstraint((), 1, 8))
 
 
-def rows(offers: list[Offer], sort: SortKey = SortKey.TOTAL) -> tuple[Row, ...]:
+def rows(offers: list[Offer], sort: SortKey = SortKey.TOTAL) -> tuple[OfferGroup, ...]:
     return listed(offers, ANY, POLICY, CLOUDS, sort)[0]
 
 
-def ids(found: tuple[Row, ...]) -> list[list[str]]:
+def ids(found: tuple[OfferGroup, ...]) -> list[list[str]]:
     return [[one.key for one in row.offers] for row in found]
 
 

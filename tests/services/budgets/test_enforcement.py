@@ -147,6 +147,23 @@ async def test_the_owners_of_a_budget_are_told_of_the_highest_share_once(w: Worl
     assert len([entry for entry in w.board.shown if entry[0] == "budget.threshold"]) == 1
 
 
+async def test_a_budget_has_thresholds_of_its_own(w: World) -> None:
+    request_id = await pending(w)
+    limit = await cap(w, request_id) / Decimal("0.85")
+    w.tune(
+        budgets={"global": {"total": limit}, "user:*": {"total": limit}, "label:gpu": {"total": limit}},
+        budget_own_thresholds={"user:*": (Decimal("0.7"),), "label:gpu": ()},
+    )
+    await w.decide(request_id)
+    await w.settle()
+    told = [entry[1] for entry in w.board.shown if entry[0] == "budget.threshold"]
+    assert {(one.partition(":")[0].partition("/")[0], one.rpartition("/")[2]) for one in told} == {
+        ("global", "50"),
+        ("global", "80"),
+        ("user", "70"),
+    }
+
+
 async def test_without_owners_the_administrators_are_told_or_else_the_operators(w: World) -> None:
     request_id = await pending(w)
     w.tune(budgets={"global": {"daily": await cap(w, request_id)}}, budget_thresholds=(Decimal(1),))

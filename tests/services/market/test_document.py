@@ -6,9 +6,9 @@ import tracemalloc
 from decimal import Decimal
 
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.listing import Row, listed
+from bot.rules.market.listing import OfferGroup, listed
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import CloudAnswer, Listing
+from bot.services.market.catalog import CloudAnswer, MarketListing
 from bot.services.market.document import MarketPage, cursor_after, market_page, pieces, read_cursor
 from bot.services.market.market_table import COLUMNS, below, in_words, market_table, read_columns
 from providers.contract import Offer, Stock
@@ -17,14 +17,14 @@ from tests.rules.builders import CLOUDS, NOW, job, offer
 PLENTY = 5_000
 
 
-def listing(*rows: Row, advice: tuple[str, ...] = ()) -> Listing:
+def listing(*rows: OfferGroup, advice: tuple[str, ...] = ()) -> MarketListing:
     count = sum(len(row.offers) for row in rows)
     answers = (CloudAnswer("vast", True, count, NOW), CloudAnswer("lambda", False, 0, NOW, "lambda is not set up."))
-    return Listing("0" * 15 + "a", job(disk_gb=50), SortKey.PRICE, rows, count, (), answers, advice)
+    return MarketListing("0" * 15 + "a", job(disk_gb=50), SortKey.PRICE, rows, count, (), answers, advice)
 
 
-def row(*offers: Offer) -> Row:
-    return Row(offers, Decimal("2.40"))
+def row(*offers: Offer) -> OfferGroup:
+    return OfferGroup(offers, Decimal("2.40"))
 
 
 def test_pages_and_pieces_are_the_same_document() -> None:

@@ -71,11 +71,22 @@ async def test_a_request_and_the_inventory_give_the_same_advice_when_nothing_fit
     job = replace(JOB, regions=("Atlantis",))
     listing = await w.ctx.catalog.inventory(job, w.ctx.policy)
     assert listing.rows == ()
-    place, opening = listing.advice
+    place, opening, *_ = listing.advice
     assert place.startswith("No offer is in “Atlantis” now; there are offers in ")
     assert opening.startswith("With region=")
     view = await quoted(w, regions=("Atlantis",))
     assert view.request.outcome.startswith(f"No offer fits now. {place} {opening}")
+
+
+async def test_a_cloud_that_runs_programs_says_that_it_needs_one_and_how_many_gpus_it_has(w: World) -> None:
+    one: dict[str, Any] = {"candidates": ("kaggle",), "gpu": GpuConstraint(("T4",), 1, 1)}
+    refused = await w.ask(**one, run=None)
+    assert (refused.ok, refused.code) == (False, "run_missing")
+    assert 'kaggle runs one program and nothing else; say which, as in run="python train.py".' in refused.sentence
+    view = await quoted(w, **one, run="python train.py")
+    assert "With count=2, 1 offer would answer: kaggle:t4x2" in view.request.outcome
+    two = await quoted(w, candidates=("kaggle",), gpu=GpuConstraint(("T4",), 2, 2), run="python train.py")
+    assert [option.cloud for option in two.options] == ["kaggle"]
 
 
 @on_clouds(VARIED=True)

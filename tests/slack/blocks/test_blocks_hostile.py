@@ -17,13 +17,13 @@ from bot.rules.budgets.budget import BudgetLine, Period
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.market.filters import Excluded
-from bot.rules.market.listing import Row
+from bot.rules.market.listing import OfferGroup
 from bot.rules.plans.completion import FinishedJob, cost_per_success
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.costs import Costs
 from bot.services.billing.shared_ledger import Summary
-from bot.services.market.catalog import CloudAnswer, Listing
+from bot.services.market.catalog import CloudAnswer, MarketListing
 from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession
 from bot.services.runtime.commands import Reply
 from bot.services.sessions.service import Overview, Stakes, Status
@@ -191,10 +191,10 @@ def test_status(view: RequestView, session: SessionView | None, policy: Policy, 
 @quick
 @given(st.lists(hostile.offers(), max_size=30), hostile.jobs(), hostile.texts, st.lists(hostile.texts, max_size=16))
 def test_inventory(offers: list[Offer], job: JobRequest, why: str, notes: list[str]) -> None:
-    rows = tuple(Row((offer,), Decimal("1.5")) for offer in offers)
+    rows = tuple(OfferGroup((offer,), Decimal("1.5")) for offer in offers)
     excluded = tuple(Excluded("gpu", note, 1, ()) for note in notes)
     answers = tuple(CloudAnswer(note, False, 0, START, note) for note in notes)
-    found = Listing("0" * 16, job, SortKey.PRICE, rows, len(rows), excluded, answers, tuple(notes))
+    found = MarketListing("0" * 16, job, SortKey.PRICE, rows, len(rows), excluded, answers, tuple(notes))
     check(inventory(found, why, "/gpu"))
     check(inventory(found, why, "/gpu", start=len(rows), note="Again."))
 
