@@ -106,6 +106,8 @@ async def serve_until(
         if renting is not None:
             renting.cancel()
             await asyncio.wait({renting})
+            if not renting.cancelled() and (problem := renting.exception()) is not None:
+                out(f"  Carol's session was not started: {problem}")
 
 
 async def _key(ctx: Context, name: str, *scopes: str) -> str:

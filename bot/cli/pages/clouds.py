@@ -88,8 +88,9 @@ def _keys(entry: ProviderEntry) -> list[str]:
     commands = [f"gpu-shopper config set {variable}     # you are prompted for it" for variable in entry.required]
     rest = [variable for variable in entry.fields if variable not in entry.required]
     also = f" Other settings of this cloud: {', '.join(code(name) for name in rest)}." if rest else ""
+    needs = re.sub(r"\b[A-Z][A-Z0-9_]+\b", r"`\g<0>`", entry.needs)
     return [
-        f"Create the key at <{entry.where}>, and store it where the bot runs. This cloud needs {entry.needs}.",
+        f"Create the key at <{entry.where}>, and store it where the bot runs. This cloud needs {needs}.",
         "\n".join(("```sh", *commands, "gpu-shopper doctor", "```")),
         f"`doctor` tries the key. Restart `gpu-shopper serve` afterwards.{also}",
     ]

@@ -25,7 +25,11 @@ def _provider_errors() -> list[tuple[str, str, str]]:
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ProviderError)
     ]
     return [
-        (code(k.code), " ".join((k.__doc__ or "").split("\n\n")[0].split()), "yes" if k.definite_no else "no")
+        (
+            code(k.code),
+            " ".join((k.__doc__ or "").split("\n\n")[0].split()),
+            "no effect" if k.definite_no else "effect unknown",
+        )
         for k in kinds
     ]
 
@@ -40,9 +44,9 @@ def page() -> str:
         "Error and answer codes",
         "For programs: a code keeps its meaning once it is released. People read the sentence beside it.",
         "## What a cloud can answer",
-        "The last column is about a call that creates an instance. `yes`: the call had no effect, so the bot tries the "
-        "next offer. `no`: nobody knows yet, so the bot searches for the instance and never repeats the call.",
-        table(("code", "meaning", "surely without effect"), _provider_errors()),
+        "The last column is about a call that creates an instance. *No effect*: the bot tries the next offer. *Effect "
+        "unknown*: the bot searches for the instance, and never repeats the call.",
+        table(("code", "meaning", "the call"), _provider_errors()),
         "## Answers to a command or a click",
         _words(sorted(ReplyCode)),
         "## Why an offer is left out",
