@@ -26,7 +26,7 @@ def slow_names() -> Iterator[list[str]]:
             raise socket.gaierror(socket.EAI_AGAIN, "no answer")
         return real(host, *more, **named)
 
-    socket.getaddrinfo = look_up  # type: ignore[assignment] # Its many overloads.
+    socket.getaddrinfo = look_up
     try:
         yield asked
     finally:
