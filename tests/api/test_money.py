@@ -26,6 +26,10 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
         own = (await door.call("GET", f"/costs{query}", key)).json()
         assert Decimal(own["month_usd"]) == 0
     assert (await door.call("GET", "/budgets", atlas)).json() == []
+    # A name that no program can have is refused like a wrong word, and is no error of ours.
+    for key in (atlas, root):
+        nobody = await door.call("GET", "/costs?consumer=at/las", key)
+        assert (nobody.status_code, code_of(nobody)) == (422, "bad_consumer")
     hermes = await door.key("hermes", "operator:hugo")
     for key, name, period in (
         (atlas, "atlas", "month"),
@@ -36,10 +40,6 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
         assert (own.status_code, Decimal(own.json()["month_usd"])) == (200, Decimal(0))
     refused = await door.call("GET", "/costs?consumer=atlas", hermes)
     assert (refused.status_code, code_of(refused)) == (403, "not_yours")
-    # A name that no program can have is refused like a wrong word, and is no error of ours.
-    for key in (atlas, root):
-        nobody = await door.call("GET", "/costs?consumer=at/las", key)
-        assert (nobody.status_code, code_of(nobody)) == (422, "bad_consumer")
 
 
 async def test_a_month_as_a_file_and_as_a_statement(sqlite_door: Door) -> None:

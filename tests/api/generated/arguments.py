@@ -65,6 +65,12 @@ PLAUSIBLE: Mapping[str, Sequence[Any]] = {
     "storage": ["destroy", "preserve"],
     "period": ["daily", "total", "monthly", "hourly"],
     "limit": [1, 2, 50, 100],
+    "scope": ["global", "consumer:hermes-nine", "label:test"],
+    "limit_usd": ["500", "0.5", None],
+    "owner": ["operator:ada", "operator:ben", "U0BOB"],
+    "delegate": ["UBOB", "operator:ben"],
+    "until": ["2026-03-10"],
+    "tokens_s": ["9000"],
 }
 #: Values that are wrong for nearly every field, or that a careless program breaks at.
 HOSTILE: Sequence[Any] = (

@@ -27,7 +27,7 @@ from bot.services.webhooks import delivery
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, RequestState
 from tests.api.door import ADA, Door, opened
-from tests.api.generated.calls import OPERATIONS, Call, Caller, send, without_ids
+from tests.api.generated.calls import OPERATIONS, Call, Caller, Things, send, without_ids
 from tests.api.generated.ownership import Judge, read_rows
 from tests.support.agents import listening
 from tests.support.clock import SteppedClock
@@ -185,6 +185,40 @@ def _was_worth_it(town: Town, calls: int) -> None:
     assert len(fine) > len(allowed) / 2, sorted(allowed - fine)
     assert not fine - allowed
     assert town.judge.compared > calls / 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(20, 24))
+async def test_a_person_who_may_do_everything_gets_no_error_of_ours(
+    db: Database, clock: SteppedClock, seed: int
+) -> None:
+    """Routes for approvers and administrators are refused to programs before their arguments are looked at."""
+    rng, scopes = Random(seed), tuple(Scope)
+    async with checked_world(db, clock) as w, listening(w):
+        w.tune(webhook_networks=("127.0.0.1/32",), approvers=(BOB.id, "operator:root"), break_glass=("operator:root",))
+        async with opened(w) as door:
+            town = await moved_in(w, door, rng)
+            root = Caller(rng, "operator:root", await door.key("operator:root", scopes=scopes), count())
+            while town.statuses.total() < CALLS:
+                w.clock.advance(20)
+                await w.settle()
+                known = await town.judge.look()
+                ids: dict[str, list[str]] = {}
+                for one in known.values():
+                    for parameter, found in one.things.ids.items():
+                        ids.setdefault(parameter, []).extend(found)
+                root.knows(Things(ids), Things(), list(known))
+                for operation in rng.sample(OPERATIONS, len(OPERATIONS)):
+                    call = root.call(*operation)
+                    answer = await send(town.app, call)
+                    town.statuses[call.operation, answer.status] += 1
+                    if answer.status >= 500 and answer.status != 503:
+                        town.broken.append(f"{answer.status}: {call} {answer.text}")
+            assert town.broken == []
+            fine = {operation for operation, status in town.statuses if 200 <= status < 300}
+            assert {"GET /api/v1/ledger/entries", "POST /api/v1/recover"} <= fine
+            assert len(fine) > 25
 
 
 async def test_the_judge_sees_a_crossing(sqlite_db: Database, clock: SteppedClock) -> None:
