@@ -10,7 +10,7 @@ from ledger.kernel.entry_kind import EntryKind
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class BookedCharge:
     """One ledger entry with the rows that it speaks of. `amount_usd` is below 0 where money is given back.
 
     `at` is the end of the time that it books. Texts are empty, and prices 0, where no row says them.

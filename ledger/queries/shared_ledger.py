@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_requester
 from ledger.engine.db import insert_for
-from ledger.kernel.charge import Charge
+from ledger.kernel.charge import BookedCharge
 from ledger.kernel.entry_kind import SPENT, USED, EntryKind
 from ledger.kernel.states import OPEN_INSTANCE, RollupTier
 from ledger.models import EntryHash, ExternalCost, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
@@ -129,8 +129,13 @@ async def _of_orphans(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
 
 
 async def charges(
-    tx: AsyncSession, purse: Purse, since: datetime, until: datetime, after: Charge | None = None, limit: int = 1000
-) -> list[Charge]:
+    tx: AsyncSession,
+    purse: Purse,
+    since: datetime,
+    until: datetime,
+    after: BookedCharge | None = None,
+    limit: int = 1000,
+) -> list[BookedCharge]:
     """List what was spent in (since, until], the oldest first; `after` is the last one of the page before.
 
     An entry's time is the end of what it books, so an hour that ends at midnight belongs to the day before.
@@ -156,10 +161,10 @@ async def charges(
     return [_charge(*row) for row in rows]
 
 
-def _charge(entry: LedgerEntry, amount_usd: Decimal, *facts: Any) -> Charge:
+def _charge(entry: LedgerEntry, amount_usd: Decimal, *facts: Any) -> BookedCharge:
     owner, cloud, gpu, label, tool, count, account, ref, name, offer, price, storage = facts
     offer = offer or {}
-    return Charge(
+    return BookedCharge(
         entry.id,
         entry.key,
         entry.kind,

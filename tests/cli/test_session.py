@@ -121,7 +121,7 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
     code, said = answered("")
     assert code == 1
     for part in (
-        "1x RTX 4090 at vast of slack:T1/UADA, running, $",
+        "1x RTX 4090 at vast of UADA, running, $",
         "so far",
         "will be deleted. [y/N]",
         "Nothing has ended.",

@@ -158,7 +158,7 @@ async def test_a_profile_says_what_stops_the_meter(stage: Stage) -> None:
     assert "*runpod*: Terminate stops all billing. It can't be undone." in told
     assert "keeps billing the volume" in told
     assert "`RP1`" in told
-    assert "`DURABLE_DIR=/workspace`" in told
+    assert "gpu-shopper profiles show runpod" in told
 
 
 async def test_help_and_unknown_words(stage: Stage) -> None:

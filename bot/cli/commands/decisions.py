@@ -100,7 +100,7 @@ async def _approve(api: ApiClient, request_id: str, choice: _Choice, said: dict[
 
 
 def _chosen(one: RequestOut, choice: _Choice) -> OptionOut | None:
-    """Return the approved option; None for a 12-hour override, which has none. Ends the program where it is unclear."""
+    """Return the approved option; None for a 12-hour override, which has none. Ends the program for no such offer."""
     if not one.options:
         return None
     by_name = {name: option for option in one.options for name in (str(option.rank), option.offer_id)}

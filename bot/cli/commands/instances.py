@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bot.cli.access.api_client import ApiClient, spoken
-from bot.cli.terminal.listing import Listing, listing
+from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
 from bot.cli.terminal.screen import UNAVAILABLE, agreed, at_terminal, fail, group, say
 from bot.cli.terminal.terminal_tables import show, show_result
@@ -159,7 +159,7 @@ def _orphans(columns: str, *, as_json: bool) -> None:
     show(found if as_json else _orphan_list(found, "There are no orphans."), columns)
 
 
-def _orphan_list(found: Any, none: str) -> Listing:
+def _orphan_list(found: Any, none: str) -> ListView:
     head = ("orphan", "state", "cloud", "id there", "per hour", "first seen", "reason")
     rows = (
         (
@@ -217,7 +217,7 @@ async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) ->
     return await api.post("/unreachable/gone", {"ids": ids, "reason": reason})
 
 
-def _unreachable_list(found: Any) -> Listing:
+def _unreachable_list(found: Any) -> ListView:
     head = ("id", "state", "account", "id there", "per hour", "since", "owner")
     rows = (
         (

@@ -16,7 +16,7 @@ NONE = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListView:
     """Rows of a list: `none` is the sentence for no rows, `extra` the columns that are shown only where they fit."""
 
     none: str
@@ -32,13 +32,13 @@ def listing(
     rows: Iterable[Sequence[str]],
     sentences: Iterable[str] = (),
     extra: Iterable[str] = (),
-) -> Listing:
+) -> ListView:
     """Build a list."""
     cells = tuple(tuple(row) for row in rows)
-    return Listing(none, tuple(head), cells, tuple(sentences), frozenset(extra))
+    return ListView(none, tuple(head), cells, tuple(sentences), frozenset(extra))
 
 
-def chosen(one: Listing, columns: str) -> Listing:
+def chosen(one: ListView, columns: str) -> ListView:
     """Return the list with these columns, in this order; ends the program at a name that it does not have."""
     if not columns:
         return one
@@ -55,7 +55,7 @@ def _key(name: str) -> str:
     return name.strip().lower().replace(" ", "-")
 
 
-def print_listing(one: Listing, columns: str = "") -> None:
+def print_listing(one: ListView, columns: str = "") -> None:
     """Print a list for people, or one line a row for programs; then its sentences are on standard error."""
     one = chosen(one, columns)
     if not for_people():

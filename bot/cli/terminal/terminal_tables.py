@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from bot.cli.terminal.layout import lines
-from bot.cli.terminal.listing import Listing, print_listing
+from bot.cli.terminal.listing import ListView, print_listing
 from bot.cli.terminal.screen import console, say, visible
 from bot.rules.values.text_table import TextReport
 
@@ -31,7 +31,7 @@ def print_report(report: TextReport, out: Console | None = None) -> None:
 
 def show(what: Any, columns: str = "") -> None:
     """Print a list or a report, or one JSON document for programs."""
-    if isinstance(what, Listing):
+    if isinstance(what, ListView):
         print_listing(what, columns)
     elif isinstance(what, TextReport):
         print_report(what)

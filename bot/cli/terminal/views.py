@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import NodeApiOut, SessionOut, Ssh
-from bot.cli.terminal.listing import Listing, listing
+from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
@@ -40,7 +40,7 @@ def name_of(actor: str) -> str:
     return {"operator": name, "slack": name.rpartition("/")[2]}.get(kind, actor)
 
 
-def request_list(found: Sequence[RequestSummary]) -> Listing:
+def request_list(found: Sequence[RequestSummary]) -> ListView:
     """List requests."""
     head = ("request", "state", "by", "made", "expires", "reason")
     rows = (
@@ -101,7 +101,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
 
 
-def session_list(found: Sequence[SessionOut]) -> Listing:
+def session_list(found: Sequence[SessionOut]) -> ListView:
     """List sessions."""
     head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
     rows = (

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from ledger.kernel import money
 from ledger.kernel.calendar_spans import after, begin
-from ledger.kernel.charge import Charge
+from ledger.kernel.charge import BookedCharge
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import RollupTier
 
@@ -58,7 +58,7 @@ SERVICE: Mapping[ServiceCategory, str] = {
 }
 
 
-def focus_row(charge: Charge, team: str) -> dict[str, str]:
+def focus_row(charge: BookedCharge, team: str) -> dict[str, str]:
     """Return the row of one charge; a column without a value is empty."""
     category, service = _category(charge), _service(charge)
     hours, price_usd_h = _quantity(charge) if category is ChargeCategory.USAGE else (None, None)
@@ -104,7 +104,7 @@ def focus_row(charge: Charge, team: str) -> dict[str, str]:
     }
 
 
-def _category(charge: Charge) -> ChargeCategory:
+def _category(charge: BookedCharge) -> ChargeCategory:
     if charge.kind is EntryKind.TRUE_UP:
         return ChargeCategory.ADJUSTMENT
     if charge.amount_usd < 0:
@@ -112,13 +112,13 @@ def _category(charge: Charge) -> ChargeCategory:
     return ChargeCategory.USAGE
 
 
-def _service(charge: Charge) -> ServiceCategory:
+def _service(charge: BookedCharge) -> ServiceCategory:
     if charge.kind is EntryKind.EXTERNAL:
         return ServiceCategory.OTHER
     return ServiceCategory.COMPUTE if charge.component in ("gpu", "stray", "") else ServiceCategory.STORAGE
 
 
-def _quantity(charge: Charge) -> tuple[Decimal, Decimal]:
+def _quantity(charge: BookedCharge) -> tuple[Decimal, Decimal]:
     """Return how much was used and at what price: hours of a machine or disk, one unit of another tool."""
     own_usd_h = {"gpu": charge.price_usd_h - charge.storage_usd_h, "stray": charge.price_usd_h}
     rate_usd_h = own_usd_h.get(charge.component, charge.storage_usd_h)
@@ -128,7 +128,7 @@ def _quantity(charge: Charge) -> tuple[Decimal, Decimal]:
     return money.half_up(charge.amount_usd / rate_usd_h, DIGITS), rate_usd_h
 
 
-def _duration(charge: Charge, hours: Decimal | None) -> timedelta:
+def _duration(charge: BookedCharge, hours: Decimal | None) -> timedelta:
     """Return how long the charged time is; a charge that books no time lasts a second, which is the least."""
     if charge.tool or hours is None:
         return timedelta(seconds=1)

@@ -121,7 +121,7 @@ def _read_more(sub: Subcommand, words: list[WordToken], line: str, policy: Polic
 
 
 def _is_prose(word: WordToken, draft: Draft) -> bool:
-    """Whether a word begins a sentence: neither a time nor a word of the language with its value."""
+    """Whether a word begins the reason: it is no time, and it sets no field with `=`."""
     if "=" in word.raw:
         return False
     try:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar.commands import SUBCOMMANDS, CommandShape, Subcommand
+from collections.abc import Iterable, Mapping
+
+from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.parser import GrammarError
 from bot.rules.grammar.run_words import QUESTION_WORDS
 from bot.rules.grammar.workload_words import WORK_WORDS
 from bot.slack.blocks.elements import Message, code, context, header, safe, section
 
+#: Subject → its subcommands, in the order in which people need them; the panels of the command line are the same.
+SUBJECTS: Mapping[str, tuple[str, ...]] = {
+    "Market": ("inventory", "plan", "compare", "profile"),
+    "Requests": ("provision", "list", "status", "cancel", "why", "break-glass", "delegate"),
+    "Sessions": ("extend", "done", "stop", "start", "restart", "terminate", "key"),
+    "Money": ("costs", "budget"),
+    "More": ("audit", "help"),
+}
+
 
 def overview(command: str, topic: str = "") -> Message:
-    """List every subcommand with an example, or describe one of them in detail."""
+    """List every subcommand by subject, or describe one of them in detail."""
     found = next((sub for sub in SUBCOMMANDS if sub.name == topic), None)
     if found is not None:
         return _one(found, command)
-    lines = [f"{code(f'{command} {sub.usage}')} {sub.doc}" for sub in SUBCOMMANDS]
+    groups = ["\n".join([f"*{subject}*", *_usages(names, command)]) for subject, names in SUBJECTS.items()]
     example = f"For example {code(f'{command} {SUBCOMMANDS[0].example}')}"
-    text = f"GPU Shopper: {' '.join(lines)} {example}"
+    text = f"GPU Shopper: {' '.join(groups)} {example}"
     hint = f"{code(f'{command} help provision')} lists every word."
-    return Message(text, (header("GPU Shopper"), section("\n".join(lines)), section(example), context(hint)))
+    return Message(text, (header("GPU Shopper"), *map(section, groups), section(example), context(hint)))
+
+
+def _usages(names: Iterable[str], command: str) -> list[str]:
+    return [f"{code(f'{command} {BY_NAME[name].usage}')} {BY_NAME[name].doc}" for name in names]
 
 
 def _one(sub: Subcommand, command: str) -> Message:

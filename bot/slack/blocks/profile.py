@@ -7,27 +7,26 @@ import re
 from bot.slack.blocks.elements import Message, clip, code, context, safe, section
 from providers.profiles.model import TEARDOWN, ProfileError, load
 
-LONGEST = 600
+#: With the two headings, the line above and the one below, the answer has ten lines.
+MOST, LONGEST = 3, 450
 
 
 def profile(cloud: str) -> Message:
-    """Show how billing stops, how it is billed, the gotchas, and where a job's files belong."""
+    """Show in ten lines how billing stops, how it is billed, and the first gotchas."""
     try:
         found = load(cloud)
     except ProfileError as error:
         return Message.of(safe(str(error), 500))
     title = f"*{safe(cloud)}*: {safe(' '.join(filter(None, (found.billing_stop, found.over, found.stopped))))}"
     billing = "*What it costs, and until when*\n"
-    billing += "\n".join(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
+    billing += "\n".join(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN])[:MOST])
     bites = "*What went wrong for others → what to do*\n"
     bites += "\n".join(
         f"{code(one.id)} {safe(_plain(one.symptom), LONGEST)} → {safe(_plain(one.fix), LONGEST)}"
-        for one in found.gotchas
+        for one in found.gotchas[:MOST]
     )
-    places = " ".join(code(f"{key}={value}") for key, value in found.overrides.environment.items())
-    every = f"Set on its machines: {places}" if places else "Nothing is set on its machines."
     whole = f"All of it: {code(f'gpu-shopper profiles show {cloud}')}."
-    blocks = (section(title), section(billing), section(bites), context(every, whole))
+    blocks = (section(title), section(billing), section(bites), context(whole))
     return Message(clip(f"{title}\n{billing}\n{bites}", 3_900), blocks)
 
 

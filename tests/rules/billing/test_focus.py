@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.billing.focus import COLUMNS, focus_row
-from ledger.kernel.charge import Charge
+from ledger.kernel.charge import BookedCharge
 from ledger.kernel.entry_kind import EntryKind
 
 #: The columns that FOCUS 1.2 makes mandatory.
@@ -101,7 +101,7 @@ ALLOWED = {
 NUMBERS = {name for name in COLUMNS if name.endswith(("Cost", "Quantity", "UnitPrice"))}
 TIMES = {name for name in COLUMNS if name.endswith(("PeriodStart", "PeriodEnd"))}
 #: An hour that ended with the month.
-HOUR = Charge(
+HOUR = BookedCharge(
     id="led_1",
     key="ins_1/gpu/h3",
     kind=EntryKind.ACCRUE,
@@ -168,7 +168,7 @@ def test_the_file_has_the_columns_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("charge", EVERY.values(), ids=EVERY)
-def test_every_kind_of_charge_keeps_the_rules(charge: Charge) -> None:
+def test_every_kind_of_charge_keeps_the_rules(charge: BookedCharge) -> None:
     conforms(focus_row(charge, "ml"))
 
 
