@@ -78,7 +78,7 @@ async def test_from_the_click_to_the_end(stage: Stage) -> None:
     assert "Ended" in ended
     assert "It cost" in ended
     assert " ended" in stage.ws.thread(message)[-1].text
-    assert "It cost" in stage.ws.dm_messages("alice")[-1].text
+    assert "Total: $" in stage.ws.dm_messages("alice")[-1].text
     assert stage.ws.duplicates() == []
     assert await stage.w.violations() == []
 
