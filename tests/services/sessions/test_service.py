@@ -37,7 +37,7 @@ async def test_status_finds_a_request_by_its_own_or_its_sessions_ending(w: World
     assert shown.request.request.id == request_id
     again = await service.status(w.ctx, shown.session.session.id)
     assert again.request.request.id == request_id
-    for text, says in (("zz", "at least the last 4"), ("zzzzzz", "/gpu list"), ("a/b c!", "is not an id")):
+    for text, says in (("zz", "at least the last 4"), ("zzzzzz", "`gpu-shopper sessions`"), ("a/b c!", "is not an id")):
         with pytest.raises(LookupError, match=says):
             await service.status(w.ctx, text)
 
