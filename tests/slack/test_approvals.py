@@ -108,7 +108,7 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     await stage.submit("dave", {"hours": "3h", "cap": ""})
     shown = all_text(stage.ws.now(message))
     assert "shortened it to 3 hours" in shown
-    assert "<@U0DAVE> in the place of <@U0BOB>" in shown
+    assert "<@U0DAVE> for <@U0BOB>" in shown
     (request,) = (await stage.w.books()).requests
     await stage.click("carol", message, stale)  # What she clicks is what the message said before.
     assert "changed this after you opened it" in private(stage, "carol").text
