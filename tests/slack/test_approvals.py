@@ -95,7 +95,7 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     again = stage.ws.view("dave")
     assert again is not None
     # The same form once more, with what was typed: nothing of a change is lost, and no other form is put in its place.
-    assert (again.body["title"]["text"], "You can lower it, not raise it" in all_text(again)) == (
+    assert (again.body["title"]["text"], "The limit can't be above the worst case" in all_text(again)) == (
         "Approve with changes",
         True,
     )

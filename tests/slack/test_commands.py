@@ -119,7 +119,7 @@ async def test_keys(stage: Stage) -> None:
     await stage.command("alice", "/gpu key remove")
     assert "is removed" in private(stage, "alice").text
     await stage.command("alice", "/gpu key add ssh-ed25519 nonsense")
-    assert "cannot be read" in private(stage, "alice").text
+    assert "can't be read" in private(stage, "alice").text
 
 
 async def test_a_private_key_leaves_no_trace(stage: Stage) -> None:

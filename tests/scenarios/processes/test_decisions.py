@@ -127,7 +127,7 @@ async def test_the_approved_time_is_announced_and_enforced(p: Play) -> None:
     await p.ws.travel(510)
     await p.screens.wrote("alice", "* ended.")
     session = (await p.books()).sessions[0]
-    assert "are over" in session.end_reason
+    assert "have ended" in session.end_reason
     assert session.ended_at is not None
     assert session.deadline is not None
     assert session.ended_at - session.deadline < timedelta(minutes=2)

@@ -140,7 +140,7 @@ def idling(workload: str, minutes: int, limit: str) -> Reason:
 
 REASONS = {
     "reservation-over": Reason(
-        its_time, "reservation_over", "The approved 2 hours are over.", ahead="The approved 2 hours are over then."
+        its_time, "reservation_over", "The approved 2 hours have ended.", ahead="The approved 2 hours end then."
     ),
     "hours-cap": Reason(its_time, "hours_cap", "More than 12 hours needs an override", line=LINE.replace("2h", "12h")),
     "budget-cap": Reason(

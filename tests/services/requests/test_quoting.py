@@ -50,7 +50,7 @@ async def test_bad_prices_are_left_out_and_said(w: World) -> None:
     assert view.quote is not None
     bad = {entry["code"]: entry for entry in view.quote.excluded}["price_missing"]
     assert bad["count"] >= 1
-    assert "no usable price" in bad["sentence"]
+    assert "no valid price" in bad["sentence"]
     assert all(option.price_usd_h > 0 for option in view.options)
 
 

@@ -80,7 +80,7 @@ async def test_a_person_may_have_so_many_undecided_requests(w: World) -> None:
     assert (await w.ask()).ok
     refused = await w.ask()
     assert (refused.ok, refused.code) == (False, "too_many_open")
-    assert "2 requests" in refused.sentence
+    assert "2 open requests" in refused.sentence
     assert (await w.ask(BOB)).ok
     await w.settle()
     books = await w.books()

@@ -57,7 +57,7 @@ async def test_one_message_is_updated_at_each_warning_and_the_last_is_a_call_of_
     assert row.state is SessionState.RUNNING
     row = await until(w, timedelta(0))
     assert (row.state, row.end_code) == (SessionState.TERMINATING, "reservation_over")
-    assert row.end_reason == "The approved 2 hours are over."
+    assert row.end_reason == "The approved 2 hours have ended."
     await w.run(90, 30)
     assert (await session(w)).state is SessionState.TERMINATED
 

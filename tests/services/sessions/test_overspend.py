@@ -88,7 +88,7 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     (one,) = await asked(w)
     # Who withdrew it could let it run on for ever, so nobody does.
     assert {(await w.cancel(one.id, who)).code for who in (ALICE, BOB)} == {"not_withdrawn"}
-    assert "/gpu terminate" in (await w.cancel(one.id)).sentence
+    assert "gpu-shopper shutdown" in (await w.cancel(one.id)).sentence
     w.clock.advance(899)
     await session_overspend.overspend_due(w.ctx)
     assert await session_state(w) is SessionState.RUNNING
