@@ -17,6 +17,7 @@ from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
 from bot.services.sessions.service import Status
 from bot.slack.blocks import status
+from bot.slack.blocks.request import CardFacts
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
@@ -143,7 +144,9 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
         assert [one["api"] for one in (await manifest(w.ctx, ATLAS, everybody=True, endpoints=False))["instances"]] == [
             None
         ]
-        page = status.status(Status(await w.view(request_id), view), w.ctx.policy, None, w.clock.now(), mine=True).text
+        page = status.status(
+            Status(await w.view(request_id), view), w.ctx.policy, CardFacts(), w.clock.now(), mine=True
+        ).text
         assert first in page
         assert second in page
         assert "Do not trust it" in page

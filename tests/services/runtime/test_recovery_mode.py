@@ -13,7 +13,7 @@ from bot.rules.policy.tiers import ApproverGroup
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview, Status
 from bot.slack.blocks.listing import listing
-from bot.slack.blocks.request import request_message
+from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.status import status
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id
@@ -88,7 +88,7 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     assert said in session_details(shown).sentences
     assert said in session_list([shown, shown]).sentences
     pages = [request_message(view, w.ctx.policy), listing(Overview((session,), ()), {}, "/gpu", w.clock.now())]
-    pages.append(status(Status(view, session), w.ctx.policy, None, w.clock.now(), mine=True))
+    pages.append(status(Status(view, session), w.ctx.policy, CardFacts(), w.clock.now(), mine=True))
     assert [said in page.text for page in pages] == [True] * 3
     assert (await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())).ok
     await w.run(180, 30)
