@@ -12,6 +12,7 @@ from bot.rules.values.phrases import unreconciled
 from bot.services.billing.true_up import range_of
 from bot.services.sessions.service import status
 from bot.slack.blocks import session_ready_and_ended
+from bot.slack.blocks.request import CardFacts
 from bot.slack.blocks.status import status as slack_status
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
@@ -128,8 +129,6 @@ async def test_what_a_silent_cloud_charged_reads_the_same_at_every_door(
             said = unreconciled(*between)
             assert said in session_details(one).sentences
             found, view = await status(w.ctx, session), await w.session(session)
-            assert (
-                said
-                in slack_status(found, w.ctx.policy, view.accrued_usd, w.clock.now(), mine=True, between=between).text
-            )
+            facts = CardFacts(cost_usd=view.accrued_usd)
+            assert said in slack_status(found, w.ctx.policy, facts, w.clock.now(), mine=True, between=between).text
             assert said in session_ready_and_ended.ended(view, view.accrued_usd, between=between).text

@@ -346,8 +346,8 @@ async def test_only_people_on_slack_get_direct_messages(db: Database) -> None:
 async def test_an_override_is_announced_on_the_card_of_its_request_alone(db: Database) -> None:
     async with db.write() as tx:
         parent = await rows.request(tx, RequestState.PENDING)
-        facts = {"kind": RequestKind.OVERRIDE_12H, "parent_id": parent.id}
-        override = await rows.request(tx, RequestState.PENDING, **facts)
+        kind = RequestKind.OVERRIDE_12H
+        override = await rows.request(tx, RequestState.PENDING, kind=kind, parent_id=parent.id)
         await move(tx, Request, override.id, RequestState.REJECTED, at=LATER, actor=SYSTEM)
     assert await notifications_about(db, override) == set()
     assert await notifications_about(db, parent) == {("request.message", parent.id, rows.CHANNEL)}
