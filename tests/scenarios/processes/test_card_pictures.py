@@ -73,7 +73,7 @@ def test_a_card_through_its_life(in_town: Window, camera: Camera) -> None:
     soon(card, "Ready")
     camera.take(card, "card-5-running")
     in_town.type(f"/gpu terminate {card.locator('code').first.inner_text()} now")
-    soon(card, "Ended")
+    soon(card, "Total: $")
     camera.take(card, "card-6-ended")
 
 
