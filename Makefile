@@ -18,7 +18,7 @@ PAGES := README.md CONTRIBUTING.md CHANGELOG.md docs providers/profiles
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients demo test test-all soak chaos bench mutants lint audit docs site picture clean
+.PHONY: help install clients demo test test-all soak chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -65,6 +65,9 @@ soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the 
 
 chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).
 	@exec $(BIN)/python -m tests.scenarios.chaos --minutes $(MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)
+
+pictures: $(READY) ## Take the pictures of the request card in docs/pictures, with a real browser.
+	@PICTURES=docs/pictures $(BIN)/python -m pytest --all -q tests/scenarios/processes/test_card_pictures.py
 
 bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)

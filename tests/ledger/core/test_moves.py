@@ -19,6 +19,7 @@ from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.proof import ProofKind, ProofOfEnd
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     ANNOUNCES,
     LEGAL,
@@ -122,7 +123,7 @@ async def notifications_about(db: Database, row: Any) -> set[tuple[str, str, str
 
 
 def wanted_notifications(row: Any, to: State) -> set[tuple[str, str, str]]:
-    """What the table announces for this move, spelled as rows."""
+    """What the table announces for this move of a person in Slack, who reads of a session directly."""
     where = {
         NotificationKind.REQUEST_MESSAGE: (request_of(row), rows.CHANNEL),
         NotificationKind.REQUEST_RESULT: (f"{request_of(row)}/{to}", rows.CHANNEL),
@@ -130,7 +131,8 @@ def wanted_notifications(row: Any, to: State) -> set[tuple[str, str, str]]:
         NotificationKind.SESSION_ENDED: (row.id, rows.ADA.id),
         NotificationKind.ORPHAN_FOUND: (row.id, "channel:operators"),
     }
-    return {(str(kind), *where[kind]) for kind in ANNOUNCES[type(to)].get(to, ())}
+    direct = {NotificationKind.REQUEST_RESULT} if isinstance(to, SessionState) else set()
+    return {(str(kind), *where[kind]) for kind in ANNOUNCES[type(to)].get(to, ()) if kind not in direct}
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -343,9 +345,20 @@ async def test_the_direct_message_of_an_owner_outside_slack_names_them(db: Datab
     assert found == {("request.message", rows.CHANNEL), ("request.result", rows.CHANNEL), ("session.ready", ATLAS.ref)}
 
 
+async def test_an_override_is_announced_on_the_card_of_its_request_alone(db: Database) -> None:
+    async with db.write() as tx:
+        parent = await rows.request(tx, RequestState.PENDING)
+        kind = RequestKind.OVERRIDE_12H
+        override = await rows.request(tx, RequestState.PENDING, kind=kind, parent_id=parent.id)
+        await move(tx, Request, override.id, RequestState.REJECTED, at=LATER, actor=SYSTEM)
+    assert await notifications_about(db, override) == set()
+    assert await notifications_about(db, parent) == {("request.message", parent.id, rows.CHANNEL)}
+
+
 async def test_announcing_again_raises_the_version_and_each_outcome_is_a_reply_of_its_own(db: Database) -> None:
     async with db.write() as tx:
-        row = await rows.session(tx, SessionState.QUEUED)
+        request = await rows.request(tx, RequestState.APPROVED, requester=Actor(ActorKind.CONSUMER, "K1").ref)
+        row = await rows.session(tx, SessionState.QUEUED, of=request)
         for to in (SessionState.PROVISIONING, SessionState.RUNNING, SessionState.TERMINATING, SessionState.TERMINATED):
             await move(tx, Session, row.id, to, at=LATER, actor=SYSTEM)
     async with db.read() as tx:

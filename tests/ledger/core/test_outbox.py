@@ -6,10 +6,10 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from ledger.core.claims import Claim, claim, release
-from ledger.core.events import announce, announce_once
+from ledger.core.events import announce, announce_again, announce_once
 from ledger.core.moves import move
 from ledger.core.outbox import (
     message_of,
@@ -226,3 +226,24 @@ async def test_what_is_announced_once_stays_as_it_was(db: Database) -> None:
         assert (one.body, one.version, one.due_at) == ({"text": "first"}, 1, START)
         assert await notification_of(tx, kind, "s2", "C2") is None
         assert await notifications_of(tx, kind, "s3") == []
+
+
+async def test_what_was_shown_about_a_subject_is_due_again_and_nothing_else(db: Database) -> None:
+    kind, other = NotificationKind.SESSION_ENDING, NotificationKind.SESSION_READY
+    async with db.write() as tx:
+        for what, subject in ((kind, "ses_a/1"), (kind, "ses_a/2"), (kind, "ses_ab/1"), (other, "ses_a")):
+            await announce(tx, at=START, kind=what, subject=subject, destination="U1")
+        shown = Notification.subject.in_(["ses_a/1", "ses_ab/1", "ses_a"])
+        sent = {"state": NotificationState.SENT, "sent_version": 1, "due_at": None}
+        await tx.execute(update(Notification).where(shown).values(sent))
+    later = START + timedelta(minutes=1)
+    async with db.write() as tx:
+        await announce_again(tx, later, {kind}, "ses_a")
+    async with db.read() as tx:
+        found = {n.subject: (n.version, n.state) for n in await tx.scalars(select(Notification))}
+    assert found == {
+        "ses_a/1": (2, NotificationState.PENDING),
+        "ses_a/2": (1, NotificationState.PENDING),  # Nobody was shown it.
+        "ses_ab/1": (1, NotificationState.SENT),
+        "ses_a": (1, NotificationState.SENT),
+    }
