@@ -103,7 +103,7 @@ class Profile:
         """What ends billing, in one sentence."""
         undone = "It can't be undone." if self.front.meter_stop_irreversible else "It can be undone."
         if self.front.meter_stop_verb is BillingStop.MANUAL:
-            return f"No call stops the billing: a run ends by itself, by its timeout or by hand."
+            return "No call stops the billing: a run ends by itself, by its timeout or by hand."
         return f"{self.front.meter_stop_verb.value.capitalize()} stops all billing. {undone}"
 
     @property
