@@ -92,7 +92,7 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     assert "0 of 1 entries are new." in said("import", "--file", str(shared))
     assert "2 costs are in" in said("export", "--file", str(shared))
     assert json.loads(shared.read_text())[1]["action"] == "instance_created"
-    assert "1 entries, 0 sealed, 1 waiting" in said("verify")
+    assert "1 entries, 0 in the hash chain, 1 waiting" in said("verify")
     assert "storage" in said("summary")
     said("summary", "--out", str(tmp_path / "cost_summary.md"))
     assert "Total spend: **$1.25**" in (tmp_path / "cost_summary.md").read_text()
