@@ -149,7 +149,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert (code, "Say which option is approved, such as --offer" in err) == (2, True)
     yes = ("approve", waiting["id"][-6:], "--offer", "1", "--again", "my word")
     approved = await t.good(*yes)
-    assert ("The request is approved." in approved, await t.good(*yes)) == (True, approved)
+    assert ("You approved the request." in approved, await t.good(*yes)) == (True, approved)
     code, _, err = await t.run(*yes, "--reason", "another")
     assert (code, "Idempotency-Key (--again) was used for another call" in err) == (1, True)
     await t.w.settle()
@@ -161,7 +161,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     (machine,) = await t.read("instances")
     code, _, err = await t.run("shutdown", f"{machine['cloud']}:999")
     assert (code, "is not an instance of a session here now, so it is left alone" in err) == (1, True)
-    assert "is ordered" in await t.good("shutdown", f"{machine['cloud']}:{machine['ref']}")
+    assert "Ending session" in await t.good("shutdown", f"{machine['cloud']}:{machine['ref']}")
     assert (await t.read("session", machine["id"]))["id"] == running["id"]
     await t.w.run(150, 15)
     over = await t.read("session", running["id"])
