@@ -74,6 +74,7 @@ HARMLESS = {
     "bad_budget",
     "bad_delegate",
     "no_delegation",
+    "unknown_team",
 }
 OWNER, OTHER, APPROVER, PERSON, ADMIN = "atlas", "hermes", "operator:ben", "operator:eve", "admin"
 NODE, FORGED, REVOKED, ANONYMOUS = "node of another session", "forged node", "revoked", "anonymous"

@@ -53,6 +53,6 @@ async def test_a_month_as_a_file_and_as_a_statement(sqlite_door: Door) -> None:
     wrong = await door.call("GET", "/costs/focus?month=2026-13", root)
     assert (wrong.status_code, code_of(wrong)) == (422, "invalid")
     refused = await door.call("GET", "/costs/statement?team=ml", atlas)
-    assert (refused.status_code, code_of(refused)) == (403, "not_yours")
+    assert (refused.status_code, code_of(refused)) == (403, "scope_missing")
     unknown = await door.call("GET", "/costs/statement?team=ml", root)
     assert (unknown.status_code, code_of(unknown)) == (404, "unknown_team")

@@ -238,7 +238,6 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("instances",),
         ("costs",),
         ("costs", "--format", "focus", "--month", "2026-02"),
-        ("costs", "--team", "ml"),
         ("costs", "--month", "2026-02"),
         ("webhooks", "list"),
     ):
