@@ -118,7 +118,6 @@ async def test_nothing_is_accepted(sqlite_db: Database, clock: SteppedClock, kin
         assert await tried(person, wanted) == {}
 
 
-@pytest.mark.xfail(reason="extensions and new keys do not ask yet who somebody is", strict=False)
 @pytest.mark.parametrize("kind", kinds("deleted"))
 async def test_neither_more_time_nor_a_key(sqlite_db: Database, clock: SteppedClock, kind: str) -> None:
     async with with_attempts(sqlite_db, clock) as (stage, person, attempts):
