@@ -54,7 +54,7 @@ PREDICATES: Mapping[str, str] = MappingProxyType(
     }
 )
 #: For a problem that has no line above.
-OTHERWISE = "is not what this field takes"
+OTHERWISE = "has a wrong value"
 
 
 def predicate(error: Mapping[str, Any]) -> str:

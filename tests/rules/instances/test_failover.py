@@ -19,7 +19,7 @@ from tests.rules.builders import CLOUDS, job, offer
 A = offer("a", machine_id="m1", host_id="h1")
 B = offer("b", price_usd_h=Decimal("0.42"), machine_id="m1", host_id="h2")
 C = offer("c", price_usd_h=Decimal("0.43"), machine_id="m2", host_id="h1")
-D = offer("d", price_usd_h=Decimal("0.44"), machine_id="m3", host_id="h3")
+D = offer("d", price_usd_h=Decimal("0.435"), machine_id="m3", host_id="h3")
 R = offer("r", cloud="runpod", price_usd_h=Decimal("0.44"))
 
 
