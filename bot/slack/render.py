@@ -157,7 +157,8 @@ async def _in_thread(
 async def _request_result(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, cost = await _request(ctx, row)
     reached = row.subject.partition("/")[2]
-    if reached in set(SessionState) and await _requester(ctx, view):
+    program = Actor.from_ref(view.request.requester).kind is not ActorKind.SLACK
+    if program and reached in set(SessionState) and await _requester(ctx, view):
         raise LookupError("the person behind this request reads it in a direct message")
     shown = await _in_thread(ctx, settings, row, view, request_result(view, reached, cost))
     return replace(shown, edits=True)

@@ -25,7 +25,7 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     assert "Needs 1 approval from <@U0CAROL> ·" in told
     stage.w.clock.advance(2)
     await stage.settle()
-    assert "Tier all: one of finance decides" in all_text(stage.ws.thread(message)[0])
+    assert "Tier all: needs 1 approval from finance" in all_text(stage.ws.thread(message)[0])
     await stage.click("bob", message, stage.approve_button(message))
     assert "Only the group finance can do this" in private(stage, "bob").text
     (request,) = (await stage.w.books()).requests

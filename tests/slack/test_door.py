@@ -168,7 +168,7 @@ async def test_two_approvers(stage: Stage) -> None:
     await stage.click("bob", message, stage.approve_button(message))
     waiting = stage.ws.now(message)
     assert "<@U0BOB> · Needs 1 more approval from <@U0CAROL> ·" in all_text(waiting)
-    assert "recorded" in stage.ws.ephemerals("bob")[-1].text
+    assert "You approved the request" in stage.ws.ephemerals("bob")[-1].text
     assert len([b for b in buttons(waiting) if b["action_id"].startswith("approve")]) == 1
     await stage.click("bob", waiting, stage.approve_button(waiting))
     assert "already" in stage.ws.ephemerals("bob")[-1].text
@@ -184,7 +184,7 @@ async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(stage: St
     approve = stage.approve_button(card)
     assert re.fullmatch(r"Approve 20 h \(\$\d+\.\d\d\)", button_texts(card)[0])
     await stage.click("alice", card, approve)
-    assert "somebody else decides" in stage.ws.ephemerals("alice")[-1].text
+    assert "You can't approve your own request" in stage.ws.ephemerals("alice")[-1].text
     await stage.click("bob", card, approve)
     assert "Approved* by <@U0BOB>" in all_text(stage.ws.now(card))
     assert len(stage.ws.channel_messages()) == 1

@@ -180,7 +180,7 @@ async def test_nobody_ineligible_extends_a_session_at_any_interface(stage: Stage
         # The call was let in before Slack showed it; the service asks again.
         assert (await w.more(request_id, actor=Actor(ActorKind.CONSUMER, "atlas"))).code == code
         await stage.command("dave", f"/gpu extend {session_id[-6:]} 1h")
-        assert "cannot" in private(stage, "dave").text or "Only members" in private(stage, "dave").text
+        assert "can't" in private(stage, "dave").text or "Only members" in private(stage, "dave").text
         assert [one for one in (await w.books()).requests if one.kind == "extend"] == []
         change(stage, "U0DAVE", deleted=False, is_bot=False, team_id=HOME, is_guest=False)
         assert (await w.more(request_id, actor=Actor(ActorKind.CONSUMER, "atlas"))).code == "asked"
@@ -258,12 +258,12 @@ async def test_guests_read_only_where_the_policy_lets_them(stage: Stage) -> None
     for line in READS:
         await stage.command("alice", f"/gpu {line.format(id=own[-6:])}")
     refusals = [one.text for one in stage.ws.ephemerals("alice") if not one.text.startswith("Asking")]
-    assert refusals == ["Guests cannot use GPU Shopper; ask a full member."] * len(READS)
+    assert refusals == ["Guests can't use GPU Shopper. A full member can."] * len(READS)
     await stage.as_("alice").open_home()
     shown = await stage.ws.until(lambda: stage.ws.home("alice"))
     assert shown is not None
     home = all_text(shown)
-    assert ("Guests cannot use GPU Shopper" in home, "Your spend" in home) == (True, False)
+    assert ("Guests can't use GPU Shopper" in home, "Your spend" in home) == (True, False)
     # What ends spending stays possible.
     await stage.command("alice", f"/gpu cancel {own[-6:]}")
     assert (await w.view(own)).request.state is RequestState.CANCELLED
