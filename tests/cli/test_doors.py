@@ -136,7 +136,9 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     atlas = await api_keys.create(t.w.ctx.db, t.w.ctx.labels, NewKey("atlas", "UCAROL"), operator(), t.w.clock.now())
     program = str(atlas.data["token"])
     t.far(program)
-    assert "asking vast" in await t.good("provision", "--gpu", "4090", "--hours", "2", "--reason", "a walk")
+    assert "getting offers from vast" in await t.good(
+        "provision", "--gpu", "4090", "--hours", "2", "--reason", "a walk"
+    )
     await t.w.settle()
     (waiting,) = (await t.read("requests", "--waiting"))["items"]
     assert (waiting["requester"], waiting["reason"]) == ("consumer:atlas", "a walk")
@@ -288,7 +290,7 @@ async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: P
     asked = await t.good("provision", "--job", str(job), "--reason", "from a file")
     (one,) = (await t.read("requests"))["items"]
     keyless = f"{operator().ref} has no SSH key here yet, so nobody could log in: gpu-shopper ssh-key add"
-    assert ("asking vast for offers" in asked, keyless in asked) == (True, True)
+    assert ("getting offers from vast" in asked, keyless in asked) == (True, True)
     assert keyless in await t.good("request", one["id"])
     assert one["reason"] == "from a file"
     job.write_text("gpu: 4090\nhours: 2\nclouds: [vast]\nfor: in words of the language\n")
@@ -330,8 +332,8 @@ async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -
         ("http://gpu.example.com", "gpuk_x", 78, "must begin with https://"),
         ("http://127.0.0.1:9", "", 78, "GPU_SHOPPER_API_KEY is not"),
         ("http://127.0.0.1:9", "gpuk_x", 69, "Can't reach http://127.0.0.1:9 (ConnectError). Check GPU_SHOPPER_URL"),
-        (t.url, "gpuk_wrongwrong", 77, "needs a working API key"),
-        (next(iter(t.w.clouds)) and t.url.replace("127.0.0.1", "localhost"), "gpuk_wrong", 77, "working API key"),
+        (t.url, "gpuk_wrongwrong", 77, "needs a valid API key"),
+        (next(iter(t.w.clouds)) and t.url.replace("127.0.0.1", "localhost"), "gpuk_wrong", 77, "valid API key"),
     ):
         t.monkeypatch.setenv("GPU_SHOPPER_URL", str(url))
         t.monkeypatch.setenv("GPU_SHOPPER_API_KEY", key)
