@@ -89,7 +89,7 @@ class Bot:
 
     async def _ticker_runs(self) -> None:
         if not self.ticker.running or self.ticker.failing:
-            raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'all of them stand still'}")
+            raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'all of them have stopped'}")
 
     async def _clock_is_trusted(self) -> None:
         if doubt := clock_problem(self.ctx.clock):
@@ -101,7 +101,7 @@ class Bot:
 
     async def _ends_are_watched(self) -> None:
         if self._ends is None or not self._ends.healthy:
-            raise CannotServe("the end watchdog stands still")
+            raise CannotServe("the end watchdog has stopped")
 
     def well(self) -> bool:
         """Whether the jobs run and the event loop takes its turns. May be called from another thread."""

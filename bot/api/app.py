@@ -27,7 +27,7 @@ from bot.api.routes import (
 )
 from bot.services.nodes.checkins import Checkins
 
-DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
+DESCRIPTION = """GPUs with a human approval: a program requests, a person approves, and no instance is left running.
 
 Every refusal is `application/problem+json` with a stable `code` (docs/errors.md) and the sentence that Slack shows.
 Money is decimal dollars as strings, times are UTC. A POST that can spend takes an `Idempotency-Key`: the same call

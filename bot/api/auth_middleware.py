@@ -17,6 +17,7 @@ from bot.api.dependencies import NODE, PRINCIPAL, Dependencies
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
 from bot.rules.approvals.approvers import Deed
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import Verdict
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal, authenticate
@@ -41,7 +42,7 @@ SERVER_ERROR = 500
 UNAUTHENTICATED = Reply(
     False,
     ReplyCode.UNAUTHENTICATED,
-    "This needs a working API key: Authorization: Bearer gpuk_…; gpu-shopper keys create makes one.",
+    f"This needs a valid API key: Authorization: Bearer gpuk_…. To create one: {cli_command('keys create')}.",
 )
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
@@ -122,7 +123,7 @@ class AuthMiddleware:
         if _said(scope):
             allowance = self._wrong.take(str((scope.get("client") or ("",))[0]))
             if not allowance.allowed:
-                sentence = f"Too many calls with a wrong key; try again in {allowance.retry_after_s} s."
+                sentence = f"Too many calls with a wrong key. Try again in {allowance.retry_after_s} s."
                 return problem(Reply(False, ReplyCode.RATE_LIMITED, sentence), headers=allowance.headers)
         return problem(UNAUTHENTICATED, headers=CHALLENGE)
 
@@ -144,7 +145,7 @@ def _said(scope: Scope) -> list[bytes]:
 
 
 def _too_often(allowance: Allowance) -> Reply:
-    sentence = f"At most {allowance.limit} calls a minute; try again in {allowance.retry_after_s} s."
+    sentence = f"At most {allowance.limit} calls a minute. Try again in {allowance.retry_after_s} s."
     return Reply(False, ReplyCode.RATE_LIMITED, sentence)
 
 

@@ -74,7 +74,7 @@ def caller(scope: Scope) -> Any:
         who: Principal = request.scope["state"][PRINCIPAL]
         # An administrator's key may do everything but approve: each key needs that scope of its own.
         if scope not in who.scopes and (Scope.ADMIN not in who.scopes or scope is Scope.APPROVALS_WRITE):
-            sentence = f"This key lacks the scope {scope}; ask for a key that has it."
+            sentence = f"This key lacks the scope {scope}. Ask an operator for a key that has it."
             raise ProblemRaised(Reply(False, ReplyCode.SCOPE_MISSING, sentence))
         return who
 

@@ -109,7 +109,7 @@ def broken(scope: Mapping[str, Any], error: Exception) -> Any:
     """Build the response to an internal error: it names an incident, and only the log says what happened."""
     incident = secrets.token_hex(4)
     log.error("incident %s: %s %s failed", incident, scope["method"], scope["path"][:200], exc_info=error)
-    return _response(500, ReplyCode.INTERNAL, f"Something went wrong here; it is noted as incident {incident}.")
+    return _response(500, ReplyCode.INTERNAL, f"The service failed. Its log has more under incident {incident}.")
 
 
 async def _broken(request: Request, error: Exception) -> Any:
@@ -129,7 +129,7 @@ def invalid(errors: Sequence[Any]) -> tuple[Reply, list[FieldProblem]]:
     fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in errors[:20]]
     first = fields[0] if fields else FieldProblem(field="", sentence="It cannot be read.")
     where = f"{first.field}: " if first.field else ""
-    return Reply(False, ReplyCode.INVALID, f"The call is not what this route takes. {where}{first.sentence}"), fields
+    return Reply(False, ReplyCode.INVALID, f"The call is not valid. {where}{first.sentence}"), fields
 
 
 def _said(message: str) -> str:
@@ -144,11 +144,11 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 async def _http(request: Request, error: HTTPException) -> Any:
     if error.status_code == HTTPStatus.BAD_REQUEST:
-        sentence = "The call is not what this route takes. The body must be JSON in UTF-8."
+        sentence = "The body must be JSON in UTF-8."
         return problem(Reply(False, ReplyCode.INVALID, sentence))
     phrase = HTTPStatus(error.status_code).phrase
     code: str = ReplyCode.BODY_TOO_LARGE if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()
-    detail = f"{phrase}; the routes are in /openapi.json." if error.detail in (phrase, "") else error.detail
+    detail = f"{phrase}. The routes are in /openapi.json." if error.detail in (phrase, "") else error.detail
     code = code.replace(" ", "_").replace("-", "_")
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:

@@ -35,8 +35,8 @@ EVERYTHING = re.compile(".*", re.DOTALL)
 #: How long a message waits until Slack has said which workspace this is; Slack gives up on it after three seconds.
 TEAM_WAIT_S = 1.5
 LIBRARIES = ("slack_bolt", "slack_sdk")
-NO_TEAM_YET = "Slack has not told me yet which workspace this is, so nothing was done. Please try again in a moment."
-NOT_STORED = "I could not note this down, so nothing was done. Please try again in a moment."
+NO_TEAM_YET = "Slack hasn't confirmed this workspace yet, so nothing was done. Try again in a moment."
+NOT_STORED = "I couldn't store this, so nothing was done. Try again in a moment."
 
 log = logging.getLogger(__name__)
 

@@ -83,7 +83,7 @@ def _nobody_decides_here(handler: HandlerContext) -> Reply:
     return Reply(
         False,
         ReplyCode.NOBODY_DECIDES_HERE,
-        "Nobody who approves can see this conversation, so nothing was asked for. Ask in a channel: "
+        "No approver can see this conversation, so nothing was requested. Use a channel: "
         f"{handler.settings.command} works in each. An operator may also set GPU_SHOPPER_APPROVALS_CHANNEL.",
     )
 

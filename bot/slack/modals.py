@@ -39,7 +39,7 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
     known = [_option(cloud) for cloud in clouds][:_GPU_OPTIONS]
     spot = [_option("no", "No, on-demand only"), _option("any", "Either"), _option("yes", "Yes, spot only")]
     longest = f"up to {hours(policy.max_hours)} without a second approval"
-    needed = f"Say this, or below what runs; {longest}."
+    needed = f"Fill in this, or below what runs; {longest}."
     work = "Its time follows from it; then GPU and number may be left to the plan, too."
     blocks = [
         _input("gpu", "GPU", _select(names, "Choose a GPU"), optional=True, hint="Choose one here or type it below."),
@@ -58,7 +58,7 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
         blocks.append(_input("clouds", "Only these clouds", picked, optional=True))
     blocks.append(_input("spot", "May it be interrupted (spot)?", _select(spot, "No", initial=spot[0])))
     why = _text("fine-tune of the summariser", multiline=True, longest=policy.max_reason_chars)
-    blocks.append(_input("for", "What for", why, optional=True, hint="Whoever approves reads this."))
+    blocks.append(_input("for", "What for", why, optional=True, hint="Approvers read this."))
     button = {"type": "button", "action_id": "plan:form", "text": plain("Show what it would cost", 75)}
     blocks.append({"type": "actions", "block_id": "plan", "elements": [button]})
     return _modal(PROVISION, RequestKind.PROVISION.label, blocks, "Ask", channel)
@@ -79,11 +79,11 @@ def reject(token: str, policy: Policy) -> View:
 def extend(meta: str, policy: Policy) -> View:
     """Ask how much more time and why; `meta` is the value of the button that opened the dialog."""
     why = _text("one more epoch", multiline=True, longest=policy.max_reason_chars)
-    beyond = f"Needed above {hours(policy.max_hours)} in all; whoever approves reads it."
+    beyond = f"Needed above {hours(policy.max_hours)} in all. Approvers read it."
     blocks = [
         _input("hours", "How much more", _text("1h, 90m")),
         _input("for", "What for", why, optional=True, hint=beyond),
-        context("What is inside the time and the amount approved already is taken at once; the rest is asked for."),
+        context("Time that is already approved is added at once. More time needs an approval."),
     ]
     return _modal(EXTEND, RequestKind.EXTEND.label, blocks, "Ask", meta)
 
@@ -160,7 +160,7 @@ def change(
         _input("offer", "Offer", _select(shown, "Offer", initial=first)),
         _input("hours", "For how long", time, optional=True, hint="Shorter, never longer."),
         _input("cap", "Limit for the total", limit, optional=True, hint="Lower, never above the worst case."),
-        context("The requester is told what you changed. The approval is recorded under your name."),
+        context("The requester sees what you changed. The approval is recorded under your name."),
     ]
     return _modal(CHANGE, "Approve with changes", blocks, "Approve", meta)
 

@@ -91,7 +91,7 @@ class Notifier:
             return await self._post(shown.channel, payload, shown.thread_ts)
         except WebError as error:
             if shown.thread_ts and error.code in UNTHREADED:
-                log.info("what %s replies to is gone (%s), so it stands alone", row.id, error.code)
+                log.info("what %s replies to is gone (%s), so it has no thread", row.id, error.code)
                 return await self._post(shown.channel, payload)
             if error.code not in CLOSED:
                 raise
@@ -141,7 +141,7 @@ class Notifier:
         log.warning("%s does not take messages of this app (%s); %s gets it", shown.channel, error.code, shown.fallback)
         note = (
             f"I could not post this in {channel_name(shown.channel)} ({error.code}). "
-            "Whoever is there can invite me with `/invite`, so that those who decide see it."
+            "Somebody there can invite me with `/invite`, so that approvers see it."
         )
         blocks = payload.get("blocks") or []
         noted = {**payload, "text": f"{payload['text']} {note}", "blocks": [*blocks, context(note)]}

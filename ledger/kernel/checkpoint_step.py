@@ -9,7 +9,7 @@ class CheckpointStep(Vocabulary):
     """Say where the checkpoint check of an instance is."""
 
     SAVING = "saving", "Its agent saves a checkpoint"
-    STOPPING = "stopping", "Its stop is ordered, so that its disk is kept"
+    STOPPING = "stopping", "It is stopping, so that its disk stays"
     HELD = "held", "It waits for an answer"
     PASSED = "passed", "Its checkpoint is verified"
     RELEASED = "released", "Somebody ended it without a verified checkpoint"

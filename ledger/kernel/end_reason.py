@@ -15,7 +15,7 @@ class EndGroup(Vocabulary):
     ORDERED = "ordered", "a person ended it"
     WORK_SUCCEEDED = "work_succeeded", "its work succeeded"
     WORK_FAILED = "work_failed", "its work failed"
-    UNUSED = "unused", "its agent reported no work, or nothing"
+    UNUSED = "unused", "idle or unresponsive"
     FAILED = "failed", "the instance or its cloud failed"
     NOT_APPROVED = "not_approved", "nothing was launched"
 
@@ -46,31 +46,31 @@ class EndReason(StrEnum):
         reason.label, reason.group, reason.grace = label, group, grace
         return reason
 
-    RESERVATION_OVER = "reservation_over", "reservation over", EndGroup.APPROVED
-    BUDGET_CAP = "budget_cap", "budget cap", EndGroup.APPROVED
-    HOURS_CAP = "hours_cap", "hours cap", EndGroup.APPROVED
-    OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "drift unconfirmed", EndGroup.APPROVED
+    RESERVATION_OVER = "reservation_over", "approved time ended", EndGroup.APPROVED
+    BUDGET_CAP = "budget_cap", "approved amount used up", EndGroup.APPROVED
+    HOURS_CAP = "hours_cap", "hours limit reached", EndGroup.APPROVED
+    OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "higher cost not approved", EndGroup.APPROVED
 
-    ASKED = "asked", "on request", EndGroup.ORDERED
-    WRITTEN_OFF = "written_off", "written off", EndGroup.ORDERED
+    ASKED = "asked", "ended on request", EndGroup.ORDERED
+    WRITTEN_OFF = "written_off", "written off by an operator", EndGroup.ORDERED
 
     COMPLETED = "completed", "completed", EndGroup.WORK_SUCCEEDED, Grace.DONE
-    RUN_COMPLETED = "run_completed", "run completed", EndGroup.WORK_SUCCEEDED
+    RUN_COMPLETED = "run_completed", "run succeeded", EndGroup.WORK_SUCCEEDED
     WORK_FAILED = "work_failed", "work failed", EndGroup.WORK_FAILED, Grace.DONE
     RUN_FAILED = "run_failed", "run failed", EndGroup.WORK_FAILED
-    RUN_TIMEOUT = "run_timeout", "run timeout", EndGroup.WORK_FAILED
+    RUN_TIMEOUT = "run_timeout", "run timed out", EndGroup.WORK_FAILED
 
-    NO_HEARTBEAT = "no_heartbeat", "no heartbeat", EndGroup.UNUSED, Grace.SILENT
+    NO_HEARTBEAT = "no_heartbeat", "unresponsive", EndGroup.UNUSED, Grace.SILENT
     IDLE = "idle", "idle", EndGroup.UNUSED, Grace.IDLE
 
-    LOST = "lost", "lost", EndGroup.FAILED
-    BROKEN = "broken", "broken", EndGroup.FAILED
-    BOOT_TIMEOUT = "boot_timeout", "boot timeout", EndGroup.FAILED
-    RESTARTING = "restarting", "restarting", EndGroup.FAILED
-    STOPPED_THERE = "stopped_there", "stopped there", EndGroup.FAILED
+    LOST = "lost", "lost at its cloud", EndGroup.FAILED
+    BROKEN = "broken", "instance failed", EndGroup.FAILED
+    BOOT_TIMEOUT = "boot_timeout", "not reachable in time", EndGroup.FAILED
+    RESTARTING = "restarting", "restarted by its cloud", EndGroup.FAILED
+    STOPPED_THERE = "stopped_there", "stopped by its cloud", EndGroup.FAILED
     OUTBID = "outbid", "outbid", EndGroup.FAILED
-    WRONG_GPUS = "wrong_gpus", "wrong gpus", EndGroup.FAILED
-    BILLED_ABOVE_CAP = "billed_above_cap", "billed above cap", EndGroup.FAILED
+    WRONG_GPUS = "wrong_gpus", "wrong GPUs", EndGroup.FAILED
+    BILLED_ABOVE_CAP = "billed_above_cap", "billed above the approved rate", EndGroup.FAILED
 
     REJECTED = "rejected", "rejected", EndGroup.NOT_APPROVED
     CANCELLED = "cancelled", "cancelled", EndGroup.NOT_APPROVED

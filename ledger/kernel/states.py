@@ -159,8 +159,8 @@ class NotificationKind(StrEnum):
         return kind
 
     REQUEST_MESSAGE = "request.message", "a request with its offers and buttons", False
-    REQUEST_RESULT = "request.result", "what became of a request", False
-    REQUEST_REMINDER = "request.reminder", "a request still waits for a decision", False
+    REQUEST_RESULT = "request.result", "the result of a request", False
+    REQUEST_REMINDER = "request.reminder", "a request still waits for an approval", False
     SESSION_READY = "session.ready", "how to reach the instance of a session", False
     SESSION_ENDING = "session.ending", "a warning before the end of a session", True
     SESSION_FINAL_WARNING = "session.final_warning", "the final warning before the end of a session", False

@@ -101,10 +101,10 @@ class Profile:
     @property
     def billing_stop(self) -> str:
         """What ends billing, in one sentence."""
-        undone = "it cannot be undone" if self.front.meter_stop_irreversible else "it can be undone"
+        undone = "It can't be undone." if self.front.meter_stop_irreversible else "It can be undone."
         if self.front.meter_stop_verb is BillingStop.MANUAL:
-            return f"No call ends the meter: it ends by itself, by its timeout or by hand; {undone}."
-        return f"{self.front.meter_stop_verb.value.capitalize()} ends the meter for good; {undone}."
+            return "No call stops the billing: a run ends by itself, by its timeout or by hand."
+        return f"{self.front.meter_stop_verb.value.capitalize()} stops all billing. {undone}"
 
     @property
     def stop_keeps_data(self) -> bool:
@@ -129,7 +129,7 @@ class Profile:
     def over(self) -> str:
         """What the end of the machine loses, in one sentence."""
         lost = [path for tier in self.tiers if tier.end is Survives.NO for path in tier.paths]
-        return f"What is in {_both(lost)} is lost with it." if lost else ""
+        return f"Everything in {_both(lost)} will be deleted." if lost else ""
 
     def _paths(self, stop: Survives) -> str:
         """The machine's own paths of which a stop does that: those that its end loses in any case."""
@@ -196,7 +196,7 @@ def lint(path: Path, capabilities: Capabilities | None) -> list[str]:
         problems += parts.contradictions(matrix, found, capabilities)
         detach = found.get("DETACH", front.detach_primitive)
         if detach != front.detach_primitive:
-            problems.append(f"section 8 says DETACH={detach}, detach_primitive says {front.detach_primitive}")
+            problems.append(f"section 8 has DETACH={detach}, detach_primitive says {front.detach_primitive}")
         if capabilities is not None:
             problems += _contradictions(front, sections.get(TEARDOWN, ""), capabilities)
         if front.meter_stop_irreversible is not any(tier.end is Survives.NO for tier in matrix):
@@ -330,11 +330,11 @@ def _contradictions(front: Front, teardown: str, able: Capabilities) -> Iterator
         yield f"meter_stop_verb is {verb}, the adapter says {able.meter_stop_verb}"
     bold = re.search(r"\*\*(.+?)\*\*", teardown, re.DOTALL)
     if bold is None or verb not in bold[1].lower():
-        yield f"section 5 must first say in bold what ends the meter: {verb}"
+        yield f"section 5 must first say in bold what stops the cost: {verb}"
     if front.spot_available is not able.spot:
         yield f"spot_available is {front.spot_available}, the adapter says {able.spot}"
     if verb == "stop" and able.billing.storage_while_stopped:
-        yield "stop cannot end the meter: the adapter says that storage is billed while stopped"
+        yield "stop does not stop the cost: the adapter says that storage is billed while stopped"
     step = STEP_WORDS.get(able.billing.quantum_s)
     if step is not None and not able.free and step not in teardown.lower():
         yield f"section 5 does not say that the adapter counts by the {step}"

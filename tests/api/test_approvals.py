@@ -27,7 +27,7 @@ async def test_a_delegate_sees_shortens_and_loses_it_at_once(sqlite_db: Database
             assert code_of(await door.call("GET", path, eve)) == "unknown_id"
             why = (await door.call("GET", f"{path}/why", atlas)).json()
             assert why["required"] == 2
-            assert "Two approvers decide" in why["sentences"][0]
+            assert "Needs 2 approvals" in why["sentences"][0]
             given = {"delegate": "operator:eve", "until": f"{clock.now():%Y-%m-%d}"}
             assert code_of(await door.call("PUT", "/delegations", eve, json=given)) == "not_an_approver"
             assert (await door.call("PUT", "/delegations", ben, json=given)).json()["code"] == "delegated"

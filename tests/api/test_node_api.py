@@ -127,7 +127,7 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
         await pass_time(w, 61)
         second = (await node.serve()).certificate_sha256
         await pass_time(w, 200)
-        assert "Another certificate" in node.api_problem
+        assert "The certificate changed" in node.api_problem
         view = await w.session(row.session_id)
         assert view.node is not None
         assert (view.node.api_certificate, view.node.api_other) == (first, second)

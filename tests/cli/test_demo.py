@@ -43,7 +43,7 @@ async def test_the_walk_ends_well_and_every_invariant_holds(elsewhere: Path) -> 
     assert [session.state for session in books.sessions] == ["terminated"]
     for words in (
         "bob clicks",
-        "You are not an approver",
+        "Only approvers can do this",
         "ssh -p",
         "nothing runs",
         "accrue",
@@ -102,7 +102,7 @@ async def test_time_travel_carries_messages_clouds_and_deadlines_along(elsewhere
         await ws.as_("bob").click(offers, approve)
         await ws.until(lambda: [m for m in ws.dm_messages("alice") if "ssh -p" in m.text], LIMIT_S)
         await ws.travel(2 * 3600 + 60)  # One press of a button.
-        await ws.until(lambda: [m for m in ws.dm_messages("alice") if "confirmed gone" in m.text], LIMIT_S)
+        await ws.until(lambda: [m for m in ws.dm_messages("alice") if " ended." in m.text], LIMIT_S)
         told = list(ws.dm_messages("alice"))
         assert await violations(running) == []
         books = await read_books(running.ctx.db)
@@ -113,11 +113,11 @@ async def test_time_travel_carries_messages_clouds_and_deadlines_along(elsewhere
     assert 0 <= (session.ended_at - session.deadline).total_seconds() < 60
     end = session.deadline.timestamp()
     sent = {
-        word: end - float(m.ts) for m in told for word in ("is ending", "Last call", "confirmed gone") if word in m.text
+        word: end - float(m.ts) for m in told for word in ("is ending", "Final warning", " ended.") if word in m.text
     }
     assert sent["is ending"] == pytest.approx(3600, abs=60)
-    assert sent["Last call"] == pytest.approx(120, abs=60)
-    assert -60 < sent["confirmed gone"] < 0
+    assert sent["Final warning"] == pytest.approx(120, abs=60)
+    assert -60 < sent[" ended."] < 0
     spent = sum(entry.amount_usd for entry in books.entries if entry.kind == "accrue")
     assert Decimal("0.5") < spent < Decimal(2)
 

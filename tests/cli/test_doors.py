@@ -135,7 +135,9 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     atlas = await api_keys.create(t.w.ctx.db, t.w.ctx.labels, NewKey("atlas", "UCAROL"), operator(), t.w.clock.now())
     program = str(atlas.data["token"])
     t.far(program)
-    assert "asking vast" in await t.good("provision", "--gpu", "4090", "--hours", "2", "--reason", "a walk")
+    assert "getting offers from vast" in await t.good(
+        "provision", "--gpu", "4090", "--hours", "2", "--reason", "a walk"
+    )
     await t.w.settle()
     (waiting,) = (await t.read("requests", "--waiting"))["items"]
     assert (waiting["requester"], waiting["reason"]) == ("consumer:atlas", "a walk")
@@ -149,7 +151,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert (code, "Say which option is approved, such as --offer" in err) == (2, True)
     yes = ("approve", waiting["id"][-6:], "--offer", "1", "--again", "my word")
     approved = await t.good(*yes)
-    assert ("The request is approved." in approved, await t.good(*yes)) == (True, approved)
+    assert ("You approved the request." in approved, await t.good(*yes)) == (True, approved)
     code, _, err = await t.run(*yes, "--reason", "another")
     assert (code, "Idempotency-Key (--again) was used for another call" in err) == (1, True)
     await t.w.settle()
@@ -161,7 +163,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     (machine,) = await t.read("instances")
     code, _, err = await t.run("shutdown", f"{machine['cloud']}:999")
     assert (code, "is not an instance of a session here now, so it is left alone" in err) == (1, True)
-    assert "is ordered" in await t.good("shutdown", f"{machine['cloud']}:{machine['ref']}")
+    assert "Ending session" in await t.good("shutdown", f"{machine['cloud']}:{machine['ref']}")
     assert (await t.read("session", machine["id"]))["id"] == running["id"]
     await t.w.run(150, 15)
     over = await t.read("session", running["id"])
@@ -279,7 +281,7 @@ async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: P
     asked = await t.good("provision", "--job", str(job), "--reason", "from a file")
     (one,) = (await t.read("requests"))["items"]
     keyless = f"{operator().ref} has no SSH key here yet, so nobody could log in: gpu-shopper ssh-key add"
-    assert ("asking vast for offers" in asked, keyless in asked) == (True, True)
+    assert ("getting offers from vast" in asked, keyless in asked) == (True, True)
     assert keyless in await t.good("request", one["id"])
     assert one["reason"] == "from a file"
     job.write_text("gpu: 4090\nhours: 2\nclouds: [vast]\nfor: in words of the language\n")
@@ -321,8 +323,8 @@ async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -
         ("http://gpu.example.com", "gpuk_x", 78, "must begin with https://"),
         ("http://127.0.0.1:9", "", 78, "GPU_SHOPPER_API_KEY is not"),
         ("http://127.0.0.1:9", "gpuk_x", 69, "cannot be reached: ConnectError"),
-        (t.url, "gpuk_wrongwrong", 77, "needs a working API key"),
-        (next(iter(t.w.clouds)) and t.url.replace("127.0.0.1", "localhost"), "gpuk_wrong", 77, "working API key"),
+        (t.url, "gpuk_wrongwrong", 77, "needs a valid API key"),
+        (next(iter(t.w.clouds)) and t.url.replace("127.0.0.1", "localhost"), "gpuk_wrong", 77, "valid API key"),
     ):
         t.monkeypatch.setenv("GPU_SHOPPER_URL", str(url))
         t.monkeypatch.setenv("GPU_SHOPPER_API_KEY", key)

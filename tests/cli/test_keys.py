@@ -32,7 +32,7 @@ def test_a_key_is_shown_once_and_revoked() -> None:
     assert shape[2] not in listed
     assert run("keys", "revoke", shape[1]) == (
         0,
-        f"Key {shape[1]} of consumer:atlas is revoked; it opens nothing any more.\n",
+        f"Key {shape[1]} of consumer:atlas is revoked and no longer works.\n",
         "",
     )
     (one,) = json.loads(run("keys", "list", "--json")[1])
@@ -44,7 +44,7 @@ def test_a_person_may_decide_and_a_program_may_not() -> None:
     assert (code, json.loads(out)["actor"]) == (0, "operator:ada")
     for arguments, says, ends in (
         (("atlas", "--owner", "U012AB3CD", "--scope", "approvals:write"), "is for the key of a person", 1),
-        (("atlas",), "which person answers", 2),
+        (("atlas",), "Name the person who owns", 2),
         (("Atlas!", "--owner", "U012AB3CD"), "such as atlas", 2),
         (("atlas", "--owner", "U012AB3CD", "--scope", "all"), "there are market:read", 2),
     ):

@@ -75,7 +75,7 @@ def test_a_word_is_taken_with_its_reason(url: str) -> None:
     assert (code, "--reason" in said) == (1, True)
     code, said = run("condemn", orphan.id, "--reason", "a test")
     assert code == 0
-    assert "is ended at the next look" in said
+    assert "is terminated within minutes" in said
     orphans, events = written(url)
     assert [row.state for row in orphans] == [OrphanState.CONDEMNED]
     assert [(event.actor, event.reason) for event in events] == [(f"operator:{getpass.getuser()}", "a test")]

@@ -261,7 +261,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         ("bugdet: $50\n", ("job.yaml",), "Did you mean budget?"),
         (None, ("none.yaml",), "cannot be read"),
         ("[1, 2", ("job.yaml",), "cannot be read"),
-        ("- a\n", ("job.yaml",), "docs/schemas/job.json says how one looks"),
+        ("- a\n", ("job.yaml",), "Its schema is docs/schemas/job.json"),
         ("model: 7Q!\n", ("job.yaml",), "is not a model"),
         (None, ("modle=7B",), "Did you mean model?"),
         (None, ('model=7B" x="',), "quote is not closed"),

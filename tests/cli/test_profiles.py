@@ -29,7 +29,7 @@ def test_the_list_says_what_ends_each_meter() -> None:
 def test_one_profile_begins_with_what_ends_the_meter() -> None:
     code, out, _ = run("show", "runpod")
     assert code == 0
-    assert out.startswith("Terminate ends the meter for good; it cannot be undone.\n")
+    assert out.startswith("Terminate stops all billing. It can't be undone.\n")
     assert "### 8. SCRIPT OVERRIDES" in out
 
 

@@ -92,7 +92,7 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     assert "0 of 1 entries are new." in said("import", "--file", str(shared))
     assert "2 costs are in" in said("export", "--file", str(shared))
     assert json.loads(shared.read_text())[1]["action"] == "instance_created"
-    assert "1 entries, 0 sealed, 1 waiting" in said("verify")
+    assert "1 entries, 0 in the hash chain, 1 waiting" in said("verify")
     assert "storage" in said("summary")
     said("summary", "--out", str(tmp_path / "cost_summary.md"))
     assert "Total spend: **$1.25**" in (tmp_path / "cost_summary.md").read_text()
@@ -123,13 +123,13 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
     for part in (
         "1x RTX 4090 at vast of slack:T1/UADA, running, $",
         "so far",
-        "is lost with it. [y/N]",
+        "will be deleted. [y/N]",
         "Nothing has ended.",
     ):
         assert part in said
     assert books(url).sessions[0].state == "running"
     code, said = answered("y")
-    assert (code, "is ordered" in said) == (0, True)
+    assert (code, "Ending session" in said) == (0, True)
     again = CliRunner().invoke(build(), ["session", "terminate", session.id], input="")
     assert (again.exit_code, "is ending already" in again.output) == (1, True)
 
@@ -137,7 +137,7 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
 def test_extend_asks_and_done_ends(url: str) -> None:
     (session,) = books(url).sessions
     code, said = run("extend", session.id, "90m", "--reason", "one more epoch")
-    assert (code, "1.5 hours more is shown to those who decide" in said) == (0, True)
+    assert (code, "Asked for 1.5 hours more" in said) == (0, True)
     asked = next(row for row in books(url).requests if row.kind == "extend")
     assert (asked.requester, asked.reason) == (f"operator:{getpass.getuser()}", "one more epoch")
     code, said = run("extend", session.id, "soon")

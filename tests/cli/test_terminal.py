@@ -188,7 +188,7 @@ def _at(width: int, told: TextReport, monkeypatch: pytest.MonkeyPatch) -> list[s
     return out.getvalue().splitlines()
 
 
-OFFER, WHY = "runpod:community/RTX4090x1-very-long", "Lowest expected total with its risk: $0.40 expected"
+OFFER, WHY = "runpod:community/RTX4090x1-very-long", "Cheapest: about $0.40"
 NODE = "tensordock:896d4858-13e4-4d45-9ec5-e8de5c76e4f2/h100-sxm5-80gbx8"
 HEAD = ("#", "offer", "GPU", "region", "per hour", "range", "why")
 MARKET = TextTable(

@@ -60,7 +60,7 @@ def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeyp
     tmp_path.joinpath("ledger.db").chmod(0o600)
     code, said = run("list")
     assert (code, said.count("vast/acct-1"), row in said, orphan in said) == (0, 2, True, True)
-    assert run("gone", "vast/acct-1")[1].startswith("Say why, for the journal: --reason")
+    assert run("gone", "vast/acct-1")[1].startswith("Say why, for the audit log: --reason")
     code, said = run("gone", "vast/acct-2", "--reason", "closed")
     assert (code, said.startswith("Nothing is open in vast/acct-2")) == (1, True)
 
@@ -73,7 +73,7 @@ def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeyp
     assert states(url) == (["live", "quarantined"], [])
 
     code, said = run("gone", "vast/acct-1", "--reason", "closed")
-    assert (code, said.startswith("2 instances on your word: closed as gone.")) == (0, True)
+    assert (code, said.startswith("2 instances closed, and")) == (0, True)
     assert states(url) == (["gone", "gone"], [f"operator:{getpass.getuser()}"] * 2)
     assert run("list") == (0, "Everything that is open can be looked at.")
-    assert run("gone", row, "--reason", "closed")[1] == f"{row} is gone, so there is nothing to close."
+    assert run("gone", row, "--reason", "closed")[1] == f"{row} is gone, so it needs no closing."

@@ -32,7 +32,7 @@ async def test_offers_are_priced_for_the_whole_offer_with_the_disk(bench: Bench)
 
 
 async def test_more_disk_costs_more_unless_it_comes_with_the_machine(bench: Bench) -> None:
-    # No cloud's smallest disk is above 110 GB, so the second asks for more than the first everywhere.
+    # No cloud's smallest disk is above 110 GB, so the second asks for more than #1 everywhere.
     small = {o.key: o for o in await bench.provider.offers(bench.one, disk_gb=110, spot=False)}
     large = {o.key: o for o in await bench.provider.offers(bench.one, disk_gb=300, spot=False)}
 

@@ -85,13 +85,13 @@ GOTCHAS = TEXT[TEXT.index("- **RP1**") : TEXT.index("On every cloud")]
         ("| Container disk | `/` |", "| `/` |", "a row of the survival matrix has 4 columns"),
         ("| yes | yes, until deleted itself |", "| yes | no |", "section 2 does not say what survives the end"),
         ("meter_stop_irreversible: true", "meter_stop_irreversible: false", "is False, section 2 says what the end"),
-        ("`DETACH=tmux`", "`DETACH=nohup`", "section 8 says DETACH=nohup, detach_primitive says tmux"),
+        ("`DETACH=tmux`", "`DETACH=nohup`", "section 8 has DETACH=nohup, detach_primitive says tmux"),
         ("../gotchas_universal.md#u1", "../nowhere.md", "the link ../nowhere.md leads nowhere"),
         ("../gotchas_universal.md#u1", "../gotchas_universal.md#u77", "a heading that gotchas_universal.md does not"),
         ("../gotchas_universal.md#u1", "#nowhere", "the link #nowhere leads to a heading that runpod.md"),
         ("meter_stop_verb: terminate", "meter_stop_verb: destroy", "is destroy, the adapter says terminate"),
-        (TEARDOWN, "### 5. TEARDOWN / BILLING\n\nStop it. Per second.\n\n", "must first say in bold what ends"),
-        ("**Terminate (`DELETE`) ends", "**Stop ends", "must first say in bold what ends the meter: terminate"),
+        (TEARDOWN, "### 5. TEARDOWN / BILLING\n\nStop it. Per second.\n\n", "must first say in bold what stops"),
+        ("**Terminate (`DELETE`) ends", "**Stop ends", "must first say in bold what stops the cost: terminate"),
         ("Per second, GPU", "GPU", "does not say that the adapter counts by the second"),
         ("spot_available: false", "spot_available: true", "spot_available is True, the adapter says False"),
     ],
@@ -122,7 +122,7 @@ def test_section_five_is_held_to_the_capabilities(complaints: Callable[..., list
     stopping = complaints(
         "meter_stop_verb: terminate", "meter_stop_verb: stop", replace(RUNPOD, meter_stop_verb="stop")
     )
-    assert any("stop cannot end the meter" in one for one in stopping)
+    assert any("stop does not stop the cost" in one for one in stopping)
     slow = complaints(able=replace(RUNPOD, billing=BillingRule(quantum_s=60)))
     assert any("counts by the minute" in one for one in slow) is ("minute" not in TEARDOWN)
     batch = complaints(able=replace(RUNPOD, batch=True))
@@ -132,14 +132,14 @@ def test_section_five_is_held_to_the_capabilities(complaints: Callable[..., list
 def test_what_a_program_reads() -> None:
     found = load("runpod")
     assert (found.front.kind, found.front.meter_stop_verb) == (CloudKind.SSH_RENTAL, BillingStop.TERMINATE)
-    assert found.billing_stop == "Terminate ends the meter for good; it cannot be undone."
+    assert found.billing_stop == "Terminate stops all billing. It can't be undone."
     places = found.overrides
     assert (places.durable_dir, places.cred_file, places.detach) == ("/workspace", "", Detach.TMUX)
     assert places.environment["HF_HOME"] == "/workspace/hf"
     assert "CRED_FILE" not in places.environment
     assert places.directories == ("/root/data", "/workspace/hf")
     assert (found.stopped, found.restarted) == ("A stop keeps /workspace and wipes /.", "A restart wipes /.")
-    assert found.over == "What is in / and /workspace is lost with it."
+    assert found.over == "Everything in / and /workspace will be deleted."
     assert found.stop_keeps_data
     assert len(found.sections) == len(SECTIONS)
     assert found.gotchas[0].id == "RP1"
@@ -150,8 +150,8 @@ def test_each_cloud_says_what_its_stop_and_its_end_do_to_the_data() -> None:
     told = {name: (load(name).stopped, load(name).over) for name in names()}
     assert told["lambda"][0] == told["kaggle"][0] == ""
     assert told["tensordock"][0] == "A stop keeps / and /home/user."
-    assert all(over.endswith(" is lost with it.") for _, over in told.values())
-    assert load("kaggle").billing_stop.startswith("No call ends the meter")
+    assert all(over.endswith(" will be deleted.") for _, over in told.values())
+    assert load("kaggle").billing_stop.startswith("No call stops the billing")
     assert load("vast").restarted == ""
 
 

@@ -22,19 +22,19 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     )
     message = await stage.ask()
     told = all_text(message)
-    assert "Tier all: one of finance decides" in told
+    assert "Tier all: needs 1 approval from finance" in told
     assert "May decide: <@U0CAROL>." in told
     await stage.click("bob", message, stage.approve_button(message))
-    assert "This is decided by finance" in private(stage, "bob").text
+    assert "Only the group finance can do this" in private(stage, "bob").text
     (request,) = (await stage.w.books()).requests
     await stage.command("alice", f"/gpu why {request.id[-6:]}")
-    assert "on directors (U0DAVE) may too" in private(stage, "alice").text
+    assert "UTC directors can approve too: <@U0DAVE>" in private(stage, "alice").text
     await stage.command("alice", "/gpu why zzzzzz")
     assert "There is no request" in private(stage, "alice").text
     stage.w.clock.advance(3600)
     await stage.settle()
     pinged = stage.calls("chat.postMessage")[-1]["text"]
-    assert "directors may decide too now" in pinged
+    assert "directors can approve it too now" in pinged
     assert "<@U0CAROL>, <@U0DAVE>: " in pinged
     assert "May decide: <@U0CAROL>, <@U0DAVE>." in all_text(stage.ws.now(message))
     await stage.click("dave", message, stage.approve_button(message))
@@ -48,7 +48,7 @@ async def test_where_slack_only_notifies_nothing_decides_and_a_stale_button_says
     await stage.replaced(allow_slack_decisions=False)
     for action in (button, refuse):
         await stage.click("bob", message, action)
-        assert "Decisions in Slack are switched off" in private(stage, "bob").text
+        assert "You can't approve or reject in Slack here" in private(stage, "bob").text
     assert stage.ws.view("bob") is None
     shown = await stage.ask()
     assert buttons(shown) == []
@@ -62,7 +62,7 @@ async def test_another_listed_option_is_told_as_a_choice(stage: Stage) -> None:
     message = await stage.ask()
     await stage.click("bob", message, stage.approve_button(message, 2))
     said = stage.ws.dm_messages("alice")[-1].text
-    assert " is approved: #2, " in said
+    assert "Approved: #2 on " in said
     assert "with changes" not in said
 
 
@@ -79,11 +79,11 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
         outcome = await stage.command("bob", f"/gpu {line}")
         assert said in str(outcome.response), line
     await stage.command("alice", f"/gpu delegate @dave until {day}")
-    assert "as approvers can name a delegate" in private(stage, "alice").text
+    assert "Only approvers can name a delegate" in private(stage, "alice").text
     await stage.command("bob", f"/gpu delegate @dave until {day}")
-    assert "<@U0BOB> lets <@U0DAVE> decide" in private(stage, "bob").text
+    assert "<@U0DAVE> can approve for <@U0BOB>" in private(stage, "bob").text
     await stage.command("carol", "/gpu delegate list")
-    assert "<@U0DAVE> decides for <@U0BOB>" in private(stage, "carol").text
+    assert "<@U0DAVE> can approve for <@U0BOB>" in private(stage, "carol").text
     message = await stage.ask("/gpu provision 1x4090 6h for=x")
     stale = stage.approve_button(message)
     await stage.click("dave", message, "change")
@@ -93,7 +93,7 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     again = stage.ws.view("dave")
     assert again is not None
     # The same form once more, with what was typed: nothing of a change is lost, and no other form is put in its place.
-    assert (again.body["title"]["text"], "can be lowered, not raised" in all_text(again)) == (
+    assert (again.body["title"]["text"], "The limit can't be above the worst case" in all_text(again)) == (
         "Approve with changes",
         True,
     )
@@ -104,21 +104,21 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     await stage.submit("dave", {"hours": "9h"})
     longer = stage.ws.view("dave")
     assert longer is not None
-    assert "can be shortened, not raised above 6 hours" in all_text(longer)
+    assert "The time can't be above 6 hours" in all_text(longer)
     await stage.submit("dave", {"hours": "3h", "cap": ""})
     shown = all_text(stage.ws.now(message))
     assert "shortened it to 3 hours" in shown
-    assert "<@U0DAVE> in the place of <@U0BOB>" in shown
+    assert "<@U0DAVE> for <@U0BOB>" in shown
     (request,) = (await stage.w.books()).requests
     await stage.click("carol", message, stale)  # What she clicks is what the message said before.
-    assert "changed this since you looked" in private(stage, "carol").text
+    assert "changed this after you opened it" in private(stage, "carol").text
     fresh = stage.ws.now(message)
     await stage.click("carol", fresh, stage.approve_button(fresh))
     (grant,) = (await stage.w.books()).grants
     assert grant.hours == "3"
-    assert "approved with changes: 3 hours instead of 6 hours" in stage.ws.dm_messages("alice")[-1].text
+    assert "Approved with changes: 3 hours instead of 6 hours" in stage.ws.dm_messages("alice")[-1].text
     await stage.command("bob", "/gpu delegate off")
-    assert "Nobody decides for you from now on" in private(stage, "bob").text
+    assert "Your delegate can no longer approve for you" in private(stage, "bob").text
     assert request.id == grant.request_id
 
 

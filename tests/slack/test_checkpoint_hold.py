@@ -27,8 +27,8 @@ async def test_the_owner_reads_what_is_approved_for_a_hold_and_answers_when_it_c
         policy = replace(ctx.policy, checkpoint_places=("s3://bucket",))
         await stage.restart(replace(ctx, catalog=catalog, checkpoints=stores, policy=policy))
         asked = await stage.ask(LINE)
-        assert "includes up to 2 hours of hold to save checkpoints: $" in all_text(asked)
-        assert "it is held 2 hours in all" in all_text(asked)
+        assert "to save checkpoints: up to 2 hours more" in all_text(asked)
+        assert "keeps running for 2 hours at most" in all_text(asked)
         await stage.click("bob", asked, stage.approve_button(asked))
         await stage.w.run(40, 20)
         end = (await session(stage)).deadline
@@ -38,8 +38,8 @@ async def test_the_owner_reads_what_is_approved_for_a_hold_and_answers_when_it_c
         stage.w.clock.advance(11)
         await stage.settle()
         saving = stage.ws.dm_messages("alice")[-1]
-        assert "saves before its end" in all_text(saving)
-        assert [b["text"]["text"] for b in buttons(saving)] == ["I saved it", "Ask for an extension…", "Let it go"]
+        assert "saves a checkpoint before it ends" in all_text(saving)
+        assert [b["text"]["text"] for b in buttons(saving)] == ["I saved it", "Ask for an extension…", "End anyway"]
         stage.w.clock.advance(601)
         await stage.settle()
         held = stage.ws.dm_messages("alice")[-1]

@@ -27,7 +27,7 @@ async def running(stage: Stage) -> ChatMessage:
 
 async def test_list(stage: Stage) -> None:
     await stage.command("alice", "/gpu list")
-    assert "Nothing of yours is running" in private(stage, "alice").text
+    assert "You have no sessions or requests" in private(stage, "alice").text
     await running(stage)
     await stage.ask("/gpu provision 1x4090 3h")
     await stage.command("alice", "/gpu list")
@@ -36,10 +36,10 @@ async def test_list(stage: Stage) -> None:
     assert "running" in told
     assert "1× RTX4090 for 3 hours" in told
     await stage.command("dave", "/gpu list")
-    assert "Nothing of yours is running" in private(stage, "dave").text
+    assert "You have no sessions or requests" in private(stage, "dave").text
     await stage.command("bob", "/gpu list")
     waits = all_text(private(stage, "bob"))
-    assert ("You may decide these" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
+    assert ("Waiting for your approval" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
     assert "Nothing" not in waits
 
 
@@ -65,14 +65,14 @@ async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
     assert stage.w.alive()
     await stage.command("bob", f"/gpu terminate {session.id[-6:]}")
     question = private(stage, "bob")
-    for part in ("1× RTX4090* at ", " of <@U0ALICE> · running", "so far", "min left", "is lost with it"):
+    for part in ("1× RTX4090* at ", " of <@U0ALICE> · running", "so far", "min left", "will be deleted"):
         assert part in question.text
     (button,) = buttons(question)
     assert "has cost" in button["confirm"]["text"]["text"]
-    assert "is lost with it" in button["confirm"]["text"]["text"]
+    assert "will be deleted" in button["confirm"]["text"]["text"]
     assert stage.w.alive()
     await stage.click("bob", question, "End it now")
-    assert "is ordered" in private(stage, "bob").text
+    assert "Ending session" in private(stage, "bob").text
     await stage.command("bob", f"/gpu terminate {session.id[-6:]}")
     assert "is ending already" in private(stage, "bob").text
     await stage.w.run(200)
@@ -94,7 +94,7 @@ async def test_now_ends_it_unasked_and_what_cannot_be_ended_is_not_asked_about(s
     await running(stage)
     session = (await stage.w.books()).sessions[-1]
     await stage.command("alice", f"/gpu terminate {session.id[-6:]} now")
-    assert "is ordered" in private(stage, "alice").text
+    assert "Ending session" in private(stage, "alice").text
 
 
 async def test_cancel(stage: Stage) -> None:
@@ -109,15 +109,15 @@ async def test_cancel(stage: Stage) -> None:
 
 async def test_keys(stage: Stage) -> None:
     await stage.command("alice", "/gpu key list")
-    assert "no key" in private(stage, "alice").text
+    assert "no SSH key" in private(stage, "alice").text
     await stage.command("alice", f"/gpu key add {KEY}")
     assert "is registered" in private(stage, "alice").text
     await stage.command("alice", "/gpu key list")
     assert "SHA256:" in private(stage, "alice").text
     await stage.command("alice", "/gpu key remove")
-    assert "forgotten" in private(stage, "alice").text
+    assert "is removed" in private(stage, "alice").text
     await stage.command("alice", "/gpu key add ssh-ed25519 nonsense")
-    assert "cannot be read" in private(stage, "alice").text
+    assert "can't be read" in private(stage, "alice").text
 
 
 async def test_a_private_key_leaves_no_trace(stage: Stage) -> None:
@@ -153,7 +153,7 @@ async def test_compare_answers_with_the_table_that_people_print(stage: Stage) ->
 async def test_a_profile_says_what_stops_the_meter(stage: Stage) -> None:
     await stage.command("alice", "/gpu profile runpod")
     told = all_text(private(stage, "alice"))
-    assert "*runpod*: Terminate ends the meter for good; it cannot be undone." in told
+    assert "*runpod*: Terminate stops all billing. It can't be undone." in told
     assert "keeps billing the volume" in told
     assert "`RP1`" in told
     assert "`DURABLE_DIR=/workspace`" in told
@@ -184,13 +184,13 @@ async def test_the_home_tab(stage: Stage) -> None:
     await stage.as_("bob").open_home()
     decides = await stage.ws.until(lambda: stage.ws.home("bob"))
     assert decides is not None
-    assert "You may decide these" in all_text(decides)
+    assert "Waiting for your approval" in all_text(decides)
     (approve, reject) = buttons(decides)
     assert (approve["text"]["text"][:10], reject["text"]["text"]) == ("Approve #1", "Reject…")
     await stage.as_("dave").open_home()
     outside = await stage.ws.until(lambda: stage.ws.home("dave"))
     assert outside is not None
-    assert "You may decide these" not in all_text(outside)
+    assert "Waiting for your approval" not in all_text(outside)
 
 
 async def test_a_button_of_the_home_tab_works(stage: Stage) -> None:
@@ -199,7 +199,7 @@ async def test_a_button_of_the_home_tab_works(stage: Stage) -> None:
     shown = await stage.ws.until(lambda: stage.ws.home("alice"))
     assert shown is not None
     await stage.click("alice", shown, "End it now")
-    assert "is ordered" in stage.ws.dm_messages("alice")[-1].text
+    assert "Ending session" in stage.ws.dm_messages("alice")[-1].text
 
 
 async def test_requests_go_to_the_approvals_channel(sqlite_db: Database, clock: SteppedClock) -> None:
@@ -213,7 +213,7 @@ async def test_too_many_requests_are_refused_privately(stage: Stage) -> None:
     for _ in range(stage.ctx.policy.max_open_requests_per_user):
         await stage.ask("/gpu provision 1x4090 2h")
     await stage.command("alice", "/gpu provision 1x4090 2h")
-    assert "waiting already" in private(stage, "alice").text
+    assert "5 open requests" in private(stage, "alice").text
 
 
 async def test_nothing_is_asked_where_nobody_who_decides_can_see_it(stage: Stage) -> None:
@@ -221,7 +221,7 @@ async def test_nothing_is_asked_where_nobody_who_decides_can_see_it(stage: Stage
     for times, line in enumerate(("/gpu provision 1x4090 2h", "/gpu provision"), 1):
         await stage.command("alice", line, alone)
         told = [m.text for m in (*stage.ws.ephemerals("alice"), *stage.ws.dm_messages("alice"))]
-        assert sum("Nobody who approves can see this conversation" in text for text in told) == times, told
+        assert sum("No approver can see this conversation" in text for text in told) == times, told
     assert stage.ws.view("alice") is None
     assert (await stage.w.books()).requests == ()
 
@@ -236,7 +236,7 @@ async def test_who_has_no_key_is_told_before_anything_is_bought_and_when_it_is_r
     message = await running(stage)
     assert "<@U0ALICE> has no SSH key here yet" in str(message.blocks)
     (ready,) = [m.text for m in stage.ws.dm_messages("alice") if "is ready" in m.text]
-    assert "You have no SSH key here" in ready
+    assert "you have no SSH key here" in ready
     await stage.command("alice", f"/gpu key add {KEY}")
     again = await stage.ask("/gpu provision 1x4090 3h")
     assert "no SSH key" not in str(again.blocks)

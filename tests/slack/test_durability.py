@@ -379,7 +379,7 @@ async def test_nobody_is_obeyed_before_slack_has_said_which_workspace_this_is(st
     stage.fault("auth.test", "http_500", times=3)
     await stage.restart(stage.ctx)
     await stage.command("alice", "/gpu provision 1x4090 2h")
-    assert "which workspace this is" in stage.ws.ephemerals("alice")[-1].text
+    assert "confirmed this workspace" in stage.ws.ephemerals("alice")[-1].text
     clicked = await stage.as_("bob").click(asked, stage.approve_button(asked))
     assert not clicked.ok
     await stage.settle()

@@ -82,7 +82,7 @@ async def test_the_policy_approves_nothing_of_somebody_who_left_meanwhile(stage:
     for request_id in (left, unsure):
         request = (await w.view(request_id)).request
         assert (request.state, request.required_approvals) == (RequestState.PENDING, 1)
-        assert "Slack does not show the requester as a member" in request.rule
+        assert "Slack doesn't show the requester as a member" in request.rule
 
 
 async def test_guests_request_where_the_policy_lets_them_and_spend_nothing_alone(stage: Stage) -> None:

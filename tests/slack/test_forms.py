@@ -88,7 +88,7 @@ def test_a_run_that_says_too_little_is_explained_at_its_field(typed: str, said: 
         ({"typed": "RTX 9999"}, "typed", "not a GPU"),
         ({"count": "0"}, "count", "At least one"),
         ({"count": "900"}, "count", "limit"),
-        ({"typed": "2x4090", "count": "3"}, "count", "keep one of the two"),
+        ({"typed": "2x4090", "count": "3"}, "count", "Keep one of the two"),
         ({"hours": ""}, "hours", "how long"),
         ({"hours": "0"}, "hours", "above zero"),
         ({"hours": "10000h"}, "hours", "limit"),

@@ -33,7 +33,7 @@ def said(of: Instance, session: SessionState = SessionState.RUNNING, **more: Any
 def test_trouble_says_what_is_wrong_and_until_when_it_may_come_back() -> None:
     text = said(row(InstanceState.LIVE, status="offline", trouble_at=START), given_up=START)
     assert "Your *1× RTX4090* at vast does not work now. The cloud lost contact with the machine." in text
-    assert "unless it is back by then" in text
+    assert "If it is not back by" in text
     spot = row(InstanceState.LIVE, status="stopped", trouble_at=START, offer={"spot": True})
     assert "pays more for its GPU" in said(spot)
     assert "unless" not in said(spot)
@@ -46,10 +46,10 @@ def test_what_passed_meanwhile_is_said_to_work() -> None:
 @pytest.mark.parametrize(
     ("session", "request_state", "newest", "then"),
     [
-        (SessionState.RUNNING, RequestState.APPROVED, None, "the next option of the approval is tried"),
-        (SessionState.QUEUED, RequestState.PENDING, None, "It is asked again"),
-        (SessionState.PROVISIONING, RequestState.APPROVED, "ins_2", "at vast, takes its place"),
-        (SessionState.TERMINATING, RequestState.APPROVED, None, "Nothing else is bought"),
+        (SessionState.RUNNING, RequestState.APPROVED, None, "The next approved option replaces it"),
+        (SessionState.QUEUED, RequestState.PENDING, None, "New offers need an approval"),
+        (SessionState.PROVISIONING, RequestState.APPROVED, "ins_2", "at vast, replaces it"),
+        (SessionState.TERMINATING, RequestState.APPROVED, None, "It is not replaced"),
     ],
 )
 def test_an_end_says_why_and_what_comes_next(
@@ -59,28 +59,31 @@ def test_an_end_says_why_and_what_comes_next(
     text = said(
         ending, session, request=request_state, newest=row(InstanceState.READY, id=newest) if newest else ending
     )
-    assert "is being ended. It &lt;broke&gt;." in text
+    assert "is ending. It &lt;broke&gt;." in text
     assert then in text
 
 
 def test_a_loss_is_told_to_the_channel_with_its_person() -> None:
     text = said(row(InstanceState.GONE), own=False)
-    assert text.startswith(":warning: <@U0ALICE> the *1× RTX4090* at vast is gone.")
+    assert text.startswith(":warning: <@U0ALICE> the *1× RTX4090* at vast has ended.")
 
 
 def test_what_came_back_says_that_it_costs() -> None:
     held = Session(state=SessionState.QUEUED, gpu="RTX4090", gpu_count=1)
     stray = Orphan(state=OrphanState.QUARANTINED, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
     assert "Your *1× RTX4090*" in found(held, row(InstanceState.GONE), stray, own=True).text
-    assert "listed again and costs" in found(held, row(InstanceState.GONE), stray, own=False).text
+    assert "its cloud lists it again" in found(held, row(InstanceState.GONE), stray, own=False).text
 
 
 def test_an_orphan_says_whose_it_is_why_and_what_becomes_of_it() -> None:
     held = Session(state=SessionState.RUNNING, gpu="RTX4090", gpu_count=1)
-    for state, what in ((OrphanState.SEEN, "when it is seen again"), (OrphanState.CONDEMNED, "being ended")):
+    for state, what in (
+        (OrphanState.SEEN, "will be terminated within minutes"),
+        (OrphanState.CONDEMNED, "being terminated"),
+    ):
         stray = Orphan(state=state, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
         text = found(held, row(InstanceState.TOMBSTONE), stray, own=True).text
-        assert "($0.400/h) carries the label of your *1× RTX4090*. It &lt;landed&gt; late." in text
+        assert "($0.400/h) has the label of your *1× RTX4090*. It &lt;landed&gt; late." in text
         assert what in text
 
 
@@ -96,12 +99,12 @@ async def test_owner_and_thread_are_told(stage: Stage) -> None:
         await tell(stage, NotificationKind.SESSION_INTERRUPTED, subject, place)
     await stage.settle()
     told = [all_text(message) for message in stage.ws.channel_messages()]
-    assert any("is being ended. The cloud lost contact." in text for text in told)
+    assert any("is ending. The cloud lost contact." in text for text in told)
     async with stage.ctx.db.write() as tx:
         stray = await rows.stray(tx, OrphanState.QUARANTINED, of=instance)
     await tell(stage, NotificationKind.SESSION_INTERRUPTED, f"{subject}/{stray.id}", "C0GPU")
     await stage.settle()
-    assert any("taken for lost" in all_text(message) for message in stage.ws.channel_messages())
+    assert any("counted as lost" in all_text(message) for message in stage.ws.channel_messages())
 
 
 async def test_what_does_not_exist_is_given_up(stage: Stage) -> None:

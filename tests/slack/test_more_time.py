@@ -36,10 +36,10 @@ async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
     old = (await session(stage)).deadline
     await stage.click("alice", warning, action(warning, "extend"))
     await stage.submit("alice", {"hours": "2h", "for": "one more epoch"})
-    assert "waits for a decision" in all_text(stage.ws.now(warning))
+    assert "waits for an approval" in all_text(stage.ws.now(warning))
     asked = stage.message()
     assert "More time: 1× RTX4090 for 2 hours" in all_text(asked)
-    assert "It is 4 hours in all then." in all_text(asked)
+    assert "That makes 4 hours in all." in all_text(asked)
     await stage.click("bob", asked, "change")
     await stage.submit("bob", {"hours": "90m"})
     less = "1.5 hours instead of 2 hours"
@@ -48,7 +48,7 @@ async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
     row = await session(stage)
     assert old is not None
     assert row.deadline == old + timedelta(minutes=90)
-    assert "The end was moved" in all_text(stage.ws.now(warning))
+    assert "now ends" in all_text(stage.ws.now(warning))
     assert buttons(stage.ws.now(warning)) == []
     assert f"1.5 hours more ({less})" in all_text(stage.ws.dm_messages("alice")[-1])
     # Whoever still has the old message on the screen changes nothing with it.
@@ -64,11 +64,11 @@ async def test_it_is_done_and_words(stage: Stage) -> None:
     assert "Only its owner" in private(stage, "dave").text
     await stage.command("alice", f'/gpu extend {row.id[-6:]} 1h for="one more epoch"')
     assert "waits" not in private(stage, "alice").text
-    assert "is shown to those who decide" in private(stage, "alice").text
+    assert "Until it's approved, the session still ends" in private(stage, "alice").text
     await stage.command("alice", f"/gpu status {row.id[-6:]}")
     told = all_text(private(stage, "alice"))
     assert "min left)" in told
-    assert "told 1 hour, 30 minutes, 10 minutes and 2 minutes before" in told
+    assert "warning 1 hour, 30 minutes, 10 minutes and 2 minutes before" in told
     warning = await before_the_end(stage, 10)
     await stage.click("alice", warning, action(warning, "done"))
     assert ((await session(stage)).state, (await session(stage)).end_code) == (SessionState.TERMINATING, "completed")
@@ -86,7 +86,7 @@ async def test_what_lies_inside_the_approval_is_kept_with_one_click(stage: Stage
     assert [b["text"]["text"] for b in buttons(warning)] == ["Keep 1 hour", "It is done", "End it now"]
     await stage.click("alice", warning, action(warning, "keep"))
     assert (await session(stage)).deadline == row.deadline
-    assert "inside what was approved" in stage.ws.dm_messages("alice")[-1].text
+    assert "covered by the approval" in stage.ws.dm_messages("alice")[-1].text
 
 
 async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> None:
@@ -100,9 +100,9 @@ async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> Non
     await stage.command("dave", f"/gpu stop {short}")
     assert "Only its owner or an approver can stop" in private(stage, "dave").text
     await stage.command("alice", f"/gpu start {short}")
-    assert "there is nothing to start" in private(stage, "alice").text
+    assert "so you can't start it" in private(stage, "alice").text
     await stage.command("alice", f"/gpu done {short} success preserve")
-    assert "the GPU costs nothing then" in private(stage, "alice").text
+    assert "From now on" in private(stage, "alice").text
     await stage.w.run(60, 20)
     await stage.command("alice", f"/gpu status {short}")
     assert "*stopped*" in all_text(private(stage, "alice"))

@@ -100,9 +100,9 @@ async def test_a_channel_without_the_app(stage: Stage) -> None:
     stage.w.clock.advance(stage.ctx.policy.request_ttl_s + 1)
     await stage.settle()
     assert "*Expired*" in all_text(stage.ws.now(direct))
-    assert "nobody decided in time" in stage.ws.thread(direct)[-1].text
+    assert "nobody approved it in time" in stage.ws.thread(direct)[-1].text
     await stage.command("alice", "/gpu list", "#general")
-    assert "Nothing of yours is running" in stage.ws.dm_messages("alice")[-1].text
+    assert "You have no sessions or requests" in stage.ws.dm_messages("alice")[-1].text
 
 
 async def test_blocks_that_slack_refuses_give_way_to_the_text(stage: Stage) -> None:
@@ -142,12 +142,12 @@ async def test_operators_hear_of_strays_and_pages(sqlite_db: Database, clock: St
         await tell(stage, NotificationKind.OPERATOR_PAGE, "page-1", "channel:operators", text="look <!here>")
         await stage.settle()
         told = "\n".join(m.text for m in stage.ws.channel_messages())
-        assert "is being ended" in told
+        assert "is being terminated" in told
         assert ":rotating_light: look &lt;!here&gt;" in told or "🚨 look &lt;!here&gt;" in told
         await tell(stage, NotificationKind.OPERATOR_PAGE, "page-1", "channel:operators", text="still")
         await stage.settle()
         # The stray's account is not set up here, which is told, too.
-        assert len([m for m in stage.ws.channel_messages() if "another key" not in m.text]) == 2
+        assert len([m for m in stage.ws.channel_messages() if "is set up here" not in m.text]) == 2
 
 
 async def test_without_an_operators_channel_the_row_says_so(stage: Stage) -> None:
@@ -210,7 +210,7 @@ async def test_a_result_without_a_message_stands_alone(stage: Stage) -> None:
     told = [m.text for m in stage.ws.channel_messages()]
     assert len(told) == 6
     assert any("outcome unknown, not provisioned" in text for text in told)
-    assert any("waits for a decision" in text for text in told)
+    assert any("waits for an approval" in text for text in told)
 
 
 async def test_those_who_decide_are_reminded_in_the_thread(stage: Stage) -> None:
@@ -218,7 +218,7 @@ async def test_those_who_decide_are_reminded_in_the_thread(stage: Stage) -> None
     await stage.w.run(900, 900)
     (told,) = stage.ws.thread(message)
     assert "<@U0BOB>, <@U0CAROL>" in told.text
-    assert "asked 15 minutes ago and waits for a decision" in told.text
+    assert "asked 15 minutes ago and waits for an approval" in told.text
 
 
 async def test_those_who_decided_hear_that_they_are_asked_again(stage: Stage) -> None:
@@ -227,7 +227,7 @@ async def test_those_who_decided_hear_that_they_are_asked_again(stage: Stage) ->
     for option in (await stage.w.view(request.id)).options:
         stage.w.clouds[option.cloud].withdraw(option.offer_key)
     await stage.click("bob", message, stage.approve_button(message))
-    told = next(reply.text for reply in stage.ws.thread(message) if "asked again" in reply.text)
+    told = next(reply.text for reply in stage.ws.thread(message) if "new offers" in reply.text)
     assert told.startswith(":arrows_counterclockwise: <@U0BOB>, <@U0CAROL>: the request of <@U0ALICE>")
     assert "for sale" in told
     assert "(quote 2) are above" in told
@@ -240,7 +240,7 @@ async def test_a_reminder_that_comes_too_late_is_not_shown(stage: Stage) -> None
     await stage.click("bob", message, stage.approve_button(message))
     await stage.w.run(30)
     assert (await row_of(stage, NotificationKind.REQUEST_REMINDER)).state is NotificationState.DEAD
-    assert not any("waits for a decision" in reply.text for reply in stage.ws.thread(message))
+    assert not any("waits for an approval" in reply.text for reply in stage.ws.thread(message))
 
 
 @pytest.mark.parametrize("destination", ["C0NOWHERE", "C0NOWHERE/U0NOBODY", "U0NOBODY"])
@@ -266,5 +266,5 @@ async def test_a_row_that_cannot_be_rendered_does_not_harm_the_others(stage: Sta
     with pytest.raises(DeliveryFailed, match="could not be rendered"):
         await stage.door.messenger.deliver(row)
     await stage.command("alice", "/gpu list")
-    assert "Nothing of yours is running" in stage.ws.ephemerals("alice")[-1].text
+    assert "You have no sessions or requests" in stage.ws.ephemerals("alice")[-1].text
     assert (await row_of(stage, NotificationKind.REPLY)).state is not NotificationState.DEAD

@@ -16,7 +16,7 @@ async def test_the_walk_over_a_socket(socket_stage: Stage) -> None:
     await connected(socket_stage)
     message = await socket_stage.ask()
     await socket_stage.click("dave", message, socket_stage.approve_button(message))
-    assert "not an approver" in socket_stage.ws.ephemerals("dave")[-1].text
+    assert "Only approvers can do this" in socket_stage.ws.ephemerals("dave")[-1].text
     await socket_stage.click("bob", message, "reject")
     refused = await socket_stage.submit("bob", {"reason": " "})
     assert not refused.ok

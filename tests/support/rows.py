@@ -64,7 +64,7 @@ async def request(
         job=JOB,
         reason=JOB.reason,
         channel=CHANNEL,
-        rule="One approver decides.",
+        rule="Needs 1 approval.",
         expires_at=at + timedelta(hours=1),
         created_at=at,
         due_at=at,

@@ -49,7 +49,7 @@ class Play:
         """Alice ends her newest session, and is told when it is gone."""
         session = (await self.books()).sessions[-1]
         assert (await self.ws.as_("alice").command(f"/gpu terminate {session.id} now")).ok
-        await self.screens.wrote("alice", "is confirmed gone")
+        await self.screens.wrote("alice", " ended")
 
     def alive(self) -> list[str]:
         """The names of what really runs at any cloud."""

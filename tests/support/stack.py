@@ -203,7 +203,7 @@ class Town:
 
     async def gone(self) -> None:
         """Everybody is told that it is gone, and it is."""
-        await self.screens.wrote("alice", "is confirmed gone")
+        await self.screens.wrote("alice", " ended")
         assert self.alive() == []
 
     async def finish(self) -> None:

@@ -11,6 +11,7 @@ from bot.api.problems import ProblemRaised, answered
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
 from bot.api.schemas.keys import ApiKeyIn, ApiKeyMade, ApiKeyOut, SshKeyIn, SshKeyOut
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys as access_api_keys
 from bot.services.access import ssh_keys
@@ -59,7 +60,8 @@ async def create_api_key(deps: Deps, who: Admin, body: ApiKeyIn) -> ApiKeyMade:
     Keys of people are made on the server, because they may carry the right to approve.
     """
     if who.key_id and ":" in body.name and not body.name.startswith(("consumer:", "agent:")):
-        sentence = "Keys of people are made on the server, with gpu-shopper keys create. Name a program or an agent."
+        create = cli_command("keys create")
+        sentence = f"Keys of people are created on the server, with {create}. Name a program or an agent."
         raise ProblemRaised(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
     ctx = deps.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)

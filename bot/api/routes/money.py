@@ -79,6 +79,6 @@ async def _program(deps: Dependencies, who: Principal, name: str) -> Actor:
     actor = Actor(ActorKind.CONSUMER, name)
     async with deps.ctx.db.read() as tx:
         if not await authorization.may_see(tx, deps.ctx.policy, who, actor.ref):
-            sentence = f"You do not answer for {name}; its own key, or the person behind it, sees what it cost."
+            sentence = f"You don't own {name}; its own key, or the person behind it, sees what it cost."
             raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return actor

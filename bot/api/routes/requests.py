@@ -98,7 +98,7 @@ async def _for_whom(deps: Dependencies, who: Principal, consumer: str | None) ->
     async with deps.ctx.db.read() as tx:
         names = await authorization.mine(tx, deps.ctx.policy, who.actor)
     if f"{ActorKind.CONSUMER}:{consumer}" not in names:
-        sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
+        sentence = f"You don't own {consumer}; its own key, or the person behind it, asks for it."
         raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return Actor(ActorKind.CONSUMER, consumer)
 
@@ -122,7 +122,7 @@ async def requests(
 
 @router.get("/requests/{request}", responses=refusals(404))
 async def request(deps: Deps, who: RequestReader, request: RequestParam) -> RequestOut:
-    """Show one request: its options, who must approve it and since when, or how it was decided."""
+    """Show one request: its options, who must approve it and since when, or its result."""
     row, _ = await found(deps, who, request)
     async with deps.ctx.db.read() as tx:
         group = await approvers.approver_group(tx, deps.ctx.policy, row, deps.ctx.clock.now())

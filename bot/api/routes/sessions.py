@@ -39,9 +39,7 @@ SessionParam = Annotated[
         description="A session by its id, its request's, or its instance's (also as vast:123).",
     ),
 ]
-NO_SESSION = Reply(
-    False, ReplyCode.NO_SESSION, "That request has no session yet; look at the request for what it waits for."
-)
+NO_SESSION = Reply(False, ReplyCode.NO_SESSION, "That request has no session yet. The request shows what it waits for.")
 
 
 @router.get("/sessions", responses=refusals())
@@ -81,7 +79,7 @@ async def session(deps: Deps, who: SessionReader, session: SessionParam) -> Sess
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
 async def end(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
-    """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists the machine."""
+    """End a session now. 202: it is ending, and has ended when its cloud no longer lists the machine."""
     row = await _held(deps, who, session)
     reply = await service.terminate(deps.ctx, Terminate(row.id, DeciderFacts(who.actor)))
     return done(reply, url=f"/api/v1/sessions/{row.id}")

@@ -31,7 +31,7 @@ class WhyOut(Out):
 class DelegationIn(In):
     """Who approves in your place (a Slack id or operator:ada), and the last day of it in UTC."""
 
-    delegate: str = Field(max_length=90, description="Who approves instead.", examples=["U012AB3CD"])
+    delegate: str = Field(max_length=90, description="The delegate.", examples=["U012AB3CD"])
     until: date = Field(description="Until when.", examples=["2026-12-01"])
 
 
@@ -40,7 +40,7 @@ class DelegationOut(Out):
 
     id: Id
     delegator: str = Field(description="Who delegates.")
-    delegate: str = Field(description="Who approves instead.")
+    delegate: str = Field(description="The delegate.")
     until: Until
     created_at: CreatedAt
 

@@ -35,7 +35,7 @@ class ApiKeyIn(In):
     owner: str = Field(
         default="",
         max_length=90,
-        description="Who answers for a program: a Slack id or operator:ada.",
+        description="The person who owns a program: a Slack id or operator:ada.",
         examples=["U012AB3CD"],
     )
     scopes: list[str] = Field(default=[], max_length=10, description="What the key may do; empty means the usual ones.")

@@ -141,7 +141,7 @@ class RunIn(In):
 
     tokens_s: Decimal = Field(gt=0, max_digits=20, allow_inf_nan=False, description="Tokens per second as measured.")
     session: RowId | None = optional("The session, by its id.")
-    job: JobDocument | None = optional("The job as it was asked for.")
+    job: JobDocument | None = optional("The job as it was requested.")
 
 
 class AdoptIn(In):

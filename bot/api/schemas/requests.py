@@ -39,7 +39,9 @@ class ApprovalOut(Out):
     hours: str | None = Field(description="The hours that it covers.")
     reason: fields.Reason
     at: fields.At
-    on_behalf_of: str | None = Field(description="For whom the approver decided; null without a delegation.")
+    on_behalf_of: str | None = Field(
+        description="For whom the delegate approved or rejected; null without a delegation."
+    )
     digest: str | None = Field(
         description="A digest of the terms that were read; it differs as soon as somebody changes them."
     )
@@ -72,19 +74,19 @@ class RequestSummary(Out):
     outcome: str = Field(description="The outcome, in words.")
     created_at: fields.CreatedAt
     expires_at: fields.ExpiresAt
-    decided_at: datetime | None = Field(description="When it was decided; null while it is open.")
-    decided_by: str | None = Field(description="Who decided; null while it is open.")
+    decided_at: datetime | None = Field(description="When it was approved or closed; null while it is open.")
+    decided_by: str | None = Field(description="Who approved or closed it; null while it is open.")
 
 
 class RequestOut(RequestSummary):
-    """A request in full. `waiting` is null once it is decided; `override_id` names the 12-hour override."""
+    """A request in full. `waiting` is null once it is closed; `override_id` names the 12-hour override."""
 
-    job: dict[str, Any] = Field(description="The job as it was asked for.")
+    job: dict[str, Any] = Field(description="The job as it was requested.")
     quote_version: int = Field(description="The version of the offers that the decision is about.")
     options: list[OptionOut] = Field(description="The ranked offers, the best first.")
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
     excluded: list[str] = Field(description="Offers that were skipped and why, in words.")
-    waiting: Waiting | None = Field(description="The approvers it waits for; null once it is decided.")
+    waiting: Waiting | None = Field(description="The approvers it waits for; null once it is closed.")
     parent_id: str | None = Field(
         description="The request that this one belongs to, such as the one whose hours it extends."
     )
@@ -114,7 +116,7 @@ class ApproveIn(In):
         "A total below the worst case, in dollars.", examples=["12.50"]
     )
     reason: fields.ReasonText = ""
-    hours: fields.Time | None = optional("A shorter time than was asked for.", examples=["4h"])
+    hours: fields.Time | None = optional("A shorter time than was requested.", examples=["4h"])
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = optional(
         "The digest of the terms that you read; needed once another approver has changed them."
     )

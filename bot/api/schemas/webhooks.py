@@ -68,4 +68,4 @@ class DeliveryOut(Out):
     attempts: list[dict[str, Any]] = Field(description="The result of each delivery attempt.")
     created_at: CreatedAt
     sent_at: datetime | None = Field(description="When the receiver accepted it; null before.")
-    due_at: datetime | None = Field(description="When it is tried next.")
+    due_at: datetime | None = Field(description="When the next attempt is due.")

@@ -31,7 +31,7 @@ def job_in(file: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         fail(f"{file} cannot be read: {logs.visible(str(error).splitlines()[0])}.", 2)
     if not isinstance(document, dict):
-        fail(f"{file} is not a job; docs/schemas/job.json says how one looks.", 2)
+        fail(f"{file} is not a job. Its schema is docs/schemas/job.json.", 2)
     fields = {name: value for name, value in document.items() if name in JobDocument.model_fields and value is not None}
     words = {str(name): plain(value) for name, value in document.items() if name not in fields and value is not None}
     work = fields.get("work", {})

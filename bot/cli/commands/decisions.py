@@ -25,7 +25,7 @@ def approve(
     request: Named,
     option: Annotated[str, typer.Argument(help="Which option: its number or its offer id, as with --offer.")] = "",
     offer: Annotated[str, typer.Option(help="Which option: its number or its offer id.")] = "",
-    amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
+    amount: Annotated[str, typer.Option(help="The expected total, to confirm it.")] = "",
     cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
     hours: Annotated[str, typer.Option(help="A shorter time than requested, such as 4h.")] = "",
     reason: Annotated[str, typer.Option(help="Why.")] = "",
@@ -125,7 +125,7 @@ def list_(as_json: Json = False) -> None:
     """List who approves for whom now."""
     found = spoken(lambda api: api.get("/delegations"))
     rows = [(one["delegator"], one["delegate"], one["until"]) for one in found]
-    report = table_or("Nobody decides for anybody else now.", ("in the place of", "decides", "until"), rows)
+    report = table_or("There are no delegates.", ("in the place of", "decides", "until"), rows)
     show(found if as_json else report)
 
 

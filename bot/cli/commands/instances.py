@@ -60,7 +60,7 @@ def adopt(
     hours: Annotated[str, typer.Option(help="How long to keep it, from now: 2h, 90m.")],
     owner: Annotated[str, typer.Option(help="The owner: a Slack id or operator:ada; you by default.")] = "",
     reason: Why = "",
-    amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
+    amount: Annotated[str, typer.Option(help="The expected total, to confirm it.")] = "",
     again: Again = "",
     as_json: Json = False,
 ) -> None:

@@ -23,7 +23,7 @@ def overview(ctx: typer.Context) -> None:
     """List the profiles, with how billing stops at each cloud."""
     if ctx.invoked_subcommand is not None:
         return
-    table = Table("cloud", "kind", "ends the meter", "a job survives in", "spot", box=None, pad_edge=False)
+    table = Table("cloud", "kind", "billing stops by", "a job survives in", "spot", box=None, pad_edge=False)
     for name in model.names():
         front = _loaded(name).front
         spot = "yes" if front.spot_available else "no"

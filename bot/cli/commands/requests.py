@@ -99,7 +99,7 @@ async def _submit(api: ApiClient, document: dict[str, Any], again: str, *, as_js
         if as_json:
             show(made)
         elif sys.stdout.isatty():
-            typer.echo(f"gpu-shopper request {short_id(str(made['request_id']))} shows how it goes on.")
+            typer.echo(f"gpu-shopper request {short_id(str(made['request_id']))} shows its progress.")
         return None
     return await _until_it_runs(api, str(made["request_id"]), as_json=as_json)
 

@@ -119,7 +119,7 @@ async def _wait(ws: RemoteDriver, transcript: Transcript, look: Callable[[], Cha
     """Wait for the message that `look` finds; raises TimeoutError with what the screens show."""
     found = await ws.until(look, transcript.step_s)
     if found is None:
-        raise TimeoutError("the message was taken away again")
+        raise TimeoutError("the message was deleted again")
     return found
 
 

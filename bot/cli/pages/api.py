@@ -48,16 +48,16 @@ def page() -> str:
         "## Routes",
         table(("route", "what it does", "scope"), _rows()),
         "## Keys",
-        f"`gpuk_<id>_<secret>`, only as `Authorization: Bearer`. A key lives {KEY_DAYS} days unless said otherwise, a "
-        f"holder has at most {ACTIVE_KEYS} that work, so that one can replace the other, and a revoked key opens "
-        "nothing from that moment on. The secret is stored as a hash under a key that is not in the database.",
+        f"`gpuk_<id>_<secret>`, only as `Authorization: Bearer`. A key lives {KEY_DAYS} days unless you choose "
+        f"another time. A holder has at most {ACTIVE_KEYS} valid keys, so that one can replace the other. A revoked "
+        "key stops working at once. The secret is stored as a hash under a key that is not in the database.",
         f"A program (`atlas`) has a person who answers for it, and without other words the scopes {programs}. Only the "
         f"key of a person (`operator:ada`) may have {people}. Who asked under one name does not approve under another: "
         "the person behind a program counts as its requester.",
         table(("scope", "what it allows"), [(code(scope), text) for scope, text in MEANING.items()]),
         "## Limits",
-        f"{CALLS_PER_MINUTE} calls a minute for each key, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`), "
-        "shown in `RateLimit-Limit` and `RateLimit-Remaining`, which counts what the answering replica has left; above "
-        "it, the answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as "
-        "if it did not exist.",
+        f"{CALLS_PER_MINUTE} calls a minute for each key, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`). "
+        "`RateLimit-Limit` shows the limit, `RateLimit-Remaining` what this replica has left. Above the limit, the "
+        "answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as if it did "
+        "not exist.",
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.market.filters import EXCLUSIONS
@@ -12,7 +13,7 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import ANNOUNCES, NotificationKind
+from ledger.kernel.states import ANNOUNCES, InstanceState, NotificationKind, RequestState
 from ledger.kernel.vocabulary import Vocabulary
 from providers import errors
 
@@ -34,11 +35,11 @@ def _words(vocabulary: Iterable[Vocabulary]) -> str:
 def page() -> str:
     return whole_page(
         "Error and answer codes",
-        "Programs read codes; people read the sentence beside them. A code keeps its meaning once it is released.",
+        "For programs: a code keeps its meaning once it is released. People read the sentence beside it.",
         "## What a cloud can answer",
         "On a create, *definite no* separates “try the next offer” from “the outcome is unknown”.",
         table(("code", "meaning", "definite no"), _provider_errors()),
-        "## What a command or a click is answered",
+        "## Answers to a command or a click",
         _words(sorted(ReplyCode)),
         "## Why an offer is left out",
         table(("code", "sentence"), [(code(name), text.replace("{n}", BLANK)) for name, text in EXCLUSIONS.items()]),
@@ -56,27 +57,66 @@ def page() -> str:
     )
 
 
+#: Kinds that no change of state causes → what sends them.
+SENT_BY: Mapping[NotificationKind, str] = MappingProxyType(
+    {
+        NotificationKind.REQUEST_REMINDER: "the expiry job, while a request waits (`remind_after_s`)",
+        NotificationKind.SESSION_ENDING: "the expiration job, at each time of `warn_before_end_s`",
+        NotificationKind.SESSION_FINAL_WARNING: "the expiration job, at the last of these times",
+        NotificationKind.SESSION_IDLE: "the idle job, when an agent reports no work or stops reporting",
+        NotificationKind.SESSION_CHECKPOINT_HOLD: "the checkpoint check, while a checkpoint is not verified",
+        NotificationKind.BUDGET_THRESHOLD: "an approval that reaches a share of `budget_thresholds`",
+        NotificationKind.SESSION_INTERRUPTED: "the health check and the overspend job, before a session ends early",
+        NotificationKind.OPERATOR_PAGE: "any job that needs an operator",
+        NotificationKind.DIGEST: "the digest job, at `digest_at`",
+        NotificationKind.REPLY: "a command or a button, to the person who used it",
+    }
+)
+
+
+#: Stored names of states that say little → how a person says them.
+STATE_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        InstanceState.SENDING: "being launched",
+        InstanceState.LIVE: "listed by its cloud",
+        InstanceState.UNKNOWN: "of unknown outcome",
+        InstanceState.TOMBSTONE: "proved to be never launched",
+        RequestState.UNAVAILABLE: "without an offer",
+    }
+)
+
+
 def notifications() -> str:
-    """Return the page."""
-    causes: dict[NotificationKind, list[str]] = {kind: [] for kind in NotificationKind}
-    for machine, table_of in ANNOUNCES.items():
-        name = machine.__name__.removesuffix("State").lower()
-        for state, kinds in table_of.items():
-            for kind in kinds:
-                causes[kind].append(f"{name} becomes {state}")
-    rows = [
-        (
-            code(kind),
-            kind.label,
-            "; ".join(found) or "a service says so, not a move",
-            "yes" if kind.delays_termination else "no",
-        )
-        for kind, found in causes.items()
-    ]
+    """Return the page of notifications: what each one says, and what causes it."""
+    rows = [(code(kind), kind.label, _cause(kind)) for kind in NotificationKind]
     return whole_page(
         "Notifications",
-        "Each is a row of the outbox, written in the transaction of the move that causes it and rendered from state "
-        "when it is shown. One row per kind, subject and place: announcing again edits the message that is there. A "
-        "termination waits for some of them, at most 10 s, until their delivery was attempted once on every channel.",
-        table(("kind", "what it tells", "written when", "a termination waits for it"), rows),
+        "What the bot sends to people, and when. It sends one message per subject and place. When something changes, "
+        "it edits that message instead of posting another. A termination waits for some of them, at most "
+        "10 s, until every channel was tried once.",
+        table(("kind", "what it says", "sent"), rows),
     )
+
+
+def _cause(kind: NotificationKind) -> str:
+    """Name the states that cause a notification, or the job that sends it."""
+    reached = [
+        (
+            machine.__name__.removesuffix("State").lower(),
+            [STATE_WORDS.get(state, str(state)) for state, kinds in found.items() if kind in kinds],
+        )
+        for machine, found in ANNOUNCES.items()
+    ]
+    changes = [f"{_article(name)} {name} is {_either(states)}" for name, states in reached if states]
+    cause = "when " + "; when ".join(changes) if changes else f"by {SENT_BY[kind]}"
+    return f"{cause}. A termination waits for it." if kind.delays_termination else cause
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[0] in "aeiou" else "a"
+
+
+def _either(states: list[str]) -> str:
+    """Join states: `a`, `a or b`, `a, b or c`."""
+    *head, last = states
+    return f"{', '.join(head)} or {last}" if head else last

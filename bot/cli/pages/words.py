@@ -47,7 +47,7 @@ def grammar() -> str:
     return whole_page(
         "The /gpu language",
         "Words may come in any order; text with spaces goes in quotes. A word that is not understood is answered with "
-        "the place of the word and a correct example, and nothing is asked for.",
+        "the place of the word and a correct example, and nothing is requested.",
         "## Commands",
         table(("command", "what it does", "example", "also"), commands),
         "## Words of a job",
@@ -83,9 +83,9 @@ def ids() -> str:
         "## Offers",
         "`<cloud>:<the cloud's own name of the offer>`, such as `vast:30406190`.",
         "## Names of instances",
-        f"`<human part>-<machine label>`; the label has {LABEL_LENGTH} characters and is read from the right end: "
+        f"`<human part>-<machine label>`. The label has {LABEL_LENGTH} characters and is read from the right end: "
         f"deployment ({DEPLOYMENT_LENGTH}), request ({ID_LENGTH}, without its prefix), number of the instance "
-        f"({COUNTER_LENGTH}), and a keyed check ({MAC_LENGTH}) that nobody without the label key can make.",
+        f"({COUNTER_LENGTH}), and a keyed check ({MAC_LENGTH}). Only the label key can make that check.",
         f"```\ngpu-2xa100-80gb-{label}\n```",
         "## Who acts",
         table(("reference", "who"), actors),

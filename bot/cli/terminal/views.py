@@ -53,13 +53,17 @@ def request_details(one: RequestOut) -> TextReport:
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.override_id:
-        so = "it is decided first" if one.override_state == RequestState.PENDING else f"it is {one.override_state}"
+        so = (
+            "it needs an approval first"
+            if one.override_state == RequestState.PENDING
+            else f"it is {one.override_state}"
+        )
         said.append(f"The override for more hours is request {short_id(one.override_id)}; {so}.")
     if one.waiting:
         named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups])
         who = named or "nobody yet; the policy names no approver"
         said.append(one.waiting.rule)
-        said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; may decide: {who}.")
+        said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals. Approvers: {who}.")
         requested = one.job.get("hours")
         if requested is not None and one.waiting.hours < Decimal(str(requested)):
             said.append(f"An approver has shortened it to {hours(one.waiting.hours)}.")

@@ -33,7 +33,7 @@ MEANING: dict[Scope, str] = {
     Scope.REQUESTS_WRITE: "ask for GPUs and cancel what was asked",
     Scope.SESSIONS_READ: "see sessions and how to connect",
     Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
-    Scope.WEBHOOKS_WRITE: "name addresses that are told what happens to one's own things",
+    Scope.WEBHOOKS_WRITE: "manage webhooks that receive events of one's own requests and sessions",
     Scope.METRICS_READ: "/metrics, with figures of everybody; given only when it is asked for",
     Scope.LEDGER_WRITE: "append costs of other tools, which count against budgets; given only when it is asked for",
     Scope.APPROVALS_WRITE: "approve, reject and start without an approval; only for the key of a person",
@@ -91,7 +91,7 @@ def holder(name: str, owner: str) -> Holder:
     actor = Actor(ActorKind(kind), bare)
     if actor.kind is ActorKind.OPERATOR:
         if owner and owner != actor.ref:
-            raise BadHolder(ReplyCode.BAD_OWNER, f"The key of {actor.ref} answers for itself; leave the owner out.")
+            raise BadHolder(ReplyCode.BAD_OWNER, f"The key of {actor.ref} needs no owner. Leave the owner out.")
         return Holder(actor, actor)
     return Holder(actor, person(owner))
 
@@ -107,7 +107,7 @@ def person(text: str) -> Actor:
     if found is None or found.kind not in (ActorKind.OPERATOR, ActorKind.SLACK):
         raise BadHolder(
             ReplyCode.BAD_OWNER,
-            "Say which person answers for this program: a Slack id such as U012AB3CD, or operator:ada.",
+            "Name the person who owns this program: a Slack id such as U012AB3CD, or operator:ada.",
         )
     return found
 

@@ -70,12 +70,12 @@ def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdic
     if time_h is None:
         return None
     if not can:
-        sentence = "This request asks for no time that could be shortened; approve or reject it."
+        sentence = "This request has no hours to shorten. Approve it or reject it."
         return deny(ReplyCode.NOT_CHANGEABLE, sentence)
     if not time_h.is_finite() or time_h < SHORTEST_H:
-        return deny(ReplyCode.BAD_HOURS, "The time must be a minute or more, such as 4h.")
+        return deny(ReplyCode.BAD_HOURS, "Give a minute or more, such as 4h.")
     if time_h > most_h:
-        return deny(ReplyCode.HOURS_RAISED, f"The time can be shortened, not raised above {hours(most_h)}.")
+        return deny(ReplyCode.HOURS_RAISED, f"The time can't be above {hours(most_h)}.")
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -38,7 +38,7 @@ class DeciderFacts:
 class Deed(StrEnum):
     """Name what only an eligible person may do, in the words of its refusal."""
 
-    APPROVE = "decide a request"
+    APPROVE = "approve or reject a request"
     REQUEST = "request GPUs"
     AUTO_APPROVAL = "spend without an approver"
     KEY = "use an API key"
@@ -53,18 +53,18 @@ _FOR_GUESTS = frozenset({Deed.REQUEST, Deed.KEY})
 def ineligible(policy: Policy, person: DeciderFacts, deed: Deed) -> Verdict | None:
     """Return why a bot, a deactivated account, a guest or somebody of another workspace may not do this."""
     if not person.known:
-        sentence = f"Slack did not say who you are, so you cannot {deed} now; please try again."
+        sentence = f"Slack did not say who you are, so you can't {deed} now. Try again in a moment."
         return deny(ReplyCode.LOOKUP_FAILED, sentence) if deed in _CERTAIN else None
     guest = person.is_guest and not (policy.guests_may_request and deed in _FOR_GUESTS)
     for holds, code, sentence in (
-        (person.is_bot, ReplyCode.BOT, f"A bot cannot {deed}."),
-        (person.is_deleted, ReplyCode.DELETED, f"A deactivated account cannot {deed}."),
+        (person.is_bot, ReplyCode.BOT, f"A bot can't {deed}."),
+        (person.is_deleted, ReplyCode.DELETED, f"A deactivated account can't {deed}."),
         (
             not person.team_ok,
             ReplyCode.OTHER_TEAM,
-            f"Only members of this workspace can {deed}; you belong to another one.",
+            f"Only members of this workspace can {deed}. You belong to another one.",
         ),
-        (guest, ReplyCode.GUEST, f"Guests cannot {deed}; ask a full member."),
+        (guest, ReplyCode.GUEST, f"Guests can't {deed}. A full member can."),
     ):
         if holds:
             return deny(code, sentence)
@@ -114,6 +114,11 @@ def mentioned_approvers(policy: Policy, mandate: ApproverGroup) -> tuple[str, ..
     """Return the people and Slack user groups that a request mentions now, without `may_approve_not_pinged`."""
     names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
     return tuple(name for name in names if name not in policy.may_approve_not_pinged)
+
+
+def references(names: Iterable[str]) -> str:
+    """Write names of the policy as services name people: `slack:U012AB3CD`, of which Slack makes a mention."""
+    return ", ".join(name if ":" in name or is_slack_group(name) else f"slack:{name}" for name in names)
 
 
 def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:

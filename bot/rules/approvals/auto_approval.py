@@ -72,21 +72,21 @@ def auto_approval(
 ) -> Verdict:
     """Whether the policy auto-approves this spend.
 
-    `approved_usd` is what it approved in the last 24 hours. A request that is asked again had an approval which did not
-    lead to an instance, so a person looks at it.
+    `approved_usd` is what it approved in the last 24 hours. A request that was quoted before had an approval which did
+    not lead to an instance, so a person looks at it.
     """
     needed = plan(policy, worst_usd, expected_usd, hours_total)
     if policy.auto_approve_below_usd is None or needed.required > 0:
         return deny(ReplyCode.NOT_COVERED, "")
     if asked_before:
-        return deny(ReplyCode.ASKED_AGAIN, "It is asked again, so the policy does not approve it by itself.")
+        return deny(ReplyCode.ASKED_AGAIN, "An earlier approval led to no instance, so a person must approve this.")
     if policy.auto_approve_until is None or now.date() > policy.auto_approve_until:
-        return deny(ReplyCode.STANDING_OVER, "The policy's standing approval is over, so a person decides.")
+        return deny(ReplyCode.STANDING_OVER, "The policy's auto-approval has expired, so a person must approve this.")
     limit = policy.auto_approve_daily_usd
     if approved_usd + worst_usd > limit:
         sentence = (
-            f"The policy has approved {usd(approved_usd)} by itself in 24 hours, and {usd(limit)} is the most, "
-            "so a person decides."
+            f"The policy auto-approved {usd(approved_usd)} in the last 24 hours, of at most {usd(limit)}. "
+            "So a person must approve this."
         )
         return deny(ReplyCode.STANDING_USED_UP, sentence)
     sentence = (

@@ -1,6 +1,6 @@
 """Start without an approval (break-glass): a person whom the policy names may do so within tight limits.
 
-The amount is small, the time is short, and everybody who decides is notified.
+The amount is small, the time is short, and every approver is notified.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
     usable = ineligible(policy, who, Deed.APPROVE) is None
     named = bool(names & set(policy.break_glass)) and not never(policy, actor)
     if not usable or not named or actor.is_program:
-        return deny(ReplyCode.NO_BREAK_GLASS, "The policy does not let you start without an approval.")
+        return deny(ReplyCode.NO_BREAK_GLASS, "The policy doesn't let you start without an approval.")
     if actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF
     if not own:
-        return deny(ReplyCode.NOT_YOURS, "Only who asked for it can start it without an approval.")
+        return deny(ReplyCode.NOT_YOURS, "Only the requester can start it without an approval.")
     if not reason.strip():
-        return deny(ReplyCode.REASON_NEEDED, "Say why it cannot wait; everybody who decides will read it.")
+        return deny(ReplyCode.REASON_NEEDED, "Say why it can't wait. Every approver will read it.")
     if wrong := job_bounds.reason(reason, policy):
         return deny(*wrong)
     return Verdict(True, ReplyCode.BREAK_GLASS, "")
@@ -51,8 +51,8 @@ def inside_hours(policy: Policy, total_h: Decimal, allowed_h: Decimal) -> Verdic
     if not hours_cap.is_above(policy, total_h, allowed_h):
         return Verdict(True, ReplyCode.OK, "")
     sentence = (
-        f"{hours(total_h)} in all, with what it has had before, is above {hours(policy.max_hours)}: somebody else must "
-        "allow that first, by the override."
+        f"{hours(total_h)} in all, earlier time included, is above {hours(policy.max_hours)}. "
+        "An approver must approve the override first."
     )
     return deny(ReplyCode.OVERRIDE_FIRST, sentence)
 

@@ -20,6 +20,8 @@ from bot.rules.approvals.approvers import (
     is_same,
     linked,
     may_decide,
+    mentioned_approvers,
+    references,
     stands_for,
 )
 from bot.rules.policy import job_bounds
@@ -48,8 +50,6 @@ __all__ = [
     "plan",
     "verdict",
 ]
-
-_NUMBERS = {1: "One", 2: "Two", 3: "Three", 4: "Four", 5: "Five"}
 
 
 class Decision(StrEnum):
@@ -150,32 +150,25 @@ def plan(
         required = max(mandate.tier.approvals, 2 if both else 1)
         rule = _tiered(mandate, required)
     elif two_above is not None and both:
-        most = f"up to {usd(worst_usd)}{' for the dearest option' if options > 1 else ''}"
-        required, rule = 2, f"Two approvers decide, because {most} is above {usd(two_above)}."
+        most = f"up to {usd(worst_usd)}{' for the most expensive option' if options > 1 else ''}"
+        required, rule = 2, f"Needs 2 approvals, because {most} is above {usd(two_above)}."
     elif auto_below is not None and worst_usd < auto_below and not confirm and not over_hours:
-        required, rule = 0, f"Approved by policy, because at most {usd(worst_usd)} is below {usd(auto_below)}."
+        required, rule = 0, f"Approved by the policy, because at most {usd(worst_usd)} is below {usd(auto_below)}."
     else:
-        required, rule = 1, "One approver decides, as for every spend."
-    if confirm and options > 1:
-        rule += (
-            f" The expected total of an option above {usd(policy.confirm_above_usd)} is typed to confirm it; that of "
-            f"the dearest one is {usd(expected_usd)}."
-        )
-    elif confirm:
-        rule += (
-            f" The amount is typed to confirm, because {usd(expected_usd)} is above {usd(policy.confirm_above_usd)}."
-        )
+        required, rule = 1, "Needs 1 approval."
+    if confirm:
+        rule += f" Above {usd(policy.confirm_above_usd)} the approver types the amount."
     if needs_override:
-        rule += f" {hours(hours_total)} is above {hours(policy.max_hours)}, so an override is decided first."
+        cap = hours(policy.max_hours)
+        rule += f" {hours(hours_total)} is above the limit of {cap}, so this also needs an override."
     return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
 
 
 def _tiered(mandate: ApproverGroup, required: int) -> str:
-    """Write the rule of a tier: how many of which group decide, and why."""
+    """Write the rule of a tier: how many approvals of which group it needs, and why."""
     tier = mandate.tier
-    verb = "decides" if required == 1 else "decide"
-    why = f", because {mandate.because}" if mandate.because else ", as for every spend"
-    return f"Tier {tier.name if tier else ''}: {_NUMBERS[required].lower()} of {group_of(tier)} {verb}{why}."
+    why = f", because {mandate.because}" if mandate.because else ""
+    return f"Tier {tier.name if tier else ''}: needs {plural(required, 'approval')} from {group_of(tier)}{why}."
 
 
 def verdict(
@@ -195,7 +188,7 @@ def verdict(
         return _approve(policy, approval_plan, what, request, decider)
     if refusal is None and what.decision is Decision.REJECT:
         return _reject(policy, what)
-    return refusal or Verdict(True, ReplyCode.CANCELLED, "The request is cancelled.")
+    return refusal or Verdict(True, ReplyCode.CANCELLED, "You cancelled the request.")
 
 
 def is_requester(request: RequestFacts, actor: Actor) -> bool:
@@ -206,7 +199,7 @@ def is_requester(request: RequestFacts, actor: Actor) -> bool:
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     # A program may only withdraw its own request, regardless of its key.
     program = decision is not Decision.CANCEL and decider.actor.is_program
-    refusal = deny(ReplyCode.BOT, "A bot cannot decide a request.") if program else None
+    refusal = deny(ReplyCode.BOT, "A bot can't approve or reject a request.") if program else None
     if refusal := refusal or ineligible(policy, decider, Deed.APPROVE):
         return refusal
     own = is_requester(request, decider.actor)
@@ -217,8 +210,9 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decision is Decision.CANCEL and not is_approver(policy, decider):
         return deny(ReplyCode.NOT_YOURS, "Only the requester or an approver can cancel this request.")
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
-        hint = "cancel it instead" if decision is Decision.REJECT else "ask an approver"
-        return deny(ReplyCode.REQUESTER, f"You asked for this, so somebody else decides it; {hint}.")
+        if decision is Decision.REJECT:
+            return deny(ReplyCode.REQUESTER, "You can't reject your own request. Cancel it instead.")
+        return deny(ReplyCode.REQUESTER, "You can't approve your own request.")
     if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
         return None
     return _in_place_of(policy, request, decider)
@@ -228,23 +222,28 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
     """Refuse who is neither an approver nor a valid stand-in; nobody stands in on their own request."""
     standing_in = stands_for(policy, decider, request.mandate)
     if standing_in and is_requester(request, decider.actor):
-        return deny(
-            ReplyCode.REQUESTER, "You asked for this, so you do not decide it in somebody's place; ask an approver."
-        )
+        return deny(ReplyCode.REQUESTER, "You can't approve your own request, not even as a delegate.")
     if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
         return None
     if standing_in:
         return deny(
-            ReplyCode.DELEGATOR_ASKED, "You decide in the place of who asked for this, so somebody else decides it."
+            ReplyCode.DELEGATOR_ASKED,
+            "You are the requester's delegate, so you can't approve this. Another approver can.",
         )
     if any(not one.known for one in decider.behalf):
-        sentence = "Slack did not say whether the one in whose place you decide still may; try again, or decide there."
+        sentence = "Slack did not say whether the person you stand in for is still an approver. Try again in a moment."
         return deny(ReplyCode.DELEGATOR_UNKNOWN, sentence)
     if not is_approver(policy, decider):
-        return deny(ReplyCode.NOT_AN_APPROVER, "You are not an approver for this team's GPU spend; ask one of them.")
-    return deny(
-        ReplyCode.OTHER_GROUP, f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them."
-    )
+        return deny(ReplyCode.NOT_AN_APPROVER, f"Only approvers can do this{_names(policy, request)}.")
+    group = group_of(request.mandate.tier)
+    return deny(ReplyCode.OTHER_GROUP, f"Only the group {group} can do this{_names(policy, request)}.")
+
+
+def _names(policy: Policy, request: RequestFacts) -> str:
+    """Name the approvers of a request, as services name people, without the requester; empty when there are none."""
+    asked = {name for one in (request.requester, *request.linked) for name in (one.id, one.ref)}
+    found = references(name for name in mentioned_approvers(policy, request.mandate) if name not in asked)
+    return f": {found}" if found else ""
 
 
 def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
@@ -271,8 +270,8 @@ _CLOSED = {
 
 
 #: The answer where Slack only notifies.
-SLACK_OFF = deny(ReplyCode.SLACK_OFF, "Decisions in Slack are switched off; decide on the command line or over REST.")
-STILL_QUOTING = deny(ReplyCode.QUOTING, "Offers are being quoted for this request; decide when they are shown.")
+SLACK_OFF = deny(ReplyCode.SLACK_OFF, "You can't approve or reject in Slack here. Use the command line or REST.")
+STILL_QUOTING = deny(ReplyCode.QUOTING, "This request has no offers yet. Try again when they are shown.")
 
 
 def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
@@ -286,10 +285,10 @@ def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) ->
     if request.state is not RequestState.PENDING:
         return STILL_QUOTING
     if now >= request.expires_at:
-        return deny(ReplyCode.ALREADY_EXPIRED, "This request has expired; ask again for fresh offers.")
+        return deny(ReplyCode.ALREADY_EXPIRED, "This request has expired. Make a new one for fresh offers.")
     # A rejection is about the request itself, so it holds whatever the offers have become: a denial wins.
     if what.decision is Decision.APPROVE and what.quote_version != request.quote_version:
-        return deny(ReplyCode.QUOTE_MOVED, "The offers of this request have changed; decide on the new ones.")
+        return deny(ReplyCode.QUOTE_MOVED, "The offers of this request have changed. Choose from the new ones.")
     return None
 
 
@@ -298,16 +297,16 @@ def _approve(
 ) -> Verdict:
     place = decides_for(policy, request, decider)
     if any(_has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
-        return deny(ReplyCode.ALREADY_VOTED, "You have approved this already; it waits for another approver.")
+        return deny(ReplyCode.ALREADY_VOTED, "You already approved this. It needs another approver.")
     if needed.needs_override:
-        return deny(ReplyCode.OVERRIDE_FIRST, "The override for more hours must be decided first.")
+        return deny(ReplyCode.OVERRIDE_FIRST, "The 12-hour override must be approved first.")
     stands = request.standing
     if stands is not None and what.seen != stands.digest and (what.seen is not None or stands.is_changed):
         return deny(
-            ReplyCode.CHANGED_SINCE, "Another approver has changed this since you looked; look again, then decide."
+            ReplyCode.CHANGED_SINCE, "Another approver changed this after you opened it. Read it again, then approve."
         )
     if request.chosen_offer_id not in (None, what.offer_id):
-        sentence = f"The first approver chose {request.chosen_offer_id}; approve that option, or reject the request."
+        sentence = f"The first approver chose {request.chosen_offer_id}. Approve that option, or reject the request."
         return deny(ReplyCode.OTHER_OFFER, sentence)
     refusal = may_shorten(what.hours, request.most_hours or Decimal(0), can=request.most_hours is not None)
     refusal = refusal or _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
@@ -318,9 +317,9 @@ def _approve(
         return refusal
     left = needed.required - len(request.approvals) - 1
     if left > 0:
-        who = "a second approver decides" if needed.required == 2 else f"{plural(left, 'more approver')} decide"
-        return Verdict(True, ReplyCode.FIRST_OF_TWO, f"Your approval is recorded; {who}.")
-    return Verdict(True, ReplyCode.APPROVED, "The request is approved.")
+        more = f"It needs {plural(left, 'more approval')}."
+        return Verdict(True, ReplyCode.FIRST_OF_TWO, f"You approved the request. {more}")
+    return Verdict(True, ReplyCode.APPROVED, "You approved the request.")
 
 
 def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
@@ -330,11 +329,11 @@ def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider
         return deny(ReplyCode.BAD_CAP, "A limit must be an amount above zero, such as $50.")
     if request.cap_usd is not None and cap_usd > request.cap_usd:
         return deny(
-            ReplyCode.CAP_RAISED, f"A limit of {usd(request.cap_usd)} already holds; it can be lowered, not raised."
+            ReplyCode.CAP_RAISED, f"The limit is {usd(request.cap_usd)} already. You can lower it, not raise it."
         )
     most_usd = request.worst_usd + request.spent_usd
     if cap_usd > most_usd:
-        sentence = f"The limit can be lowered, not raised above the worst case of {usd(most_usd)}."
+        sentence = f"The limit can't be above the worst case, {usd(most_usd)}."
         return deny(ReplyCode.CAP_RAISED, sentence)
     held_usd = request.limit.usd if request.limit is not None else most_usd
     lifted = change_cap(cap_usd, held_usd, set_by_approver=True, by_approver=is_approver(policy, decider))
@@ -348,13 +347,11 @@ def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
     if worst == 0 or total_cap(worst, asked_usd=asked, approver_usd=limit_usd, spent_usd=spent) > 0:
         return None
     if asked is not None and asked <= spent:
-        sentence = (
-            f"Of the {usd(asked)} that the requester set, earlier attempts spent {usd(spent)}; reject the request."
-        )
+        sentence = f"Earlier attempts spent {usd(spent)} of the requester's limit of {usd(asked)}. Reject the request."
         return deny(ReplyCode.BUDGET_SPENT, sentence)
     sentence = (
-        f"Of the limit of {usd(limit_usd or spent)} for all attempts, earlier ones spent {usd(spent)}; "
-        "set a higher limit, or reject the request."
+        f"Earlier attempts spent {usd(spent)} of the limit of {usd(limit_usd or spent)}. "
+        "Set a higher limit, or reject the request."
     )
     return deny(ReplyCode.LIMIT_SPENT, sentence)
 
@@ -364,11 +361,11 @@ def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
     shown, whole = money.cents(expected_usd), money.dollars(expected_usd)
     type_this = f"type {shown} or {whole}"
     if typed is None or not typed.strip():
-        return deny(ReplyCode.AMOUNT_NEEDED, f"The expected total is {usd(expected_usd)}; to confirm it, {type_this}.")
+        return deny(ReplyCode.AMOUNT_NEEDED, f"The expected total is {usd(expected_usd)}. To confirm it, {type_this}.")
     amount = read_amount(typed)
     if amount not in (shown, whole):
-        said = "an amount that cannot be read" if amount is None else usd(amount)
-        sentence = f"You typed {said}, but the expected total is {usd(expected_usd)}; to confirm it, {type_this}."
+        said = "something that is no amount" if amount is None else usd(amount)
+        sentence = f"You typed {said}, but the expected total is {usd(expected_usd)}. To confirm it, {type_this}."
         return deny(ReplyCode.AMOUNT_MISMATCH, sentence)
     return None
 
@@ -376,7 +373,7 @@ def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
 def _reject(policy: Policy, what: DecisionInput) -> Verdict:
     reason = what.reason.strip()
     if not reason:
-        return deny(ReplyCode.REASON_NEEDED, "A rejection needs a reason, so that the requester knows what to change.")
+        return deny(ReplyCode.REASON_NEEDED, "Say why you reject it, so that the requester knows what to change.")
     if wrong := job_bounds.reason(reason, policy):
         return deny(*wrong)
-    return Verdict(True, ReplyCode.REJECTED, "The request is rejected.")
+    return Verdict(True, ReplyCode.REJECTED, "You rejected the request.")

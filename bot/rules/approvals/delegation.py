@@ -24,18 +24,18 @@ def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: dat
     """
     usable = ineligible(policy, who, Deed.APPROVE) is None
     if not usable or who.actor.is_program or not is_approver(policy, who):
-        return deny(ReplyCode.NOT_AN_APPROVER, "Only those whom the policy names as approvers can name a delegate.")
+        return deny(ReplyCode.NOT_AN_APPROVER, "Only approvers can name a delegate.")
     if to is not None and who.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
         return SLACK_OFF  # People who click in Slack decide nothing there, so they name no delegate there either.
     if to is None or until is None:
-        return deny(ReplyCode.BAD_DELEGATE, "Say who decides in your place, and until when: @who until 2026-12-01.")
+        return deny(ReplyCode.BAD_DELEGATE, "Name your delegate and the last day: @who until 2026-12-01.")
     if to.kind not in (ActorKind.SLACK, ActorKind.OPERATOR):
-        return deny(ReplyCode.BAD_DELEGATE, "Only a person can decide in somebody's place: @who or operator:ada.")
+        return deny(ReplyCode.BAD_DELEGATE, "Only a person can be a delegate: @who or operator:ada.")
     if any(is_same(one, to) for one in (who.actor, *linked(policy, who.actor))):
-        return deny(ReplyCode.OWN_DELEGATE, "That is you; name somebody else.")
+        return deny(ReplyCode.OWN_DELEGATE, "You can't be your own delegate. Name somebody else.")
     if never(policy, to):
-        return deny(ReplyCode.DENIED_DELEGATE, "The policy says that this person never decides.")
+        return deny(ReplyCode.DENIED_DELEGATE, "The policy doesn't let this person approve.")
     if not now < last_moment(until) <= last_moment(now.date() + timedelta(days=policy.delegation_days)):
         most = plural(policy.delegation_days, "day")
-        return deny(ReplyCode.BAD_UNTIL, f"The last day must lie between today and {most} from now.")
+        return deny(ReplyCode.BAD_UNTIL, f"Give a last day from today to {most} from now.")
     return Verdict(True, ReplyCode.OK, "")

@@ -24,5 +24,7 @@ def happened(kind: str, before: str, after: str) -> str:
 def whole(events: int, sealed: int) -> str:
     """Say that no event was changed, and how many of them have their hash by now."""
     if sealed >= events:
-        return f"{plural(events, 'event')}, all sealed; nothing was changed since."
-    return f"{plural(events, 'event')}, {sealed} sealed so far; the rest is within minutes. Nothing was changed."
+        return f"{plural(events, 'event')}, all in the hash chain. Nothing was changed."
+    return (
+        f"{plural(events, 'event')}, {sealed} in the hash chain so far, the rest within minutes. Nothing was changed."
+    )

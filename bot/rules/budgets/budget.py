@@ -132,13 +132,13 @@ def fits(lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal) -
     """Whether a new approval fits into every budget; a refusal names the budget that it exceeds most."""
     over = [line for line in lines if line.committed_usd + line.adds(total_usd, rate_usd_h) > line.limit_usd]
     if not over:
-        return Verdict(True, ReplyCode.OK, "It is inside every budget.")
+        return Verdict(True, ReplyCode.OK, "It fits every budget.")
     worst = max(over, key=lambda line: line.committed_usd + line.adds(total_usd, rate_usd_h) - line.limit_usd)
     unit = "/h" if worst.period is Period.HOURLY else ""
     limit, committed, more = worst.limit_usd, worst.committed_usd, worst.adds(total_usd, rate_usd_h)
     sentence = (
-        f"The {worst.period} budget of {worst.key} is {usd(limit)}{unit}; {usd(committed)}{unit} is spent or reserved, "
-        f"and this may cost {usd(more)}{unit} more."
+        f"This doesn't fit the {worst.period} budget of {worst.key}. It may cost {usd(more)}{unit}, and "
+        f"{usd(max(limit - committed, Decimal(0)))}{unit} of {usd(limit)}{unit} is left."
     )
     return deny(ReplyCode.OVER_BUDGET, sentence)
 

@@ -41,7 +41,7 @@ def missing_variables(location: str | None, given: Collection[str]) -> str | Non
     verb = "is" if len(missing) == 1 else "are"
     return (
         f"Checkpoints at {location} need {' and '.join(missing)}, which {verb} not set where this service runs. "
-        f"Make the credentials of {store.name} at {store.where}, set them there, and ask again."
+        f"Create the credentials of {store.name} at {store.where}, set them there, and try again."
     )
 
 
@@ -63,5 +63,5 @@ def not_listed(location: str | None, places: Collection[str]) -> str | None:
     listed = f"It lists {', '.join(sorted(places))}." if places else "It lists none."
     return (
         f"Checkpoints at {location} can't be read: the policy doesn't list that place under checkpoint_places. "
-        f"{listed} Ask for one of these places, or ask an operator to add yours."
+        f"{listed} Use one of these places, or ask an operator to add yours."
     )

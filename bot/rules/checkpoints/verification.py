@@ -81,11 +81,11 @@ def place(location: str | None) -> StoreLocation | None:
 def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: datetime) -> Verdict:
     """Whether the newest checkpoint exists, is complete and recent, and is no older than what the agent reported."""
     if newest is None:
-        return deny(ReplyCode.MISSING, "There is no checkpoint at its place.")
+        return deny(ReplyCode.MISSING, "There is no checkpoint.")
     if newest.size <= 0:
         return deny(ReplyCode.EMPTY, f"The newest checkpoint, {newest.path}, is empty.")
     if newest.at - now > SLACK:
-        said = f"The newest checkpoint, {newest.path}, is dated in the future, so nobody can tell how old it is."
+        said = f"The newest checkpoint, {newest.path}, is dated in the future, so its age is unknown."
         return deny(ReplyCode.FUTURE, said)
     worked_until = min(reported.worked_until or now, now)
     if worked_until - newest.at > timedelta(seconds=max_age_s) + SLACK:
@@ -161,8 +161,8 @@ def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
     """Write the line under an option's price: the part of its worst case for its checkpoint hold; empty if none."""
     if not run_h:
         return ""
-    kept = f" and {say_hours(disk_h)} of kept disk" if disk_h else ""
-    return f"includes up to {say_hours(run_h)} of hold{kept} to save checkpoints: {usd(hold_usd)}"
+    disk = f" and {say_hours(disk_h)} of disk" if disk_h else ""
+    return f"includes {usd(hold_usd)} to save checkpoints: up to {say_hours(run_h)} more{disk}"
 
 
 def choice(policy: Policy, location: str | None) -> str:
@@ -172,14 +172,13 @@ def choice(policy: Policy, location: str | None) -> str:
     wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)
     # The query part of a URL may be its signature.
     shown = (location or "").partition("?")[0]
-    said = f"At its end the newest checkpoint at {shown} is verified; if it is not there, its agent gets {wait} to save"
+    said = f"At its end, the newest checkpoint at {shown} is verified. If there is none, its agent gets {wait} to save."
     if policy.checkpoint_unverified == Unverified.DESTROY:
-        return f"{said}, and then the machine is ended with its disk, as the policy allows."
+        return f"{said} Then the session ends and its disk is deleted, as the policy allows."
     disk, hold = (say_hours(Decimal(one) / 3600) for one in (policy.checkpoint_disk_s, policy.checkpoint_hold_s))
     return (
-        f"{said}. Then, until somebody answers, it is stopped and its disk kept {disk} and as long as the approved "
-        f"amount pays for it; where a stop cannot keep it, it is held {hold} in all. That is reserved on top. When "
-        "it is used up, and the operators were asked in vain, the machine ends with its disk."
+        f"{said} Then it stops and its disk stays for {disk}. Where a stop would delete the disk, it keeps running for "
+        f"{hold} at most. The price includes that. If nobody answers until then, it ends and its disk is deleted."
     )
 
 

@@ -69,7 +69,7 @@ class Draft:
         """Read one word more. Raises `BadWord`."""
         for name, value in self.look(word).items():
             if name in self.said and name not in ("names", "work"):
-                raise BadWord(f"{show(word.raw)} says again what was already said; keep one of the two.")
+                raise BadWord(f"{show(word.raw)} repeats what was already said. Keep one of the two.")
             self.said[name] = value
 
     def look(self, word: WordToken) -> Fields:
@@ -85,7 +85,7 @@ class Draft:
         if found is None:
             known = ", ".join(each.key for each in WORDS)
             hint = near(key, (*KEYS, *WORK_KEYS))
-            raise BadWord(f"{show(keyed[1])} is not a word of this language; there are {known}.{hint}")
+            raise BadWord(f"{show(keyed[1])} is not a known word. Words are {known}.{hint}")
         if not value:
             raise BadWord(f"{found.key}= needs a value; write {found.example}.")
         if operator != "=" and found.key == "memory":

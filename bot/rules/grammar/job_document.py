@@ -84,7 +84,7 @@ class JobDocument(_Strict):
     label: Text | None = Field(default=None, description="The project that it counts for.")
     reason: Annotated[str, Field(max_length=4000)] | None = Field(default=None, description="Approvers read this.")
     consumer: Annotated[str, Field(max_length=40)] | None = Field(
-        default=None, description="The program that it is for, asked by whoever answers for it; its budgets count."
+        default=None, description="The program that it is for, by its owner. The program's budgets count."
     )
     ssh_public_key: Annotated[str, Field(max_length=LONGEST_KEY)] | None = Field(
         default=None, description="The key of this machine; without it, the one that is registered."

@@ -136,7 +136,7 @@ def _read_question(sub: Subcommand, words: list[WordToken], _line: str, policy: 
         except BadWord as error:
             raise Wrong(word, str(error)) from error
         if not fields.keys().isdisjoint(found):
-            raise Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
+            raise Wrong(word, f"{show(word.raw)} repeats what was already said. Keep one of the two.")
         fields.update(found)
     try:
         return ParsedCommand(sub.name, question=question(fields))

@@ -87,7 +87,7 @@ def question_word(word: WordToken, policy: Policy) -> Fields:
     found = _QUESTION.get(key.lower())
     if found is None:
         known = ", ".join(_QUESTION)
-        raise BadWord(f"{show(word.value)} is not a word of a comparison; there are {known}.{near(key, _QUESTION)}")
+        raise BadWord(f"{show(word.value)} is not a known word. Words are {known}.{near(key, _QUESTION)}")
     if not equals or not value:
         raise BadWord(f"{found.key}= needs a value; write {found.example}.")
     return found.read(value, policy)

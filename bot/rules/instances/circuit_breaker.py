@@ -22,7 +22,9 @@ def trips(live: int, destroys: int, vanished: int) -> str | None:
         return None
     most = max(FEWEST, int(live * DESTROY_SHARE))
     if destroys > most:
-        return f"One look at the cloud would end {destroys} instances, more than {most} of {live}: nothing was ended."
+        return (
+            f"One listing of the cloud would end {destroys} instances, more than {most} of {live}: nothing was ended."
+        )
     if vanished >= live * VANISH_SHARE:
-        return f"{vanished} of {live} running instances are missing from one listing: nothing was concluded from it."
+        return f"{vanished} of {live} running instances are missing from one listing: GPU Shopper ignores that listing."
     return None

@@ -64,13 +64,13 @@ def next_option(
     a failure that is not a definite no.
     """
     if any(not failure.definite_no or failure.code == OutcomeUnknown.code for failure in failures):
-        sentence = "It is unknown whether the last create took effect, so nothing else is tried."
+        sentence = "It is unknown whether the last launch worked, so no other offer is tried."
         return Placement(None, OutcomeUnknown.code, sentence)
     if failures and not policy.failover:
-        return Placement(None, "failover_off", "The offer was refused, and the policy allows no other one.")
+        return Placement(None, "failover_off", "The cloud refused the offer, and the policy allows no other one.")
     chosen = next((place for place, option in enumerate(shown) if option.offer.id == chosen_offer_id), None)
     if chosen is None:
-        return Placement(None, "not_shown", "The approved offer is not among the options that were shown.")
+        return Placement(None, "not_shown", "The approved offer is not one of the options that were shown.")
     first = shown[chosen]
     # An approver may cap a run below its own expected total; that must not rule out what they approved.
     most_usd = max(total_cap_usd, first.estimate.expected_usd)
@@ -78,9 +78,9 @@ def next_option(
     for option in (first, *rest):
         same_kind = option.offer.spot is first.offer.spot
         if same_kind and _covered(option, price_cap_usd_h, most_usd) and not _failed(option, failures):
-            sentence = f"{option.offer.id} at {rate(option.offer.price_usd_h or Decimal(0))} is tried next."
+            sentence = f"{option.offer.id} at {rate(option.offer.price_usd_h or Decimal(0))} comes next."
             return Placement(option, "ok", sentence)
-    return Placement(None, "none_left", "No other option that was shown is inside the approved cap.")
+    return Placement(None, "none_left", "No other option that was shown is within the approved amount.")
 
 
 def _place(cloud: str, candidates: Sequence[str]) -> int:

@@ -19,11 +19,9 @@ class Trouble(NamedTuple):
 
 _ERROR = Trouble(EndReason.BROKEN, "The cloud reports that the instance failed.")
 _OFFLINE = Trouble(EndReason.BROKEN, "The cloud lost contact with the machine.")
-_OUTBID = Trouble(
-    EndReason.OUTBID, "The cloud stopped the spot instance, as it may when somebody pays more for its GPU."
-)
-_STOPPED = Trouble(EndReason.STOPPED_THERE, "The instance was stopped at the cloud, and nobody here ordered that.")
-_AGAIN = Trouble(EndReason.RESTARTING, "The cloud is starting the instance again, and nobody can use it meanwhile.")
+_OUTBID = Trouble(EndReason.OUTBID, "The cloud took the spot instance back, because somebody pays more for its GPU.")
+_STOPPED = Trouble(EndReason.STOPPED_THERE, "The cloud stopped the instance. GPU Shopper didn't.")
+_AGAIN = Trouble(EndReason.RESTARTING, "The cloud is restarting the instance, so you can't use it now.")
 
 
 def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -> str:
@@ -60,4 +58,4 @@ def given_up_at(since: datetime, grace_s: float) -> datetime:
 def ended_sentence(found: Trouble, spent: str) -> str:
     """Write why an instance is ended after its grace, whose length in words is `spent`."""
     how = "That did not change" if found.code is EndReason.WRONG_GPUS else "It did not come back"
-    return f"{found.sentence} {how} within {spent}, so it is ended."
+    return f"{found.sentence} {how} within {spent}, so it ends."

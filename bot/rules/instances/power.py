@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from bot.rules.values.phrases import Verdict, deny, rate
 from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.state_text import state_words
 from ledger.kernel.states import SessionState
 from providers.capabilities import Capabilities
 
@@ -46,32 +47,29 @@ def judge(
     if order is PowerAction.STOP and wanted == PowerAction.START and state in _FROM.values():
         state, wanted = SessionState.RUNNING, None  # To stop it, nobody needs to wait for its start.
     if state is not _FROM[order]:
-        return deny(ReplyCode.WRONG_STATE, f"The session is {state}, so there is nothing to {order}.")
+        return deny(ReplyCode.WRONG_STATE, f"The session is {state_words(state)}, so you can't {order} it.")
     if wanted is not None:
-        return deny(ReplyCode.UNDER_WAY, f"A {wanted} is under way already; it is confirmed when the cloud shows it.")
+        return deny(ReplyCode.UNDER_WAY, f"A {wanted} is under way already. The status shows when it is done.")
     if order is PowerAction.RESTART:
         if not able.restart:
             return deny(
-                ReplyCode.CANNOT_RESTART, f"{cloud} has no restart; restart the program inside the machine instead."
+                ReplyCode.CANNOT_RESTART, f"{cloud} has no restart. Restart the program inside the machine instead."
             )
-        stays = "The restart is ordered; the meter runs on"
+        stays = "Restarting. You still pay for the GPU meanwhile"
         return Verdict(True, ReplyCode.ORDERED, f"{stays}. {survival}" if survival else f"{stays}, and the disk stays.")
     if not able.stop:
-        sentence = f"{cloud} cannot stop a machine; only its end stops the meter, and its disk goes with it."
+        sentence = f"{cloud} can't stop a machine. Only ending the session stops the cost, and that deletes the disk."
         return deny(ReplyCode.CANNOT_STOP, sentence)
     if order is PowerAction.START:
-        said = "The start is ordered; from then on the GPU is billed again, up to what was approved."
+        said = "Starting. From then on you pay for the GPU again, up to the approved amount."
         return Verdict(True, ReplyCode.ORDERED, said)
     if able.billing.gpu_while_stopped:
-        sentence = f"A stopped machine at {cloud} still bills its GPU, so a stop saves nothing; only its end does."
+        sentence = f"{cloud} bills the GPU of a stopped machine, too. Only ending the session saves money."
         return deny(ReplyCode.STOP_SAVES_NOTHING, sentence)
     billed = able.billing.storage_while_stopped
-    disk = f"its disk goes on at {rate(storage_usd_h)}" if billed else "its disk costs nothing"
-    until = (
-        f" until the approved end, {deadline:%Y-%m-%d %H:%M} UTC{'' if outlives else ', when it goes'}"
-        if deadline
-        else ""
-    )
-    warning = "The GPU may be rented by others meanwhile, so a start can fail."
-    said = f"The stop is ordered: the GPU costs nothing then, {disk}{until}."
-    return Verdict(True, ReplyCode.ORDERED, " ".join(filter(None, (said, survival, warning))))
+    disk = f"you pay only for the disk ({rate(storage_usd_h)})" if billed else "you pay nothing"
+    end = f"{deadline:%Y-%m-%d %H:%M} UTC" if deadline else ""
+    deleted = f"It's deleted at {end}." if end and not outlives else f"The approved end is {end}." if end else ""
+    warning = "Somebody else may rent the GPU meanwhile, so a start can fail."
+    said = f"Stopping. From now on {disk}."
+    return Verdict(True, ReplyCode.ORDERED, " ".join(filter(None, (said, deleted, survival, warning))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from bot.rules.values.command_text import cli_command
 from ledger.kernel.end_reason import APPROVED
 
 #: How long held work waits before it is checked again.
@@ -15,11 +16,12 @@ def recovery_notice(unknown: int) -> str:
     if not unknown:
         return ""
     one = unknown == 1
-    what = "1 instance carries our label and has" if one else f"{unknown} instances carry our label and have"
+    what = "1 instance has our label but belongs" if one else f"{unknown} instances have our label but belong"
+    each = "it" if one else "each"
     return (
-        f"Recovery is on: {what} no row here, so nothing is bought, and only people and approved ends end anything. An "
-        f"operator ends that with gpu-shopper adopt or gpu-shopper orphans condemn for {'it' if one else 'each'}; "
-        "gpu-shopper orphans list shows what waits."
+        f"Recovery mode is on: {what} to no session. Until then nothing is bought, and only people and approved ends "
+        f"end a session. An operator adopts or condemns {each}: {cli_command('orphans list')}, then "
+        f"{cli_command('adopt ID')} or {cli_command('orphans condemn ID')}."
     )
 
 

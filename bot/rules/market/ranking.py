@@ -21,7 +21,7 @@ from bot.rules.market.scoring import Cases, Scored
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
-from bot.rules.values.phrases import hours, rate, usd
+from bot.rules.values.phrases import hours, usd
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer
@@ -182,33 +182,27 @@ def _option(
 
 def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decimal, policy: Policy) -> str:
     offer = one.offer
-    kind = "spot" if offer.spot else "on-demand"
+    kind = "Spot" if offer.spot else "On-demand"
     known = "reported" if offer.reliability is not None else "assumed"
     trusted = f"{reliability(offer, policy):.1%} reliability ({known})"
     if FREE in marks:
         return _why_free(offer, costs)
-    total = f"{usd(costs.expected_usd)} expected for {hours(costs.hours)} at {rate(offer.price_usd_h or Decimal(0))}"
     more = costs.expected_usd - first_usd
-    dearer = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than the first"
-    stable = "most stable" if BEST_STABILITY in marks else ""
-    stable = "most stable as assumed" if ASSUMED_STABILITY in marks else stable
-    if BEST_COST in marks:
-        lead = "Lowest expected total with its risk"
-        lead += f" and {stable}" if stable else ""
-        lead += " and fastest" if FASTEST in marks else ""
-    elif stable:
-        lead = f"{stable[0].upper()}{stable[1:]}{' and fastest' if FASTEST in marks else ''} for {dearer}"
-    elif FASTEST in marks:
-        lead = f"Fastest for {dearer}"
-    else:
-        lead = f"{dearer[0].upper()}{dearer[1:]}"
-    risk = f"{usd(one.risk_usd)} counted for risk" if one.risk_usd else "no risk counted"
+    best = ["cheapest"] if BEST_COST in marks else []
+    best += ["most reliable"] if BEST_STABILITY in marks else []
+    best += ["most reliable (estimate)"] if ASSUMED_STABILITY in marks else []
+    best += ["fastest"] if FASTEST in marks else []
+    cost = f"about {usd(costs.expected_usd)} for {hours(costs.hours)}"
+    if BEST_COST not in marks:
+        cost = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than #1"
+    lead = " and ".join(best)
+    said = f"{lead}: {cost}" if lead else cost
     late = f" It misses the goal by {hours(costs.late_hours)}." if costs.late_hours else ""
     guess = f" {' '.join(costs.unknown)}" if costs.unknown else ""
-    return f"{lead}: {total}, {kind}, {trusted}, {risk}.{late}{guess}"
+    return f"{said[0].upper()}{said[1:]}. {kind}, {trusted}.{late}{guess}"
 
 
 def _why_free(offer: Offer, costs: Estimate) -> str:
     """Explain a free offer: it costs hours of a quota, so it is not compared with paid ones."""
-    left = "" if offer.available_for_s is None else f", of {hours(Decimal(offer.available_for_s) / 3600)} to be had"
-    return f"Free: no dollars, but up to {hours(costs.hours)} of a quota{left}. {offer.warning}".strip()
+    left = "" if offer.available_for_s is None else f" ({hours(Decimal(offer.available_for_s) / 3600)} left)"
+    return f"Free: it uses up to {hours(costs.hours)} of a quota{left}. {offer.warning}".strip()

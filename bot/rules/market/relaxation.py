@@ -129,5 +129,6 @@ def _more(count: int, job: JobRequest) -> int:
 
 def _said(word: str, instead: str, opens: int, best: Scored, more: str = "") -> Relaxation:
     total = best.expected_usd
-    sentence = f"With {instead}{more}, {plural(opens, 'offer')} would answer: {best.offer.id}, {usd(total)} expected."
+    fit = "fits" if opens == 1 else "fit"
+    sentence = f"With {instead}{more}, {plural(opens, 'offer')} {fit}: {best.offer.id}, about {usd(total)}."
     return Relaxation(word, instead, opens, total, sentence)

@@ -183,14 +183,14 @@ def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
     if policy.end_when_unresponsive and now - quiet_from >= timedelta(seconds=policy.unresponsive_s):
-        said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
+        said = f"Its agent last reported at {found.at:%H:%M} UTC. It should report every minute."
         return _cut(policy, EndReason.NO_HEARTBEAT, quiet_from, said)
     if policy.end_when_idle and found.idle_since is not None:
         idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
         if now - idle_from >= timedelta(seconds=most_s):
             said = (
-                f"No GPU of it did more than {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC; "
-                f"{hours(Decimal(most_s) / 3600)} is the limit for {watched.workload or 'its work'}."
+                f"Its GPUs have been below {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC. "
+                f"The limit for {watched.workload or 'its work'} is {hours(Decimal(most_s) / 3600)}."
             )
             return _cut(policy, EndReason.IDLE, idle_from, said)
     return None
@@ -224,13 +224,13 @@ def listener_problem(reporting: int, silent: int) -> str:
     """
     if silent < DEAF_LEAST or silent * 2 < reporting:
         return ""
-    return f"{silent} of {plural(reporting, 'node')} that report are silent at once, so none is ended for its silence."
+    return f"{silent} of {plural(reporting, 'node')} stopped reporting at once, so no session ends for that."
 
 
 def node_line(found: NodeStatus | None, now: datetime) -> str:
     """Describe an instance's agent for every status, in one sentence."""
     if found is None or found.at is None:
-        return "No agent reports from it: exempt from idle and heartbeat ends."
+        return "No agent reports from it, so it can't end early for being idle or unresponsive."
     age_s = max(int((now - found.at).total_seconds()), 0)
     age = plural(age_s, "second") if age_s < 2 * INTERVAL_S else plural(age_s // 60, "minute")
     said = [f"Its agent reported {age} ago"]

@@ -56,7 +56,7 @@ def declared(before: StoredNodeApi, claim: NodeApiReport, host: str | None, now:
     certificate = claim.certificate.lower()
     if before.certificate in (None, certificate):
         return Declared(replace(before, port=port, certificate=certificate))
-    problem = "Another certificate was named before; people connect to that one only."
+    problem = "The certificate changed. People connect to the earlier one only."
     waits = before.other_at is not None and now - before.other_at < TOLD_AGAIN
     if certificate == before.other or waits:
         return Declared(before, problem)
@@ -77,9 +77,9 @@ def _port(claim: NodeApiReport, host: str | None) -> int | str:
     if said.username is not None or said.path not in ("", "/") or said.query or said.fragment:
         return "The url has a host and a port and nothing else."
     if host is None or _canonical(said.hostname or "") != _canonical(host):
-        return "The host of the url is not the address that the cloud shows for this machine; say the port only."
+        return "The host of the url is not this machine's address. Give the port only."
     if not 0 < port <= MOST_PORT or claim.port not in (None, port):
-        return "The port of the API is unclear."
+        return "The port of the API can't be read."
     return port
 
 

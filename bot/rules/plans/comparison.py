@@ -157,7 +157,7 @@ def compare(
     elsewhere = [
         _compared(_as_priced(one), question) or ComparedGpu(_as_priced(one), None, None) for one in environments
     ]
-    notes = (f"{plural(bad, 'GPU')} left out: no usable price (missing, zero or negative).",) if bad else ()
+    notes = (f"{plural(bad, 'GPU')} skipped: no valid price.",) if bad else ()
     return Comparison(question, tuple(rows), tuple(elsewhere), notes)
 
 

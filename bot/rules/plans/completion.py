@@ -108,7 +108,7 @@ def to_completion(
     hours = _hours(left * tokens_per_step, rate)
     if hours is None:
         why = "no rate of tokens is known" if rate is None else "the rate is too low for a forecast"
-        sentence = f"{plural(left, 'step')} left; {why}, so the end cannot be told."
+        sentence = f"{plural(left, 'step')} left; {why}, so its end can't be predicted."
         return Completion(Outlook.NO_RATE, left, None, None, _ZERO, _ZERO, sentence)
     total = Scenarios(*(_total(scope, case) for case in (hours.best, hours.expected, hours.worst)))
     short_usd = max(total.expected - scope.approved_usd, _ZERO) if scope.approved_usd is not None else _ZERO

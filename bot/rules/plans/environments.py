@@ -54,13 +54,13 @@ def _space(gpu: str, memory_gb: int, price_usd_h: str) -> Environment:
         Decimal(price_usd_h),
         _SPACES_DAY,
         "https://huggingface.co/docs/hub/spaces-gpus (huggingface/hub-docs @34ee0f0)",
-        ("No machine to look after", "The Hub's models and datasets are next door", "Billed by the minute"),
+        ("No machine to look after", "The Hub's models and datasets are close by", "Billed by the minute"),
         (
             "Made for demos: no SSH, no multi-GPU training",
-            "Dearer per hour",
-            "An upgraded Space runs on until paused",
+            "More expensive per hour",
+            "An upgraded Space costs money until paused",
         ),
-        "Second choice: convenient for a short fine-tune and a demo, dear for anything longer.",
+        "Second choice: convenient for a short fine-tune and a demo, expensive for anything longer.",
     )
 
 
@@ -72,7 +72,7 @@ def _colab(gpu: str, memory_gb: int, price_usd_h: str, *, units: str, hours: int
         Decimal(price_usd_h),
         date(2022, 9, 30),
         _COLAB,
-        ("A notebook at once", "No machine to look after", "Runs on in the background"),
+        ("A notebook at once", "No machine to look after", "Keeps running in the background"),
         ("The GPU is not guaranteed", "Sessions end after a day at most", "No SSH, no API for jobs"),
         "Fine for exploring by hand; its caps rule out planned runs.",
         note=f"$49.99 for 500 compute units a month, {units} units an hour: $49.99 / 500 x {units}",
@@ -117,7 +117,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
         date(2025, 3, 7),
         _AZURE,
         ("Managed jobs, registries and pipelines", "Identity and networks of Azure", "Low-priority machines"),
-        ("Dear per GPU hour", "Quotas must be asked for", "Much to set up for one run"),
+        ("Expensive per GPU hour", "Quotas must be asked for", "Much to set up for one run"),
         "Not for cost: for teams that are bound to Azure.",
         spot_usd_h=Decimal("1.47"),
     ),
@@ -128,9 +128,9 @@ ENVIRONMENTS: tuple[Environment, ...] = (
         None,
         date(2026, 11, 21),
         "The refusal of Kaggle's API at the limit: Maximum weekly GPU quota of 30.00 hours reached",
-        ("Free", "Datasets and notebooks next door"),
+        ("Free", "Datasets and notebooks close by"),
         ("30 GPU hours a week", "A session ends after 9 to 12 hours", "No SSH, no choice of machine"),
-        "Stands apart: worth trying first for what fits into its quota.",
+        "A case of its own: worth trying first for what fits into its quota.",
         quota="30 GPU hours a week, no dollars",
     ),
 )

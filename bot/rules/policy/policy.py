@@ -21,9 +21,7 @@ class Policy:
     approvers: tuple[str, ...] = setting(
         (), "Approvers: Slack user ids (U…) or actor references (operator:ada). Requests mention them."
     )
-    approver_groups: tuple[str, ...] = setting(
-        (), "Slack user groups (S…); everybody who is a member at the click may approve."
-    )
+    approver_groups: tuple[str, ...] = setting((), "Slack user groups (S…). Their members at the click are approvers.")
     may_approve_not_pinged: tuple[str, ...] = setting((), "Approvers whom requests do not mention.")
     never_approve: tuple[str, ...] = setting(
         (), "May never approve or reject, whatever list or group they are in: a denial wins."
@@ -36,10 +34,10 @@ class Policy:
     )
     allow_self_approval: bool = setting(False, "An approver may approve their own request.")
     allow_slack_decisions: bool = setting(
-        True, "Off: Slack only notifies; decisions are made over REST or on the command line."
+        True, "Off: Slack only notifies, and people approve over REST or on the command line."
     )
     auto_approve_below_usd: Decimal | None = setting(
-        None, "A worst case below this needs no click. None: a person approves every spend."
+        None, "A worst case below this is auto-approved. None: a person approves every spend."
     )
     auto_approve_signed_by: str = setting(
         "", "Who is responsible for what the policy approves by itself; needed with such an amount."
@@ -58,16 +56,16 @@ class Policy:
     )
     approval_tiers: tuple[ApprovalTier, ...] = setting(
         (),
-        "Rows, of which the first match counts: name, group, approvals (how many different people), then (groups that "
-        "are asked next), for a spend that is above_usd, above_hours, above_gpus, on gpus, or of a team; a row with "
-        "several of these needs all. Approvers approve what matches no row; the policy never approves a match itself.",
+        "Tiers, of which the first match counts. Each has a name, a group, approvals (how many different people) and "
+        "then (the groups that can approve later). Its conditions are above_usd, above_hours, above_gpus, gpus and "
+        "team; all of them must match. Without a tier, any approver can approve. A match is never auto-approved.",
     )
     escalate_to: tuple[str, ...] = setting(
         (),
-        "Groups that are asked next about a pending request whose tier names none; earlier groups may still approve.",
+        "Groups that can approve a pending request later, where its tier names none. Earlier groups still can, too.",
     )
     escalate_after_s: int = setting(
-        3600, "The first of these groups is asked after this time, and each further one after the same time again."
+        3600, "The first of these groups can approve after this time, and each further one after the same time again."
     )
     delegation_days: int = setting(92, "For how many days an approver may delegate approvals.")
     break_glass: tuple[str, ...] = setting(
@@ -105,9 +103,9 @@ class Policy:
     overspend_answer_s: int = setting(900, "Without an answer by then the session is stopped, where that saves money.")
     checkpoint_unverified: str = setting(
         "keep",
-        "What happens to a machine whose checkpoint is not verified at its end, when nobody answers: keep (stopped "
-        "with its disk, or held where a stop cannot keep it, as long as was reserved when it was approved) or "
-        "destroy.",
+        "What happens to a machine whose checkpoint is not verified at its end, when nobody answers: keep or destroy. "
+        "keep stops it and retains its disk; where a stop deletes the disk, it keeps running. Either lasts as long as "
+        "the approval reserved money for it.",
     )
     checkpoint_places: tuple[str, ...] = setting(
         (),
@@ -120,13 +118,15 @@ class Policy:
     checkpoint_max_age_s: int = setting(3600, "A checkpoint that lacks more work than this does not count as verified.")
     checkpoint_hold_s: int = setting(
         7200,
-        "How long an unverified machine is held where a stop cannot keep its disk; an approval "
+        "How long an unverified machine keeps running where a stop would delete its disk. An approval "
         "reserves what that costs, and it counts as time.",
     )
-    checkpoint_operator_s: int = setting(3600, "This long before the hold is used up, the operators are asked as well.")
+    checkpoint_operator_s: int = setting(
+        3600, "This long before that time is used up, the operators are notified, too."
+    )
     checkpoint_disk_s: int = setting(
         86_400,
-        "How long the disk of such a machine is kept where a stop keeps it; an approval reserves what that costs.",
+        "How long the disk of such a machine stays where a stop keeps it. An approval reserves what that costs.",
     )
     end_when_unresponsive: bool = setting(
         True, "A session is ended when its machine's agent, having reported before, stops reporting."
@@ -141,7 +141,7 @@ class Policy:
         idle_limits(), "Idle time per workload after which the owner is warned; `default` is for all others."
     )
     idle_grace_s: int = setting(600, "From that message to the end.")
-    done_grace_s: int = setting(120, "From the message that a job is over, as its agent says, to the end.")
+    done_grace_s: int = setting(120, "From the message that a job has finished, as its agent reports, to the end.")
     max_gpus: int = setting(16, "Most GPUs in one request.")
     max_open_requests_per_user: int = setting(5, "Most pending requests that one person may have.")
     max_reason_chars: int = setting(500, "Longest reason of a request or of a rejection.")
@@ -210,8 +210,8 @@ class Policy:
     )
     consumers: Mapping[str, ConsumerPolicy] = setting(
         frozen(),
-        "Programs by name, each with clouds, gpus, max_hours, defaults (fields of the portable job request) and "
-        "auto_approve_below_usd, _daily_usd, _until and _signed_by of its own; what is left out limits nothing.",
+        "Programs by name. Each may have clouds, gpus, max_hours and defaults (fields of the portable job request). It "
+        "may have its own auto_approve_below_usd, _daily_usd, _until and _signed_by. What is left out limits nothing.",
     )
     webhook_networks: tuple[str, ...] = setting(
         (), "Networks that are not public and may receive webhooks nevertheless, as in 10.1.0.0/16."

@@ -53,7 +53,7 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class ApproverGroup:
-    """Say who is asked about one request: its tier (None: the approvers of everything) and why.
+    """Say who approves one request: its tier (None: the approvers of everything) and why.
 
     `steps` further groups were asked since.
     """
@@ -146,7 +146,7 @@ def problems(
             if before.name == tier.name:
                 yield f"approval_tiers: {tier.name} is there twice"
             elif _covers(before, tier):
-                yield f"approval_tiers: {tier.name} is never reached, because {before.name} stands above it; swap them"
+                yield f"approval_tiers: {tier.name} is never reached, because {before.name} comes first; swap them"
         seen.append(tier)
 
 

@@ -15,11 +15,13 @@ from providers.capabilities import BOOT_DEADLINE_S
 class Timing:
     """Say how often the service polls and how long it waits. In production no value may be below its floor."""
 
-    tick_s: float = setting(1.0, "Pause between two looks for rows that are due.", floor=0.2)
+    tick_s: float = setting(1.0, "Pause between two runs of the scheduler.", floor=0.2)
     sweep_s: float = setting(30.0, "Pause between two complete listings of one cloud.", floor=10)
-    label_search_s: float = setting(15.0, "Pause between two searches for the label of an unclear create.", floor=10)
+    label_search_s: float = setting(
+        15.0, "Pause between two searches for the label of a launch whose outcome is unknown.", floor=10
+    )
     quarantine_floor_s: float = setting(
-        300.0, "Least time an unclear create is searched for; a cloud that lags more gets longer.", floor=300
+        300.0, "Least time for these searches. A cloud whose listings lag more gets longer.", floor=300
     )
     absence_count: int = setting(3, "Complete listings without the instance that prove its end.", floor=3)
     absence_apart_s: float = setting(10.0, "Least time between two of those listings.", floor=10)
@@ -39,11 +41,11 @@ class Timing:
     )
     create_patience: float = setting(
         1.3,
-        "How many times a cloud's own time-out for a create is waited for its outcome (90 s at most clouds, 150 s at "
-        "TensorDock). Then it is unclear, and its label is searched for.",
+        "How many times a cloud's own time-out for a create (90 s at most clouds, 150 s at TensorDock) to wait for its "
+        "outcome. Then the outcome is unknown, and its label is searched for.",
         floor=1.2,
     )
-    boot_poll_s: float = setting(5.0, "Pause between two looks at a booting instance.", floor=2)
+    boot_poll_s: float = setting(5.0, "Pause between two checks of a booting instance.", floor=2)
     reach_timeout_s: float = setting(5.0, "How long one attempt to reach the SSH port may take.", floor=2)
     offers_timeout_s: float = setting(10.0, "How long a search waits for the slowest cloud.", floor=2)
     pace: float = setting(
@@ -52,13 +54,17 @@ class Timing:
         "other programs that use the account.",
         floor=1,
     )
-    terminate_retry_s: float = setting(5.0, "First pause before a termination is ordered again; it doubles.", floor=2)
+    terminate_retry_s: float = setting(
+        5.0, "First pause before a termination is sent again. It doubles each time.", floor=2
+    )
     terminate_retry_max_s: float = setting(60.0, "Longest such pause.", floor=10)
     terminate_page_s: float = setting(600.0, "A termination unproved for this long pages the operators.", floor=60)
     end_overdue_s: float = setting(
         20.0, "An end this overdue, for which no termination was sent, is sent directly, without the ledger.", floor=10
     )
-    recovery_page_s: float = setting(1800.0, "Pause between two pages while an instance without a row waits.", floor=60)
+    recovery_page_s: float = setting(
+        1800.0, "Pause between two pages to the operators while an orphan waits.", floor=60
+    )
     claim_ttl_s: float = setting(60.0, "After this the row of a worker that died is taken over.", floor=30)
     outbox_retry_s: float = setting(2.0, "First pause before a message is sent again.", floor=1)
     outbox_retry_max_s: float = setting(300.0, "Longest such pause.", floor=30)

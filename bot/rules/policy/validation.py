@@ -71,7 +71,7 @@ def _about_decisions(policy: Policy) -> Iterator[tuple[bool, str]]:
     signed = bool(policy.auto_approve_signed_by.strip() and policy.auto_approve_until)
     yield (
         policy.auto_approve_below_usd is None or signed,
-        "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
+        "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: a person is responsible",
     )
     yield (
         all(0 < share <= 1 for share in policy.budget_thresholds),

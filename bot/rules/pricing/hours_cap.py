@@ -63,16 +63,14 @@ def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVer
     Zero, negative, infinite and NaN hours are refused, and so is a total above `max_hours_ever`.
     """
     if not hours.is_finite():
-        return _refused(
-            ReplyCode.NOT_A_NUMBER, f"{hours} is not a number of hours; write one like 6h or 90m.", already_hours
-        )
+        return _refused(ReplyCode.NOT_A_NUMBER, f"{hours} is not a time. Write it like 6h or 90m.", already_hours)
     if hours <= 0:
-        return _refused(ReplyCode.NOT_POSITIVE, "The time must be above zero; write it like 6h or 90m.", already_hours)
+        return _refused(ReplyCode.NOT_POSITIVE, "The time must be above zero. Write it like 6h or 90m.", already_hours)
     if hours < SHORTEST_HOURS:
-        return _refused(ReplyCode.TOO_SHORT, "The shortest time is one minute; write it like 6h or 90m.", already_hours)
+        return _refused(ReplyCode.TOO_SHORT, "The shortest time is one minute. Write it like 6h or 90m.", already_hours)
     total = hours + already_hours
     if total > policy.max_hours_ever:
-        sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}; ask for less time."
+        sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}. Request less time."
         return _refused(ReplyCode.TOO_LONG, sentence, total)
     if is_above(policy, total):
         sentence = (

@@ -73,11 +73,11 @@ def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool
     if fresh_usd_h is None:
         return RequoteVerdict(RequoteOutcome.GONE, ReplyCode.OFFER_GONE, "The approved offer is no longer for sale.")
     if bad_price(fresh_usd_h, free=free):
-        sentence = "The cloud no longer shows a usable price for the approved offer, so it is asked again."
+        sentence = "The approved offer no longer has a price, so it needs a new approval."
         return RequoteVerdict(RequoteOutcome.ASK_AGAIN, ReplyCode.PRICE_MISSING, sentence)
     if fresh_usd_h > price_cap_usd_h:
         now, approved = rates(fresh_usd_h, price_cap_usd_h)
-        sentence = f"The price is now {now}, above the approved {approved}, so it is asked again."
+        sentence = f"The price is now {now}, above the approved {approved}, so it needs a new approval."
         return RequoteVerdict(RequoteOutcome.ASK_AGAIN, ReplyCode.PRICE_MOVED, sentence)
     sentence = f"The price, {rate(fresh_usd_h)}, is within the approved {rate(price_cap_usd_h)}."
     return RequoteVerdict(RequoteOutcome.GO, ReplyCode.OK, sentence)
@@ -93,16 +93,16 @@ def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
 def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdict:
     """Judge the rate that the cloud says it bills for a created instance against its grant's cap.
 
-    Not allowed means: end the instance and ask again. A rate that the cloud does not report is allowed, with its own
-    code. A difference below one micro-dollar is rounding.
+    Not allowed means: end the instance and request new offers. A rate that the cloud does not report is allowed, with
+    its own code. A difference below one micro-dollar is rounding.
     """
     if billed_usd_h is None or not billed_usd_h.is_finite():
-        return Verdict(
-            True, ReplyCode.RATE_UNKNOWN, "The cloud does not say what it bills, so the quoted price is booked."
-        )
+        return Verdict(True, ReplyCode.RATE_UNKNOWN, "The cloud doesn't report its rate, so the quoted price counts.")
     if billed_usd_h >= price_cap_usd_h + money.MICRO_USD:
         billed, approved = rates(billed_usd_h, price_cap_usd_h)
-        sentence = f"The cloud bills {billed}, above the approved {approved}, so the instance is ended and asked again."
+        sentence = (
+            f"The cloud bills {billed}, above the approved {approved}. So the instance ends and needs a new approval."
+        )
         return deny(ReplyCode.BILLED_ABOVE_CAP, sentence)
     sentence = f"The cloud bills {rate(billed_usd_h)}, within the approved {rate(price_cap_usd_h)}."
     return Verdict(True, ReplyCode.OK, sentence)
@@ -128,6 +128,6 @@ def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool,
     if not new_usd.is_finite() or new_usd <= 0:
         return deny(ReplyCode.BAD_AMOUNT, "A limit must be an amount above zero, such as $50.")
     if new_usd > current_usd and set_by_approver and not by_approver:
-        sentence = f"The limit of {usd(current_usd)} was set by an approver; only an approver can lift it."
+        sentence = f"The limit of {usd(current_usd)} was set by an approver. Only an approver can change it."
         return deny(ReplyCode.CAP_IS_APPROVERS, sentence)
     return Verdict(True, ReplyCode.OK, f"The limit is {usd(new_usd)}.")

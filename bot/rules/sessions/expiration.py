@@ -46,25 +46,25 @@ def ended_by(
     `spent` is the amount that is used up before the hours, or empty. `ahead`: the end is still to come, so nothing of
     it is said as if it had happened.
     """
-    then = " then." if ahead else "."
-    code, said = EndReason.RESERVATION_OVER, f"The approved {hours(hours_approved)} are over{then}"
+    end, used = ("end then", "will be used up then") if ahead else ("have ended", "is used up")
+    code, said = EndReason.RESERVATION_OVER, f"The approved {hours(hours_approved)} {end}."
     if spent:
-        code, said = EndReason.BUDGET_CAP, f"The approved amount of {spent} is used up{then}"
+        code, said = EndReason.BUDGET_CAP, f"The approved amount of {spent} {used}."
     elif hours_cap.left(policy, hours_approved) <= 0:
         code, said = (
             EndReason.HOURS_CAP,
-            f"{said} That is the most without an override; {hours(policy.max_hours)} is the cap.",
+            f"{said} More than {hours(policy.max_hours)} needs an override.",
         )
     if unconfirmed:
-        return EndReason.OVERSPEND_UNCONFIRMED, f"{said} Nobody confirmed what it would cost."
+        return EndReason.OVERSPEND_UNCONFIRMED, f"{said} Nobody approved its higher cost."
     return code, said
 
 
 def left(deadline: datetime, now: datetime) -> str:
-    """Write the countdown that every status shows: `1 h 12 min left`, `2 minutes left`, `over`."""
+    """Write the countdown that every status shows: `1 h 12 min left`, `2 minutes left`, `ending now`."""
     minutes = -((now - deadline) // timedelta(minutes=1))
     if minutes <= 0:
-        return "over"
+        return "ending now"
     if minutes < 60:
         return f"{plural(minutes, 'minute')} left"
     return f"{minutes // 60} h {minutes % 60:02d} min left"
@@ -76,7 +76,7 @@ def termination_policy(before_s: Collection[int], *, can_end: bool, agent: str) 
     `agent` is the sentence about the program on the machine that reports from it, or about its absence.
     """
     if not can_end:
-        return "Nothing ends it from outside: its own end or its timeout does."
+        return "Its cloud can't end it: it runs until it finishes or reaches its timeout."
     before = [hours(Decimal(seconds) / 3600) for seconds in sorted(set(before_s), reverse=True) if seconds > 0]
     listed = " and ".join(filter(None, (", ".join(before[:-1]), before[-1]))) if before else "shortly"
-    return f"It ends at its approved time or amount; its owner is told {listed} before. {agent}".strip()
+    return f"It ends at its approved time or amount. Its owner gets a warning {listed} before. {agent}".strip()

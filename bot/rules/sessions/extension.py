@@ -50,10 +50,10 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
 def override_sentence(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
     """Write the sentence for time beyond the cap; empty below it.
 
-    Then somebody other than the requester decides, whatever the policy allows.
+    Then somebody other than the requester approves, whatever the policy allows.
     """
     total = already_hours + extra_hours
     if not hours_cap.is_above(policy, total):
         return ""
-    cap = say_hours(policy.max_hours)
-    return f"{say_hours(total)} in all is above {cap}: somebody other than who asks decides, and a reason is needed."
+    cap = f"the limit of {say_hours(policy.max_hours)}"
+    return f"{say_hours(total)} in all is above {cap}, so this needs a reason and another person's approval."

@@ -8,6 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import rates, usd
 
 
@@ -68,13 +69,13 @@ def question(
 ) -> str:
     """Ask for the new rate, and say when the instance ends and what happens until somebody answers."""
     billed, approved = rates(billed_usd_h, approved_usd_h)
-    asked = f"{cloud} now bills {billed}, above the approved {approved}. An approver decides about the new rate."
+    asked = f"{cloud} now bills {billed}, above the approved {approved}. The new rate needs an approval."
     if is_stopped:
         return f"{asked} Until then it can't start."
-    runs = f"It keeps running inside the approved {usd(cap_usd)} and now ends at {end:%Y-%m-%d %H:%M} UTC."
+    runs = f"The session keeps running within the approved {usd(cap_usd)} and now ends at {end:%Y-%m-%d %H:%M} UTC."
     if not may_stop:
         return f"{asked} {runs} A stop at {cloud} would not help."
     return (
-        f"{asked} {runs} It is stopped, and its disk kept, when its newest checkpoint is verified. "
-        f"To stop it now: /gpu stop {short}"
+        f"{asked} {runs} Once its newest checkpoint is verified, it is stopped and its disk stays. "
+        f"To stop it now: {cli_command(f'stop {short}')}"
     )

@@ -96,10 +96,8 @@ def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: da
     figure = usd(projected(course, now))
     cost = f"It was approved at about {usd(course.approved_usd)} and will cost about {figure}"
     why = f"{usd(course.spent_usd)} so far, at {rate(course.price_usd_h)}"
-    then = f"it is stopped, and its disk kept, if nobody confirms that within {answer_min} minutes"
-    if not can_pause:
-        then = (
-            f"its cloud cannot stop it for less, so if nobody confirms that within {answer_min} minutes its agent is "
-            f"asked to save, and it ends at the {usd(course.cap_usd)} approved in all, or at its approved end"
-        )
-    return f"{cost} ({why}); {then}."
+    without = f"Without an approval within {answer_min} minutes"
+    if can_pause:
+        return f"{cost} ({why}). {without} it is stopped, and its disk stays."
+    ends = f"It ends at the approved {usd(course.cap_usd)} or at its approved end."
+    return f"{cost} ({why}). {without} its agent saves a checkpoint. {ends}"

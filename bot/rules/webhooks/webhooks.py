@@ -30,10 +30,10 @@ MEANING: Final[dict[Topic, str]] = {
     Topic.BUDGET: (
         "a budget reached a threshold, an administrator approved above one, or a session will cost more than approved"
     ),
-    Topic.SESSION: "a session changed its state, was extended, or its work is over",
+    Topic.SESSION: "a session changed its state, was extended, or finished its work",
     Topic.APPROVAL: "a request was made, got its offers, a vote, or its decision",
-    Topic.ORPHAN: "an instance of ours without a row of its own was seen, condemned, or is gone",
-    Topic.DRIFT: "an instance is not as the ledger has it: lost, of unclear outcome, not switched",
+    Topic.ORPHAN: "an orphan was found, condemned, or is gone",
+    Topic.DRIFT: "an instance is lost, has an unknown outcome, or did not stop or start",
 }
 
 #: Kind of a journal row → its topic, and the name of the message; {after} is the state that was reached.

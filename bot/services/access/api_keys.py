@@ -25,6 +25,7 @@ from bot.rules.access.scopes import (
     holder,
     scopes,
 )
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
@@ -105,11 +106,11 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
     async with db.write() as tx:
         behind = await lock_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
         if behind.owner != of.owner.ref:
-            sentence = f"{of.actor.ref} belongs to {behind.owner} already; make its keys with that owner."
+            sentence = f"{of.actor.ref} belongs to {behind.owner} already. Create its keys with that owner."
             return refuse(ReplyCode.OTHER_OWNER, sentence)
         working = await active_keys(tx, of.actor.ref, now)
         if len(working) >= ACTIVE_KEYS:
-            sentence = f"{of.actor.ref} has {ACTIVE_KEYS} working keys; revoke one first: {working[0].id} is the older."
+            sentence = f"{of.actor.ref} has {ACTIVE_KEYS} working keys. Revoke one first: {working[0].id} is the older."
             return refuse(ReplyCode.TOO_MANY_KEYS, sentence)
         expires_at = now + timedelta(days=command.days)
         tx.add(
@@ -137,14 +138,12 @@ async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
     async with db.write() as tx:
         found = await api_key(tx, key_id)
         if found is None:
-            return refuse(
-                ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them."
-            )
+            return refuse(ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}. See {cli_command('keys list')}.")
         key, _ = found
         if key.revoked_at is None:
             key.revoked_at, key.revoked_by = now, by.ref
             record(tx, now, by, key.actor, EventKind.API_KEY_REVOKED, reason=key.id)
-    sentence = f"Key {key.id} of {key.actor} is revoked; it opens nothing any more."
+    sentence = f"Key {key.id} of {key.actor} is revoked and no longer works."
     return Reply(True, ReplyCode.KEY_REVOKED, sentence, {"key_id": key.id})
 
 

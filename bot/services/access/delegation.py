@@ -22,7 +22,7 @@ from ledger.models import Delegation
 from ledger.queries.access import Whose
 from ledger.queries.decisions import delegators_of, end_delegations, given_by, in_force, said_before
 
-REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from now on.")
+REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Your delegate can no longer approve for you.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     if not refused.allowed or command.to is None or command.until is None:
         return refuse(refused.code, refused.sentence)
     if await eligibility.ineligible_for(ctx, command.to, Deed.APPROVE):
-        return refuse(ReplyCode.BAD_DELEGATE, "Slack does not show that person as a full member; name somebody else.")
+        return refuse(ReplyCode.BAD_DELEGATE, "That person is not a full member of this workspace. Name somebody else.")
     until = last_moment(command.until)
     row = Delegation(
         id=new_id("del", now),
@@ -66,13 +66,15 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(policy, who.actor))  # One after the other, so that one delegate is left.
         if await said_before(tx, names_of(policy, who.actor), command.key, now - KEPT):
-            return Reply(True, ReplyCode.DELEGATED, "That was written down already; look at the list of delegates.")
+            return Reply(
+                True, ReplyCode.DELEGATED, "You already named a delegate. The list of delegates shows who it is."
+            )
         before = await given_by(tx, names_of(policy, who.actor), now)
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
-        said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
+        said = f"{command.to.ref} can approve for {who.actor.ref} until the end of {command.until:%Y-%m-%d} (UTC)."
         record(tx, now, who.actor, row.id, EventKind.DELEGATION_MADE, reason=said, key=command.key)
-        text = f"{said} Requests of theirs and of your own stay with others."
+        text = f"{said} You can't approve their requests or your own."
         await notify_person(tx, now, row.delegate, subject=row.id, text=text, kind=NotificationKind.OPERATOR_PAGE)
     ctx.hints.outbox.set()
     return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
@@ -88,13 +90,13 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         given = await given_by(tx, names_of(ctx.policy, actor), now)
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
-            said = f"{one.delegate} decides for {one.delegator} no longer."
+            said = f"{one.delegate} can no longer approve for {one.delegator}."
             record(tx, now, actor, one.id, EventKind.DELEGATION_ENDED, reason=said, key=command.key)
             await notify_person(
                 tx, now, one.delegate, subject=f"{one.id}/ended", text=said, kind=NotificationKind.OPERATOR_PAGE
             )
     if not given:
-        return refuse(ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
+        return refuse(ReplyCode.NO_DELEGATION, "You have no delegate.")
     ctx.hints.outbox.set()
     return REVOKED
 
@@ -109,9 +111,10 @@ async def listing(ctx: Context, actor: Actor, *, everything: bool = False) -> li
 def said(rows: list[Delegation]) -> str:
     """Return the delegations as one sentence each."""
     sentences = [
-        f"{one.delegate} decides for {one.delegator} through {_day(one.until):%Y-%m-%d} (UTC)." for one in rows
+        f"{one.delegate} can approve for {one.delegator} until the end of {_day(one.until):%Y-%m-%d} (UTC)."
+        for one in rows
     ]
-    return " ".join(sentences) or "Nobody decides for anybody else now."
+    return " ".join(sentences) or "There are no delegates."
 
 
 def _day(until: datetime) -> date:

@@ -9,6 +9,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import no_key
 from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.rules.values.reply_code import ReplyCode
@@ -29,7 +30,7 @@ SHORTEST_RSA = 3072
 #: The terminal command that adds a key.
 ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
 CHANGES = frozenset({EventKind.SSH_KEY_ADDED, EventKind.SSH_KEY_REMOVED})
-EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
+EXAMPLE = cli_command("ssh-key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…")
 
 
 class KeyRefused(ValueError):
@@ -48,20 +49,18 @@ def normalise(text: str) -> tuple[str, str]:
     if looks_private(text) or names_private_key(text):
         raise KeyRefused(
             ReplyCode.PRIVATE_KEY,
-            "That looks like a private key. It was not stored, but it has now been in Slack: make a new pair "
-            "(ssh-keygen -t ed25519) and add the .pub file.",
+            "That looks like a private key. It was not stored, but other people may have seen it. "
+            "Make a new pair with `ssh-keygen -t ed25519`, and add the .pub file.",
         )
     words = text.split()
     if len(text) > LONGEST_KEY or len(words) < 2 or words[0] not in KINDS:
-        raise KeyRefused(ReplyCode.NOT_A_KEY, f"That is not a public key; it looks like this: {EXAMPLE}")
+        raise KeyRefused(ReplyCode.NOT_A_KEY, f"That is not a public key. Add one like this: {EXAMPLE}")
     line = f"{words[0]} {words[1]}"
     try:
         key = load_ssh_public_key(line.encode())
         raw = base64.b64decode(words[1], validate=True)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise KeyRefused(
-            ReplyCode.NOT_A_KEY, f"That public key cannot be read; it looks like this: {EXAMPLE}"
-        ) from error
+        raise KeyRefused(ReplyCode.NOT_A_KEY, f"That public key can't be read. Add one like this: {EXAMPLE}") from error
     if isinstance(key, RSAPublicKey) and key.key_size < SHORTEST_RSA:
         raise KeyRefused(
             ReplyCode.WEAK_KEY, f"An RSA key needs at least {SHORTEST_RSA} bits; an ed25519 key is shorter and fine."
@@ -80,7 +79,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
     async with ctx.db.write() as tx:
         known = await public_key(tx, command.actor.ref)
         if await done_before(tx, command.actor.ref, CHANGES, command.key, now - KEPT) is not None:
-            sentence = f"Your key {fingerprint} was registered; /gpu key list shows the one that is yours now."
+            sentence = f"Your key {fingerprint} was registered. To see your key: {cli_command('ssh-key show')}."
             return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
         if known is not None and known.fingerprint == fingerprint:
             return Reply(
@@ -92,7 +91,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
         actor = command.actor
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_ADDED, reason=fingerprint, key=command.key)
-    sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
+    sentence = f"Your key {fingerprint} is registered. New instances accept it."
     return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
 
 
@@ -105,14 +104,14 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
             return _removed(done.reason)
         known = await public_key(tx, actor.ref)
         if known is None:
-            return refuse(ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
+            return refuse(ReplyCode.NO_KEY, f"You have no SSH key here. Add one: {EXAMPLE}")
         await tx.delete(known)
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_REMOVED, reason=known.fingerprint, key=key)
     return _removed(known.fingerprint)
 
 
 def _removed(fingerprint: str) -> Reply:
-    return Reply(True, ReplyCode.KEY_REMOVED, f"The key {fingerprint} is forgotten; running instances still accept it.")
+    return Reply(True, ReplyCode.KEY_REMOVED, f"The key {fingerprint} is removed. Running instances still accept it.")
 
 
 async def show(ctx: Context, actor: Actor) -> Reply:
@@ -120,7 +119,7 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     async with ctx.db.read() as tx:
         known = await public_key(tx, actor.ref)
     if known is None:
-        return refuse(ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
+        return refuse(ReplyCode.NO_KEY, f"You have no SSH key here. Add one: {EXAMPLE}")
     return Reply(
         True,
         ReplyCode.KEY,

@@ -50,9 +50,9 @@ async def judge(
     if policy.auto_approve_below_usd is None:
         return deny(ReplyCode.OFF, "")
     if not_them is not None:
-        return deny(not_them.code, "Slack does not show the requester as a member, so the policy does not approve it.")
+        return deny(not_them.code, "Slack doesn't show the requester as a member, so a person must approve this.")
     if mandate.tier is not None:
-        return deny(ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it.")
+        return deny(ReplyCode.TIERED, "This belongs to a tier of the policy, so a person must approve it.")
     await lock_family(tx, Request, request.id)
     await lock_auto_approval(tx)
     judged = auto_approval(
@@ -67,7 +67,7 @@ async def judge(
     if not judged.allowed:
         return judged
     room = (await enforcement.check_budgets(ctx, tx, _spend(ctx, request, option), now)).verdict
-    return judged if room.allowed else deny(room.code, f"{room.sentence} So a person decides.")
+    return judged if room.allowed else deny(room.code, f"{room.sentence} So a person must approve this.")
 
 
 def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:
@@ -115,5 +115,5 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     await issue.grant_create(ctx, tx, decided, approval, option, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
     # The channel's message says the same.
-    said = f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"
+    said = f"{judged.sentence} Request: {short_id(request.id)}."
     await direct_messages.notify(tx, ctx.policy, now, request.requester, subject=f"{request.id}/by_policy", text=said)

@@ -12,6 +12,7 @@ from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.approvals.decision import linked
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap, total_cap
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import effects
 from bot.services.budgets import enforcement
@@ -63,7 +64,7 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return refuse(ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went.")
+        return refuse(ReplyCode.STALE, "Somebody else was faster. The request's message shows the result.")
     if reply.ok:
         for hint in (ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
             hint.set()
@@ -94,15 +95,16 @@ async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass
         or request.state is not RequestState.PENDING
         or now >= request.expires_at
     ):
-        return refuse(ReplyCode.NOT_WAITING, f"Request {short_id(request.id)} does not wait for an approval now.")
+        return refuse(ReplyCode.NOT_WAITING, f"Request {short_id(request.id)} needs no approval now.")
     if any(vote.approver in names for vote in ask.votes):
         # An approval is never changed, and one person approves a request once.
-        sentence = "You approved this yourself already, so it waits for another approver; ask again to start without."
+        sentence = "You already approved this, so it needs another approver. To start without one, make a new request."
         return refuse(ReplyCode.ALREADY_VOTED, sentence)
     options = [one for one in (await shown_options(tx, {request.id}))[request.id] if one.cloud in ctx.providers]
     option = next((one for one in options if command.offer_id in (None, one.offer_id)), None)
     if option is None:
-        sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request; look at its options."
+        shows = cli_command(f"request {short_id(request.id)}")
+        sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request. {shows} lists them."
         return refuse(ReplyCode.UNKNOWN_OFFER, sentence)
     await lock_auto_approval(tx)
     taken_usd = await started_alone(tx, names, approval_break_glass.BREAK_GLASS, now - approval_break_glass.PERIOD)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import decisions
 from bot.services.people import eligibility
 from bot.services.runtime.commands import Decide, Reply, refuse
 from bot.services.runtime.context import Context
+from ledger.kernel.ids import short_id
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.decisions import button
@@ -68,6 +70,7 @@ def _no_button(request: Request, command: Named) -> Reply:
     if request.state is RequestState.QUOTING:
         return refuse(STILL_QUOTING.code, STILL_QUOTING.sentence, data)
     if command.offer_id is None:
-        return refuse(ReplyCode.OFFER_NEEDED, "Say which option is approved, by its offer id, such as vast:123.", data)
-    sentence = f"{command.offer_id[:80]} is not an option of this request; look at it to see its options."
+        return refuse(ReplyCode.OFFER_NEEDED, "Say which offer you approve, such as vast:123.", data)
+    shows = cli_command(f"request {short_id(request.id)}")
+    sentence = f"{command.offer_id[:80]} is not an option of this request. {shows} lists them."
     return refuse(ReplyCode.UNKNOWN_OFFER, sentence, data)

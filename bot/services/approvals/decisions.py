@@ -23,6 +23,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.sessions.extension import override_sentence
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import Verdict, deny, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
@@ -50,9 +51,11 @@ from ledger.queries.views import resolve
 
 NOT_WITHDRAWN = deny(
     ReplyCode.NOT_WITHDRAWN,
-    "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
+    f"A cost increase can't be cancelled. Approve it, reject it, or end the session: {cli_command('shutdown ID')}.",
 )
-UNKNOWN_BUTTON = refuse(ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
+UNKNOWN_BUTTON = refuse(
+    ReplyCode.UNKNOWN_BUTTON, f"This request no longer exists. See yours: {cli_command('requests')}."
+)
 
 
 async def decide(ctx: Context, command: Decide) -> Reply:
@@ -148,7 +151,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return refuse(ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went.")
+        return refuse(ReplyCode.STALE, "Somebody else was faster. The request's message shows the result.")
     ctx.hints.outbox.set()
     return _reply(ask, judged)
 
@@ -177,15 +180,17 @@ def _judged(
     """
     judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
-        sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
+        sentence = f"{ask.option.cloud} is no longer set up here. Approve another option, or reject the request."
         return deny(ReplyCode.CLOUD_GONE, sentence)
     doubt = clock_problem(ctx.clock) if ask.request.kind is RequestKind.EXTEND else ""
     if judged.allowed and ask.action == Decision.APPROVE and doubt:
-        return deny(ReplyCode.CLOCK_WRONG, f"No time can be bought now: {doubt}. Try again when the clock is right.")
+        return deny(
+            ReplyCode.CLOCK_WRONG, f"Nothing can be bought now, because the clock is wrong: {doubt}. Try again later."
+        )
     about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
-        return deny(ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend.")
+        return deny(ReplyCode.SESSION_OVER, "The session is ending or has ended, so it can't be extended.")
     return judged
 
 
@@ -302,7 +307,7 @@ async def _apply(
 ) -> None:
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
-        said = f"{actor.ref} decides in the place of {place.ref}."
+        said = f"{actor.ref} approves or rejects for {place.ref}."
         record(tx, now, actor, ask.request.id, EventKind.REQUEST_IN_PLACE, reason=said)
     if judged.code == ReplyCode.REJECTED:
         if actor.ref not in {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.rules.approvals.approvers import groups, members, mentioned_approvers
+from bot.rules.approvals.approvers import groups, members, mentioned_approvers, references
 from bot.rules.approvals.auto_approval import STANDING_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
@@ -76,9 +76,9 @@ async def why(ctx: Context, request_id: str) -> Why:
 def _waived(policy: Policy, view: RequestView) -> list[str]:
     found = []
     if (view.request.decided_by or "").startswith(STANDING_PREFIX):
-        found.append("No person decided: the standing approval of the policy covered it.")
+        found.append("The policy's auto-approval covered it, so no person approved it.")
     if policy.allow_self_approval:
-        found.append("The policy lets approvers approve what they asked for themselves.")
+        found.append("The policy lets approvers approve their own requests.")
     return found
 
 
@@ -92,21 +92,25 @@ def _sentences(
     now: datetime,
 ) -> list[str]:
     request = view.request
-    sentences = [request.rule or "Its offers are not quoted yet, so no rule has been applied."]
+    sentences = [request.rule or "It has no offers yet, so no rule applies to it."]
     if request.state is not RequestState.PENDING:
         by = f" by {request.decided_by}" if request.decided_by else ""
         return [*sentences, f"It is {request.state}{by}.", *waived]
-    names = ", ".join(mentioned_approvers(policy, found)) or "nobody; the policy names no approver"
+    names = references(mentioned_approvers(policy, found)) or "nobody, because the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
-    sentences.append(f"{len(given)} of {plural(request.required_approvals, 'approval')}{by}; may decide: {names}.")
+    sentences.append(
+        f"It has {len(given)} of {plural(request.required_approvals, 'approval')}{by}. Approvers: {names}."
+    )
     if policy.may_approve_not_pinged:
-        sentences.append(f"May decide and are not told: {', '.join(policy.may_approve_not_pinged)}.")
-    sentences += [f"{group} may decide too, because nobody has decided." for group in groups(policy, found)[1:]]
+        sentences.append(f"Approvers without a notification: {references(policy.may_approve_not_pinged)}.")
+    sentences += [f"{group} can approve too, because it has waited so long." for group in groups(policy, found)[1:]]
     further = chain(found.tier, policy.escalate_to)
     onwards = next_step(len(further), since, now, policy.escalate_after_s)
     if onwards is not None and onwards < request.expires_at:
         group = further[found.steps]
-        sentences.append(f"From {onwards:%Y-%m-%d %H:%M} UTC on {group} ({', '.join(members(policy, group))}) may too.")
+        sentences.append(
+            f"From {onwards:%Y-%m-%d %H:%M} UTC {group} can approve too: {references(members(policy, group))}."
+        )
     if not policy.allow_slack_decisions:
         sentences.append(SLACK_OFF.sentence)
     return [*sentences, f"It expires at {request.expires_at:%Y-%m-%d %H:%M} UTC.", *waived]

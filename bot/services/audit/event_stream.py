@@ -80,5 +80,5 @@ async def begin(ctx: Context, who: Principal, after: str | None) -> Following | 
         whose = await authorization.visible(tx, ctx.policy, who)
         position = await position_of(tx, after) if after else newest
     if position is None:
-        return refuse(ReplyCode.UNKNOWN_EVENT, f"There is no event {(after or '')[:40]}; begin without one.")
+        return refuse(ReplyCode.UNKNOWN_EVENT, f"There is no event {(after or '')[:40]}. Start without one.")
     return Following(ctx, who, whose, ctx.clock.now(), position)

@@ -88,7 +88,7 @@ async def audit(db: Database, text: str) -> Audit:
         newest[subject] = chain[-1][2]
         number = first_broken((content(event), sealed) for _, event, sealed in chain)
         if number is not None:
-            broken.append(f"{subject}: event {number} of {len(chain)} is not what was sealed")
+            broken.append(f"{subject}: event {number} of {len(chain)} does not match its hash")
     broken += [sentence for row in rows if (sentence := _put_in(row, last))]
     events = tuple(row.event for row in rows)
     late = tuple(row.event.id for row in rows if is_late(row.event.at, row.numbered_at))
@@ -103,5 +103,5 @@ def _put_in(row: JournalEntry, last_hashed: int) -> str:
         # The database itself notes each new event as waiting for its number, in the event's own transaction.
         return "" if row.waiting else f"{named} has no position in the journal"
     if row.link is None and row.position <= last_hashed:
-        return f"{named} was not there when that part was sealed"
+        return f"{named} was added after that part was hashed"
     return ""

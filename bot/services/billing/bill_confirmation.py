@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.true_up import COMPARED, BillComparison, book_differences, compare, name_of
@@ -48,13 +49,15 @@ def _shown(one: BillSubject, bill: BillComparison) -> UnconfirmedBill:
 async def confirm(ctx: Context, row_id: str, amount_usd: Decimal, actor: Actor, reason: str) -> Reply:
     """Correct the ledger by the bill of one instance. `amount_usd` is the bill that the operator saw, to the cent."""
     if not reason.strip():
-        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the audit log: --reason 'the invoice says so'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the audit log: --reason 'the invoice shows it'.")
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         seen = await subject_of(tx, row_id)
         found = await account_of(tx, seen) if seen is not None else None
         if found is None:
-            return refuse(ReplyCode.UNKNOWN_ID, f"No ended instance or orphan {row_id}. Run gpu-shopper bills list.")
+            return refuse(
+                ReplyCode.UNKNOWN_ID, f"There is no ended instance or orphan {row_id}. See {cli_command('bills list')}."
+            )
         provider = ctx.providers.get(found.cloud)
         if provider is None:
             return refuse(ReplyCode.CLOUD_GONE, f"{found.cloud} is not set up here, so its bill cannot be compared.")

@@ -225,17 +225,17 @@ async def verify(ctx: Context) -> Checked:
         async for number, stored_hash, entry in chain(tx):
             expected += 1
             if number != expected:
-                problems.append(f"seal {expected} is missing")
+                problems.append(f"hash {expected} is missing")
                 break
             if entry_hash(before, entry) != stored_hash:
-                problems.append(f"entry {entry['id']} is not what was sealed as number {number}")
+                problems.append(f"entry {entry['id']} does not match its hash, number {number}")
                 break
             before = stored_hash
     if sums.sealed + sums.waiting != sums.entries:
-        missing = f"{sums.entries} entries are {sums.sealed} sealed and {sums.waiting} waiting ones"
+        missing = f"of {sums.entries} entries, {sums.sealed} are in the hash chain and {sums.waiting} wait for it"
         problems.append(missing)
     if sums.accounts_usd != 0:
-        problems.append(f"the accounts sum to {usd(sums.accounts_usd)} and not to nothing")
+        problems.append(f"the accounts sum to {usd(sums.accounts_usd)} instead of zero")
     if sums.rolled_usd + sums.waiting_usd != sums.raw_usd:
         problems.append(f"the rollup says {usd(sums.rolled_usd + sums.waiting_usd)}, the entries {usd(sums.raw_usd)}")
     return Checked(sums.entries, sums.sealed, sums.waiting, sums.raw_usd, before, tuple(problems))

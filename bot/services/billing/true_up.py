@@ -20,6 +20,7 @@ from bot.rules.billing.true_up import (
     is_whole,
     most,
 )
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
@@ -253,18 +254,18 @@ def name_of(account: BillSubject) -> str:
 
 
 def _overdue(account: BillSubject) -> str:
-    what = "is not whole" if account.lines else "has not come"
+    what = "is incomplete" if account.lines else "is missing"
     booked = usd(sum(account.booked_usd.values(), Decimal(0)))
     return (
-        f"The bill of {account.cloud} for {name_of(account)} (instance {account.ref}) {what} four days after its end; "
-        f"the ledger says {booked}. Compare it by hand."
+        f"The bill of {account.cloud} for {name_of(account)} (instance {account.ref}) {what} four days after its end. "
+        f"The ledger has {booked}. Compare it by hand."
     )
 
 
 def _question(account: BillSubject, one: BillComparison) -> str:
+    confirm = cli_command(f"bills confirm {account.id} --amount {one.billed_usd:.2f} --reason WHY")
     return (
-        f"{account.cloud} bills {usd(one.billed_usd)} for {name_of(account)} (instance {account.ref}), and its hours "
-        f"at the approved rate cost at most {usd(one.most_usd)}. The ledger stays at {usd(one.booked_usd)}. Check the "
-        f"bill at the cloud. If it is right: gpu-shopper bills confirm {account.id} --amount {one.billed_usd:.2f} "
-        f"--reason 'why'"
+        f"{account.cloud} bills {usd(one.billed_usd)} for {name_of(account)} (instance {account.ref}). Its hours at "
+        f"the approved rate cost at most {usd(one.most_usd)}, so the ledger stays at {usd(one.booked_usd)}. Check the "
+        f"bill at the cloud. If it is right: {confirm}"
     )

@@ -83,10 +83,10 @@ async def check_budgets(
     if not verdict.allowed and decider is not None and _is_admin(ctx.policy, decider):
         amount = confirmed(typed, spend.expected_usd)
         if amount is None:
-            sentence = f"An administrator approves above a budget. {verdict.sentence}"
+            sentence = f"An administrator approved it above the budget. {verdict.sentence}"
             verdict = Verdict(True, ReplyCode.OVERRIDDEN, sentence)
         else:
-            verdict = deny(amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
+            verdict = deny(amount.code, f"{verdict.sentence} You can still approve it. {amount.sentence}")
     return Room(verdict, lines)
 
 
@@ -116,7 +116,7 @@ async def _notify(
             since = f"{day:%Y-%m-%d}" if day else "all"
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
             added = line.adds(total_usd, rate_usd_h)
-            sentence = f"{share * 100:.0f} % of a budget is reached: {line.key} {said(line, added)}."
+            sentence = f"{share * 100:.0f} % of a budget is used: {line.key} {said(line, added)}."
             new = False
             for destination in _owners(ctx.policy, line.scope):
                 if await notification_of(tx, kind, subject, destination) is None:

@@ -40,7 +40,7 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
         before = (await budgets_set(tx)).get(scope, {}).get(str(period))
         if before is None and limit_usd is None:
             return refuse(
-                ReplyCode.UNKNOWN_BUDGET, f"No {period} budget of {scope} was set; the policy file has its own."
+                ReplyCode.UNKNOWN_BUDGET, f"{scope} has no {period} budget here. The policy file may have one."
             )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
@@ -49,7 +49,9 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
         await page_in(ctx, tx, f"budget/{scope}/{period}", sentence, now)
     ctx.hints.outbox.set()
     held = ctx.policy.budgets.get(scope, {}).get(str(period))
-    lower = f" The policy's {usd(held)} is lower and holds." if held is not None and held < (limit_usd or held) else ""
+    lower = (
+        f" The policy's {usd(held)} is lower, so it applies." if held is not None and held < (limit_usd or held) else ""
+    )
     return Reply(True, ReplyCode.BUDGET_SET, f"The {period} budget of {scope} is {_amount(limit_usd)}.{lower}")
 
 

@@ -188,7 +188,7 @@ async def release(
             row.id,
             checkpoint_step=CheckpointStep.RELEASED,
             checkpoint_until=now,
-            gate_note=f"{said}, says {actor.ref}.",
+            gate_note=f"{said}, reported by {actor.ref}.",
         )
         await wake(tx, Instance, row.id, now)
         record(tx, now, actor, row.session_id, _event(CheckpointStep.RELEASED), reason=f"{said}.")
@@ -201,12 +201,12 @@ async def release(
 
 _REFUSED = (
     "That request has no session.",
-    "Only its owner, a fallback contact or an approver can answer for this session.",
+    "Only its owner, a fallback contact or an approver can do this.",
 )
 
 
 async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
-    """Act on a click on *I saved it* or *Let it go*. Code of success: `released`; a hold that ended is not changed."""
+    """Act on a click on *I saved it* or *End anyway*. Code of success: `released`; a hold that ended is not changed."""
 
     async def release_hold(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
@@ -214,12 +214,15 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
         if not any(
             row.checkpoint_until and int(row.checkpoint_until.timestamp()) == command.seen_end_s for row in rows
         ):
-            return refuse(ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
+            return refuse(
+                ReplyCode.STALE,
+                "The session no longer waits for this, so nothing was changed. Use the newest message.",
+                data,
+            )
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
-        how = "whose data is saved," if command.saved else "without a verified checkpoint,"
-        return Reply(
-            True, ReplyCode.RELEASED, f"Session {short_id(session.id)}, {how} is ended now with its disk.", data
-        )
+        how = "Its data is saved." if command.saved else "Its checkpoint is not verified."
+        said = f"Ending session {short_id(session.id)} and deleting its disk. {how}"
+        return Reply(True, ReplyCode.RELEASED, said, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, release_hold)
     if reply.ok:
@@ -235,7 +238,7 @@ async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: dat
     provider = ctx.providers.get(row.cloud)
     before_s = reserved(row).longest_s(ctx.policy, keeps_disk=provider is not None and provider.capabilities.keeps_disk)
     hold_s = before_s + int(more.total_seconds())
-    said = f"More time was approved; it waits until {until:%Y-%m-%d %H:%M} UTC."
+    said = f"More time was approved. It now waits until {until:%Y-%m-%d %H:%M} UTC."
     await amend(
         tx, Instance, row.id, checkpoint_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()
     )

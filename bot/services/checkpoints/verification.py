@@ -110,14 +110,14 @@ async def _by_its_owner(ctx: Context, tx: Tx, session: Session) -> bool:
 
 async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: datetime) -> None:
     """Call stop at each check until it is seen, and page the operators when that does not happen."""
-    problem = "the cloud took the order and does not show it"
+    problem = "the cloud accepted the stop, but the instance still runs"
     try:
         await provider.stop(ref)
     except ProviderError as error:
-        log.warning("%s cannot be stopped while it is held: %s", row.id, error.code)
+        log.warning("%s cannot be stopped during its checkpoint hold: %s", row.id, error.code)
         problem = error.message
     if now - (row.wanted_at or now) > timedelta(seconds=ctx.timing.terminate_page_s):
-        said = f"{row.cloud} does not stop {row.name} ({ref}), whose disk is to be kept: {problem}. Its GPU costs on."
+        said = f"{row.cloud} does not stop {row.name} ({ref}), whose disk should stay: {problem}. Its GPU still costs."
         await page(ctx, f"{row.id}/stop", said)
 
 
@@ -131,7 +131,7 @@ async def _verify(ctx: Context, where: StoreLocation, row: Instance, node: Node 
     try:
         found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
-        return deny(ReplyCode.UNREACHABLE, f"Its checkpoints cannot be looked at: {error}.")
+        return deny(ReplyCode.UNREACHABLE, f"Its checkpoints can't be read: {error}.")
     newest = Newest(found.path, found.size, found.at) if found else None
     return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
 
@@ -158,7 +158,7 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
         await hold.authorize(tx, row, most, now)
         until = min(now + timedelta(seconds=ctx.policy.checkpoint_save_s), most)
         if until > now:
-            said = f"{verdict.sentence} Its end waits until {until:%H:%M} UTC for its agent to save and upload."
+            said = f"{verdict.sentence} Its agent has until {until:%H:%M} UTC to save and upload one."
             await hold.note(tx, row, CheckpointStep.SAVING, said, now, until)
             await hold.notify_owner(ctx, tx, row, CheckpointStep.SAVING, now)
             return True
@@ -166,7 +166,7 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     if row.checkpoint_step == CheckpointStep.SAVING and now < (row.checkpoint_until or now):
         return True
     if ctx.policy.checkpoint_unverified == Unverified.DESTROY and verdict is not PRESERVED:
-        said = f"{verdict.sentence} It is ended without a verified checkpoint, as the policy allows."
+        said = f"{verdict.sentence} It ends without a verified checkpoint, as the policy allows."
         return await _give_up(ctx, tx, row, said, now)
     if able.keeps_disk and row.status != "stopped":
         return await _stopping(ctx, tx, row, verdict, now)
@@ -181,8 +181,12 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
         and now < most < row.checkpoint_until - EARLIER
     )
     if row.checkpoint_step != CheckpointStep.HELD or earlier:
-        how = "is stopped and its disk kept" if able.keeps_disk else "runs on, because a stop cannot keep its disk,"
-        said = f"{verdict.sentence} It {how} until {most:%Y-%m-%d %H:%M} UTC, which was approved for that."
+        how = (
+            "It is stopped, and its disk stays"
+            if able.keeps_disk
+            else "It keeps running, because a stop would delete its disk,"
+        )
+        said = f"{verdict.sentence} {how} until {most:%Y-%m-%d %H:%M} UTC. The approval covers that."
         await hold.note(tx, row, CheckpointStep.HELD, said, now, most)
         await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
@@ -194,8 +198,8 @@ async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: 
     if row.checkpoint_step != CheckpointStep.STOPPING:
         until = await hold.runs_until(ctx, tx, row, now, timedelta(seconds=ctx.policy.checkpoint_hold_s))
         said = (
-            f"{verdict.sentence} Its stop is ordered, so that its disk is kept. Until the cloud shows that, it costs "
-            f"its full rate, and it waits until {until:%Y-%m-%d %H:%M} UTC."
+            f"{verdict.sentence} It is stopping, so that its disk stays. Until it has stopped, it costs its full rate. "
+            f"It waits until {until:%Y-%m-%d %H:%M} UTC."
         )
         await amend(tx, Instance, row.id, wanted_at=now)
         await hold.note(tx, row, CheckpointStep.STOPPING, said, now, until)
@@ -218,14 +222,14 @@ async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: date
     last = until if now < until else await _grace_ends(ctx, tx, row, now)
     if now >= last:
         said = (
-            f"{verdict.sentence} What was approved to keep it is used up and nobody answered, so it is ended without a "
-            "verified checkpoint, as was said when it was approved."
+            f"{verdict.sentence} Nobody answered, and the amount approved to keep it is used up. "
+            "So it ends without a verified checkpoint."
         )
         return await _give_up(ctx, tx, row, said, now)
     if now >= until - timedelta(seconds=ctx.policy.checkpoint_operator_s):
         said = (
-            f"{row.name} waits with an unverified checkpoint and its owner does not answer. It ends with its disk at "
-            f"{last:%Y-%m-%d %H:%M} UTC, when what was approved for that is used up: extend it, or let it go."
+            f"{row.name} waits with an unverified checkpoint, and its owner doesn't answer. It ends and its disk is "
+            f"deleted at {last:%Y-%m-%d %H:%M} UTC, when the approved amount is used up. Extend it, or end it."
         )
         if await page_in(ctx, tx, f"{row.id}/unverified", said, now):
             await hold.notify_fallback_contacts(ctx, tx, row, now)

@@ -9,7 +9,8 @@ from decimal import Decimal
 from bot.rules.approvals import amendments
 from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.market.estimate import Estimate
-from bot.rules.values.phrases import usd as said_usd
+from bot.rules.values.command_text import cli_command
+from bot.rules.values.phrases import rate
 from bot.services.market.codec import estimate_from_json
 from ledger.core import Tx, notify_person
 from ledger.kernel.ids import short_id
@@ -89,8 +90,8 @@ async def notify_requester(tx: Tx, request: Request, option: Option, approval: A
         return
     short = short_id(request.id)
     if amendment_summary(request, approval):
-        approved = f"approved with changes: {said}"
+        approved = f"Approved with changes: {said}"
     else:  # One of the listed options, as it was listed: a choice and no change.
-        approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
-    text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
+        approved = f"Approved: #{option.rank} on {option.cloud}, {rate(option.price_usd_h)}"
+    text = f"{approved} (request {short}). Changed your mind? {cli_command(f'shutdown {short}')}"
     await notify_person(tx, now, request.requester, subject=f"{request.id}/{request.quote_version}/changed", text=text)

@@ -12,9 +12,10 @@ from decimal import Decimal
 
 from bot.rules.approvals.decision import is_approver
 from bot.rules.pricing import hours_cap
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.rules.values.phrases import hours as hours_said
-from bot.rules.values.phrases import read_amount, usd
+from bot.rules.values.phrases import rate, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import accrue_orphan
 from bot.services.grants import reservations
@@ -78,13 +79,13 @@ async def _read_at_cloud(ctx: Context, orphan: Orphan) -> tuple[ObservedInstance
     """Return the instance and its label as its cloud shows them now, or the reply why it cannot be adopted."""
     provider = ctx.providers.get(orphan.cloud)
     if provider is None or provider.account != orphan.account:
-        return refuse(ReplyCode.NOT_SET_UP, f"The account at {orphan.cloud} where it runs is not set up here.")
+        return refuse(ReplyCode.NOT_SET_UP, f"The key of its account at {orphan.cloud} is not set up here.")
     try:
         seen = await provider.get(orphan.ref)
     except ProviderError as error:
-        return refuse(ReplyCode.CLOUD_FAILED, f"{orphan.cloud} cannot say how it stands: {error.message}.")
+        return refuse(ReplyCode.CLOUD_FAILED, f"{orphan.cloud} could not be checked: {error.message}. Try again later.")
     if isinstance(seen, NotSeen) or seen.status is InstanceStatus.TERMINATED:
-        return refuse(ReplyCode.STALE, f"{orphan.cloud} does not show {orphan.ref} any more.")
+        return refuse(ReplyCode.STALE, f"{orphan.cloud} no longer has {orphan.ref}.")
     label = ctx.labels.read(seen.name)
     if label.kind is not LabelKind.OURS or label.label != orphan.label:
         return refuse(ReplyCode.NOT_OURS, f"{orphan.ref} does not carry the label that it was found by.")
@@ -96,24 +97,26 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     orphan = await orphan_by_id(tx, command.orphan)
     if orphan is None:
         return refuse(
-            ReplyCode.UNKNOWN_ID, f"There is no orphan {command.orphan[:40]}; gpu-shopper orphans list shows them."
+            ReplyCode.UNKNOWN_ID, f"There is no orphan {command.orphan[:40]}. See {cli_command('orphans list')}."
         )
     done = await noted_before(tx, [orphan.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply.
         return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
     if orphan.state is not OrphanState.QUARANTINED or orphan.instance_id is not None:
-        return refuse(ReplyCode.STALE, f"{orphan.id} does not wait to be adopted; gpu-shopper orphans list says why.")
+        return refuse(
+            ReplyCode.STALE, f"{orphan.id} can't be adopted. For the reason, see {cli_command('orphans list')}."
+        )
     return orphan
 
 
 def _may(ctx: Context, command: Adopt) -> Reply | None:
     if not is_approver(ctx.policy, command.decider):
-        return refuse(ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
+        return refuse(ReplyCode.NOT_AN_APPROVER, "Only approvers can do this, because keeping it spends money.")
     if not command.reason.strip():
-        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the audit log: --reason 'training of last night'.")
     if command.hours <= 0 or hours_cap.is_above(ctx.policy, command.hours):
         most = hours_said(ctx.policy.max_hours)
-        return refuse(ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
+        return refuse(ReplyCode.BAD_WORD, f"Give a time of at most {most}, such as --hours 2. You can extend it later.")
     return None
 
 
@@ -217,7 +220,7 @@ async def _close_orphan(tx: Tx, command: Adopt, orphan: Orphan, reply: Reply, no
 def _adopted(command: Adopt, orphan: Orphan, session_id: str, price_usd_h: Decimal) -> Reply:
     sentence = (
         f"{orphan.cloud} instance {orphan.ref} is session {session_id} of {command.owner.ref} for "
-        f"{hours_said(command.hours)}, at {usd(price_usd_h)} an hour."
+        f"{hours_said(command.hours)}, at {rate(price_usd_h)}."
     )
     return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session_id})
 
@@ -250,7 +253,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
         job=adoption_approval.job_of(command, offer),
         reason=command.reason,
         channel=command.channel,
-        rule=f"An operator keeps an instance that the ledger had lost. {judged.plan.rule}",
+        rule=f"An operator adopts an orphan. {judged.plan.rule}",
         required_approvals=max(1, judged.plan.required),
         expires_at=now + timedelta(hours=1),
         created_at=now,

@@ -22,6 +22,7 @@ from bot.rules.approvals.decision import (
 )
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
@@ -41,7 +42,7 @@ from providers.contract import Offer
 
 #: More approvals than a policy can require.
 MOST = 20
-OWN = "It would be yours, so another approver says that it is kept."
+OWN = "It would be your session, so another approver must adopt it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor
 
 
 def _end(orphan: Orphan) -> str:
-    return f" Until then it costs; to end it: gpu-shopper orphans condemn {orphan.id}."
+    return f" It costs money until then. To end it: {cli_command(f'orphans condemn {orphan.id}')}."
 
 
 async def _voters(tx: Tx, command: Adopt, worst_usd: Decimal, since: datetime) -> tuple[str, ...]:

@@ -19,9 +19,7 @@ from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Session
 from providers.contract import InstanceStatus, Listing, ObservedInstance
 
-BY_TIMEOUT = (
-    "Its final status was never seen, so it counts as over by the timeout that it was given and half an hour more."
-)
+BY_TIMEOUT = "Its cloud never reported its final status. It counts as ended half an hour after its timeout."
 
 
 class RunVerdict(NamedTuple):
@@ -87,7 +85,5 @@ def _verdict(row: Instance, item: ObservedInstance | None) -> RunVerdict:
     if item is None:
         return RunVerdict(EndReason.RUN_TIMEOUT, BY_TIMEOUT)
     if item.succeeded:
-        return RunVerdict(EndReason.RUN_COMPLETED, f"The run at {row.cloud} completed.")
-    return RunVerdict(
-        EndReason.RUN_FAILED, f"The run at {row.cloud} did not complete ({item.status_text or item.status})."
-    )
+        return RunVerdict(EndReason.RUN_COMPLETED, f"The run at {row.cloud} succeeded.")
+    return RunVerdict(EndReason.RUN_FAILED, f"The run at {row.cloud} failed ({item.status_text or item.status}).")

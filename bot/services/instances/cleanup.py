@@ -85,7 +85,7 @@ async def _noted(ctx: Context, doomed: list[tuple[Leftover, Instance]], now: dat
         said = await subjects_with(tx, EventKind.LEFTOVER_CONDEMNED, [row.id for _, row in doomed])
         for item, row in doomed:
             if row.id not in said:
-                why = f"The {item.what} {item.name} is removed from {item.cloud}: its instance is over."
+                why = f"The {item.what} {item.name} is removed from {item.cloud}: its instance has ended."
                 record(tx, now, SYSTEM, row.id, EventKind.LEFTOVER_CONDEMNED, reason=why, data={"ref": item.ref})
     return True
 
@@ -106,8 +106,8 @@ async def _report(ctx: Context, cloud: str, what: str, counted: Counter[Fate], n
     if not forged + unknown:
         return
     sentence = (
-        f"{cloud} has {plural(forged, what)} with a forged label and {unknown} of instances that the ledger does not "
-        f"know. They are left alone, as {foreign} of others are. Remove there what nobody needs."
+        f"{cloud} has {plural(forged, what)} with a forged label, and {unknown} of instances that the ledger does not "
+        f"know. GPU Shopper leaves them alone. Remove what nobody needs at the cloud."
     )
     kind, subject = NotificationKind.OPERATOR_PAGE, f"{cloud}/leftovers/{now:%Y-%m-%d}"
     async with ctx.db.write() as tx:

@@ -84,10 +84,10 @@ async def second_look(
         try:
             found = await provider.get(ref)
         except ProviderError as error:
-            return Doubt(f"it cannot be asked for by its id now ({error.code}), so it is kept", was_seen=False)
+            return Doubt(f"it could not be read by its id now ({error.code}), so it stays open", was_seen=False)
         if not isinstance(found, NotSeen) and found.status is not InstanceStatus.TERMINATED:
-            return Doubt("it shows it when it is asked for its id, so it is kept", was_seen=True)
+            return Doubt("it still exists when read by its id, so it stays open", was_seen=True)
     host, port = ssh or (None, None)
     if not host or not port or not (await ctx.reach.probe(host, port)).ok:
         return None
-    return Doubt(f"its SSH port answers, so it is kept. {otherwise}", was_seen=True)
+    return Doubt(f"its SSH port answers, so it stays open. {otherwise}", was_seen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKey, LabelKind
 from bot.rules.values.phrases import plural
 from bot.services.billing.true_up import COMPARED
@@ -33,7 +34,7 @@ def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Orphan]
 async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
     """Move the rows of these accounts to the listed account, in its own transaction, and page the operators."""
     now = ctx.clock.now()
-    reason = f"The key of {listing.cloud} was changed, and the new one lists what the old one had made."
+    reason = f"The key of {listing.cloud} was changed, and the new one can read the instances of the old one."
     async with ctx.db.write() as tx:
         moved = await move_account(
             tx,
@@ -45,7 +46,7 @@ async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
             actor=SYSTEM,
             reason=reason,
         )
-        sentence = f"{reason} {plural(moved, 'open instance')} of ours there can be seen and ended again."
+        sentence = f"{reason} {plural(moved, 'open instance')} can be monitored and terminated again."
         kind, subject = NotificationKind.OPERATOR_PAGE, f"{listing.cloud}/{listing.account}/taken-over"
         if moved:
             await announce(tx, now, kind, subject, destination=OPERATORS, body={"text": sentence})
@@ -59,9 +60,9 @@ def unreachable(held: Iterable[AccountInUse], providers: Mapping[str, Provider])
 
 
 def _sentence(one: AccountInUse) -> str:
+    gone = cli_command(f"unreachable gone {one.cloud}/{one.account} --reason WHY")
     return (
-        f"{plural(one.count, 'open instance')} of ours at {one.cloud}, since {one.since:%Y-%m-%d %H:%M} UTC, "
-        f"{'was' if one.count == 1 else 'were'} made with another key (account {one.account}) that is not set up here: "
-        "nothing can see or end what runs there, and it costs. Set up that key again, or another one of that account; "
-        f"if nothing of it exists any more, say so: gpu-shopper unreachable gone {one.cloud}/{one.account} --reason …"
+        f"{plural(one.count, 'open instance')} at {one.cloud} can't be monitored or terminated, and may cost money. "
+        f"Account {one.account} created {'it' if one.count == 1 else 'them'}, and none of its keys is set up here "
+        f"since {one.since:%Y-%m-%d %H:%M} UTC. Set up a key of that account. If nothing is left there: {gone}"
     )

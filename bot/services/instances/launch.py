@@ -44,7 +44,7 @@ BATCH = 8
 PATIENCE = timedelta(seconds=60)
 #: A create is sent within this many monotonic seconds of the commit that says so, or not at all: its row has a lease.
 SEND_WITHIN_S = 10.0
-PAUSED = "The process stood still before it could send the create."
+PAUSED = "The process paused before it could send the launch."
 #: Rows whose create was sent, and whose answer is still to be applied: another process may have taken it for lost.
 SENT = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
 
@@ -91,11 +91,11 @@ async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
     provider = ctx.providers.get(work.instance.cloud)
     try:
         if work.instance.state is InstanceState.SENDING:
-            await _unknown_outcome(ctx, work, "The process that sent the create ended before it heard the answer.")
+            await _unknown_outcome(ctx, work, "The process that sent the launch ended before the reply came.")
         elif work.session.state is SessionState.TERMINATING or work.grant.state is not GrantState.OPEN:
             async with ctx.db.write() as tx:
                 await reservations.withdraw_ready(
-                    tx, work.session.id, "The session ended first.", ctx.clock.now(), SYSTEM
+                    tx, work.session.id, "The session ended before the launch.", ctx.clock.now(), SYSTEM
                 )
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
         elif recovering:
@@ -336,9 +336,9 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
     await lock_family(tx, GrantRow, grant_id)
     grant = await tx.get_one(GrantRow, grant_id)
     if grant.state is not GrantState.OPEN or now >= grant.until:
-        await reservations.withdraw_ready(tx, session_id, "Its approval ran out.", now, SYSTEM)
+        await reservations.withdraw_ready(tx, session_id, "Its approval expired.", now, SYSTEM)
         if grant.state is GrantState.OPEN:
-            await reopen.reopen_request(tx, grant.request_id, "The approval ran out before it was used.", now)
+            await reopen.reopen_request(tx, grant.request_id, "The approval expired before it was used.", now)
             ctx.hints.requests.set()
         return False
     # Recovery mode, or a doubt about the clock, may have begun during this pass; nothing is bought in either.
@@ -350,7 +350,7 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
         raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
     if grant.kind == GrantKind.REPLACE and session.deadline is not None and now >= session.deadline:
         # A replacement has the end of the instance it replaces; the expiration of the session enforces it.
-        await reservations.withdraw_ready(tx, session_id, "Its approved end has come.", now, SYSTEM)
+        await reservations.withdraw_ready(tx, session_id, "Its approved time ended.", now, SYSTEM)
         await amend(tx, Session, session_id, due_at=now)
         ctx.hints.sessions.set()
         return False

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.instances.circuit_breaker import trips
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.services.billing.metering import accrue_orphan, billed_from
 from bot.services.instances import key_rotation
@@ -32,15 +33,17 @@ from ledger.queries.terminations import approved_ends
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
 
-DUPLICATE = "A second instance of one create; the first one is kept."
-LATE = "It showed up after its create had been given up."
-AGAIN = "Its end was ordered and it counted as gone, and it is listed again."
-RETURNED = "It had been taken for lost and is listed again. It is kept until its approved end, or an operator ends it."
-OVERDUE = "It had been taken for lost, is listed again, and nothing that was approved holds it any more."
-ROWLESS = "It carries a valid label of this deployment but has no row here."
+DUPLICATE = "It is the second instance of one launch. The first one stays."
+LATE = "It appeared after its launch had been given up."
+AGAIN = "It had been terminated and counted as gone, but its cloud lists it again."
+RETURNED = (
+    "It counted as lost, but its cloud lists it again. It runs until its approved end, unless an operator ends it."
+)
+OVERDUE = "It counted as lost, but its cloud lists it again after its approved end."
+ROWLESS = "It has our label but belongs to no session."
 
-TWIN = "It is followed under another key of its account."
-BY_HAND = " What is to end all the same: gpu-shopper orphans list, then gpu-shopper orphans condemn."
+TWIN = "It is monitored under another key of its account."
+BY_HAND = f" To end one by hand: {cli_command('orphans list')}, then {cli_command('orphans condemn ID')}."
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +275,7 @@ async def _is_still_there(ctx: Context, provider: Provider, orphan: Orphan) -> b
     """
     condemned = orphan.state is OrphanState.CONDEMNED
     ssh = None if condemned else (orphan.ssh_host, orphan.ssh_port)
-    otherwise = f"If it is gone, say so: gpu-shopper orphans condemn {orphan.id}"
+    otherwise = f"If it is gone: {cli_command(f'orphans condemn {orphan.id}')}"
     doubt = await second_look(ctx, provider, orphan.ref, ssh, otherwise)
     if doubt is None:
         return False

@@ -76,7 +76,7 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     if done is not None:  # The process ended before it could reply; later orders stay in force.
         return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
-        sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
+        sentence = "Its higher cost is not approved yet. It starts by itself once it is."
         return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
     actor, key = command.decider.actor, command.key
     return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
@@ -99,7 +99,7 @@ async def give(
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row else None
     if row is None or provider is None:
-        return refuse(ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data)
+        return refuse(ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so it can't be controlled.", data)
     facts = model.load(row.cloud)
     survival = facts.restarted if which is PowerAction.RESTART else facts.stopped
     able, stands, end = provider.capabilities, session.state, session.deadline
@@ -108,18 +108,18 @@ async def give(
     if not verdict.allowed:
         return refuse(verdict.code, verdict.sentence, data)
     if keep and not facts.stop_keeps_data:
-        return refuse(
-            ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
-        )
+        return refuse(ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} deletes everything on the machine.", data)
     if which is PowerAction.START:
         approved = await approved_rate(tx, row)
         if not billed_rate(row.price_usd_h, approved.usd_h).allowed:
             billed, covered = rates(row.price_usd_h, approved.usd_h)
-            sentence = f"{row.cloud} now bills {billed}, above the approved {covered}. It starts when that is approved."
+            sentence = (
+                f"{row.cloud} now bills {billed}, above the approved {covered}. You can start it once that is approved."
+            )
             return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
         await _authority(tx, row, session, approved, now)
     elif which is PowerAction.STOP and row.wanted == PowerAction.START:
-        await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
+        await _void_starts(tx, session.id, actor, "It was stopped before it had started.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
     record(tx, now, actor, row.id, _event(which), reason=verdict.sentence, key=key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
@@ -178,7 +178,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
     if row.wanted is None:
         await _give_back(ctx, held, None)
     elif provider is None or provider.account != row.account or row.ref is None:
-        await _refused(ctx, held, row, "the account that it runs in is not set up here now")
+        await _refused(ctx, held, row, "the key of its account is not set up here")
     elif waits and row.wanted == PowerAction.START:  # A start spends; a stop saves, and a person ordered it.
         await _give_back(ctx, held, now + HOLD)
     else:
@@ -200,7 +200,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
                     await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None, **forgotten(row, now))
                     await node_api.forget(tx, row)
             else:
-                await _later(ctx, held, row, "the cloud took the order and does not show it")
+                await _later(ctx, held, row, "the cloud accepted it, but the instance has not changed")
 
 
 async def _give_back(ctx: Context, held: Claim, due_at: datetime | None) -> None:
@@ -227,7 +227,7 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
             return
         await _void_starts(tx, row.session_id, SYSTEM, why, now)
         session = await tx.get_one(Session, row.session_id)
-        sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
+        sentence = f"Session {short_id(session.id)} could not {row.wanted}: {why}. Nothing else changed."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
         await direct_messages.notify(
             tx, ctx.policy, now, session.owner, subject=f"{row.id}/{row.wanted}/{int(now.timestamp())}", text=sentence

@@ -118,7 +118,7 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s))
         # `operator_reminders` pages once for all instances of an account that is not set up here.
         if waiting_s > ctx.timing.terminate_page_s and not unreachable:
-            await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
+            await _page(ctx, tx, row, problem or "the cloud accepted the termination but still lists it", now)
 
 
 async def _acknowledged(
@@ -155,7 +155,7 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     A reconcile pass closes it when it has ended by itself.
     """
     now = ctx.clock.now()
-    sentence = f"Session {short_id(row.session_id)} goes on although its end is ordered: {why}."
+    sentence = f"Session {short_id(row.session_id)} keeps running, although you ended it: {why}."
     log.info("%s cannot be ended from outside: %s", row.id, why)
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
@@ -166,5 +166,7 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
 
 
 async def _page(ctx: Context, tx: Tx, row: Instance, problem: str, now: datetime) -> None:
-    sentence = f"{row.cloud} does not end {row.name} ({row.ref}): {problem}. It is tried again until it is gone."
+    sentence = (
+        f"{row.cloud} does not terminate {row.name} ({row.ref}): {problem}. GPU Shopper keeps trying until it is gone."
+    )
     await page_in(ctx, tx, row.id, sentence, now)

@@ -32,8 +32,8 @@ HOUR_S = 3600
 #: A year: beyond every approved end, and within what a time can be added to.
 LONGEST_S = 8760.0 * HOUR_S
 ADOPTABLE = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
-LOST = "The instance is no longer at the cloud, and nobody here ended it."
-NOT_KEPT = "What was kept of it is no longer at the cloud, and nobody here deleted it."
+LOST = "The cloud no longer has the instance, and GPU Shopper didn't terminate it."
+NOT_KEPT = "The cloud no longer has its disk, and GPU Shopper didn't delete it."
 
 
 async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, now: datetime) -> Instance:

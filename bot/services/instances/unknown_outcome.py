@@ -20,7 +20,7 @@ from providers.contract import NotSeen, Provider
 from providers.errors import OutcomeUnknown, ProviderError
 
 BATCH = 8
-UNCLEAR = "The cloud's answer to the create was lost, so it is unknown whether an instance exists."
+UNCLEAR = "The cloud's reply to the launch was lost, so it is unknown whether an instance exists."
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ async def _resolve(ctx: Context, held: Claim) -> None:
         async with ctx.db.write() as tx:
             await release(tx, Instance, held, due_at=now + again)
             if _patience_over(ctx, provider, instance, now):
-                sentence = f"{UNCLEAR} It cannot be searched for either: {error.message}. It is tried until it can."
+                sentence = f"{UNCLEAR} Searching for it failed, too: {error.message}. GPU Shopper keeps trying."
                 await page_in(ctx, tx, instance.id, f"{instance.name}: {sentence}", now)
         ctx.hints.outbox.set()
         return
@@ -90,8 +90,8 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
     The approval is used up; a person decides whether to try again.
     """
     sentence = (
-        f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
-        "One that shows up later is ended. Approve again?"
+        f"{instance.cloud} never confirmed the launch, and no instance was found. If one appears later, it is "
+        "terminated. Approve again?"
     )
     values = {"outcome": sentence, "outcome_code": OutcomeUnknown.code, "ended_at": now}
     await move(tx, Instance, instance.id, InstanceState.TOMBSTONE, now, SYSTEM, sentence, values=values)

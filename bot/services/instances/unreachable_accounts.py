@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import accrue_orphan
@@ -38,11 +39,11 @@ from providers.errors import ProviderError
 SILENT = timedelta(minutes=10)
 #: What the operator reads.
 CLOSED = (
-    "closed as gone. What was used is booked until now. What a cloud shows again later is ended, or the operators hear "
-    "of it."
+    "closed, and its cost is booked until now. One that its cloud lists again is terminated, or operators are notified."
 )
 #: What an owner reads, followed by the operator's reason.
-WRITTEN_OFF = "An operator says that its machine is gone; no key that is set up here can look."
+WRITTEN_OFF = "An operator reported its instance as gone. No key that is set up here can check that."
+LIST = cli_command("unreachable list")
 #: The most that one write-off closes.
 MOST = 200
 _I = InstanceState
@@ -86,7 +87,7 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     """Close these instances and orphans as gone, all or none, after checking them with every configured key."""
     wanted = sorted(set(ids))
     if not reason.strip():
-        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'the account is closed'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the audit log: --reason 'the account is closed'.")
     async with ctx.db.read() as tx:
         rows = await rows_named(tx, wanted)
         refusal = await _open(ctx, tx, wanted, rows)
@@ -94,7 +95,7 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     if refusal is not None:
         return refusal
     if doubt := clock_problem(ctx.clock):
-        return refuse(ReplyCode.CLOCK_WRONG, f"No final cost is booked now: {doubt}.")
+        return refuse(ReplyCode.CLOCK_WRONG, f"Nothing can be closed while the clock is wrong: {doubt}.")
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
@@ -108,10 +109,10 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
             for row in fresh:
                 await _close(ctx, tx, row, actor, reason, now)
     except StaleMove as error:
-        return refuse(ReplyCode.STALE, f"{error.row_id} was moved by somebody else; gpu-shopper unreachable list.")
+        return refuse(ReplyCode.STALE, f"{error.row_id} changed meanwhile. See {LIST}.")
     for hint in (ctx.hints.outbox, ctx.hints.sessions, ctx.hints.requests):
         hint.set()
-    return Reply(True, ReplyCode.WRITTEN_OFF, f"{plural(len(fresh), 'instance')} on your word: {CLOSED}")
+    return Reply(True, ReplyCode.WRITTEN_OFF, f"{plural(len(fresh), 'instance')} {CLOSED}")
 
 
 async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Instance | Orphan]) -> Reply | None:
@@ -119,26 +120,23 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
     missing = set(wanted) - {row.id for row in rows}
     if missing or not rows:
         named = min(missing, default="")[:40]
-        return refuse(
-            ReplyCode.UNKNOWN_ID, f"There is no instance or orphan {named}; gpu-shopper unreachable list shows them."
-        )
+        return refuse(ReplyCode.UNKNOWN_ID, f"There is no instance or orphan {named}. See {LIST}.")
     nodes = await nodes_of(tx, wanted)
     for row in rows:
         provider = ctx.providers.get(row.cloud)
         if row.state is OrphanState.GONE if isinstance(row, Orphan) else row.state not in CLOSABLE:
-            return refuse(ReplyCode.STALE, f"{row.id} is {row.state}, so there is nothing to close.")
+            return refuse(ReplyCode.STALE, f"{row.id} is {row.state}, so it needs no closing.")
         if provider is not None and provider.account == row.account:
-            how = f"orphans condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}"
+            how = cli_command(f"orphans condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}")
             return refuse(
                 ReplyCode.REACHABLE,
-                f"The key of {row.cloud} that is set up opens the account of {row.id}, so its listings say when it is "
-                f"gone. To end it: gpu-shopper {how}.",
+                f"The key of {row.cloud} can read the account of {row.id}, so this is not needed. To end it: {how}.",
             )
         node = nodes.get(row.id)
         said = [at for at in (getattr(row, "heartbeat_at", None), node.at if node else None) if at is not None]
         if said and ctx.clock.now() - max(said) < SILENT:
             return refuse(
-                ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it runs."
+                ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it still runs."
             )
     return None
 
@@ -149,14 +147,14 @@ async def _still_shown(ctx: Context, rows: Sequence[Instance | Orphan]) -> Reply
         try:
             listing = await ctx.providers[cloud].list()
         except ProviderError as error:
-            return refuse(ReplyCode.CLOUD_FAILED, f"{cloud} cannot say whether it shows them: {error.message}.")
+            return refuse(ReplyCode.CLOUD_FAILED, f"{cloud} could not be checked: {error.message}. Try again later.")
         there = [item for item in listing.items if item.status is not InstanceStatus.TERMINATED]
         refs, labels = {item.ref for item in there}, {ctx.labels.read(item.name).label for item in there if item.name}
         for row in rows:
             if row.cloud == cloud and (row.ref in refs or row.label in labels):
                 return refuse(
                     ReplyCode.STILL_SHOWN,
-                    f"{cloud} shows {row.id} ({row.ref or row.label}) with the key that is set up, so it is not gone.",
+                    f"{cloud} still lists {row.id} ({row.ref or row.label}), so it is not gone.",
                 )
     return None
 

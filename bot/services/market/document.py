@@ -78,9 +78,9 @@ class MarketDocument(Strict):
 
     hours: Decimal = Field(description="The hours for which totals are reckoned.")
     options: tuple[MarketOption, ...] = Field(description="The ranked offers, the best first.")
-    answered: int = Field(description="How many offers the clouds gave before any was left out.")
+    answered: int = Field(description="How many offers the clouds gave before any was skipped.")
     clouds: tuple[MarketCloud, ...] = Field(description="How each cloud answered.")
-    excluded: tuple[MarketLeftOut, ...] = Field(description="Offers that were left out, by reason.")
+    excluded: tuple[MarketLeftOut, ...] = Field(description="Offers that were skipped, by reason.")
     ages: tuple[str, ...] = Field(description="How old the prices of each cloud are, in words.")
 
     @property

@@ -16,7 +16,7 @@ GpuName = Annotated[str, Field(description="The GPU's name.")]
 GpuCount = Annotated[int, Field(description="How many GPUs.")]
 Region = Annotated[str, Field(description="Its region, in the cloud's words.")]
 Country = Annotated[str | None, Field(description="Its country as two letters, where the cloud says it.")]
-Spot = Annotated[bool, Field(description="Whether its cloud may take it away.")]
+Spot = Annotated[bool, Field(description="Whether its cloud may interrupt it (spot).")]
 _PER_HOUR = Field(description="Dollars per hour for the whole offer, all its GPUs together.")
 PricePerHour = Annotated[Decimal, _PER_HOUR]
 MaybePricePerHour = Annotated[Decimal | None, _PER_HOUR]
@@ -36,7 +36,7 @@ Marks = Annotated[
     tuple[str, ...],
     Field(description="What it is best at: cost-efficiency, stability, or speed within the budget."),
 ]
-Why = Annotated[str, Field(description="Why it stands where it stands, in words.")]
+Why = Annotated[str, Field(description="Why it has its rank, in words.")]
 Parts = Annotated[
     str, Field(description="What the expected total is made of, in words; empty where it is one part alone.")
 ]

@@ -130,7 +130,7 @@ class Checkins:
 
 
 def _replayed(seen: int) -> Reply:
-    return refuse(ReplyCode.REPLAYED, f"Check-in {seen} was heard already; the next one needs a greater number.")
+    return refuse(ReplyCode.REPLAYED, f"Check-in {seen} was received before. The next one needs a greater number.")
 
 
 def node_status(node: Node) -> NodeStatus:

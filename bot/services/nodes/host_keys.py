@@ -37,7 +37,7 @@ async def keys_due(ctx: Context) -> int:
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         rows = await due_for_key(tx, now - LOOK_EVERY, AT_ONCE)
-    steps = [alone(ctx, row.id, "the look at its host key", _check(ctx, row, now), False) for row in rows]
+    steps = [alone(ctx, row.id, "the check of its host key", _check(ctx, row, now), False) for row in rows]
     return sum(await asyncio.gather(*steps))
 
 
@@ -62,9 +62,9 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
     session = await tx.get_one(Session, row.session_id)
     before, after = fingerprint(pinned), fingerprint(key)
     sentence = (
-        f"The SSH host key of session {short_id(session.id)} ({row.cloud}, {row.name}) changed while it runs: it was "
-        f"{before}, and {after} answers now. Somebody may stand between you and the machine: do not connect, unless "
-        "you changed the key yourself. Nothing was ended."
+        f"The SSH host key of session {short_id(session.id)} ({row.cloud}, {row.name}) changed from "
+        f"{before} to {after}. Did you change it yourself? If not, don't connect: somebody may intercept you. "
+        "The session keeps running."
     )
     subject = f"{row.id}/host_key"
     known = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)

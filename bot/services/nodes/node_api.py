@@ -63,22 +63,20 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
         view = await session_view(tx, session_id)
         session, row, node, short = view.session, view.instance, view.node, short_id(session_id)
         if session.owner not in await authorization.mine(tx, ctx.policy, actor):
-            sentence = f"Only the owner of session {short} takes the token of its machine's API."
+            sentence = f"Only the owner of session {short} can get a token for its machine's API."
             return refuse(ReplyCode.NOT_YOURS, sentence, {"session_id": session.id})
         url = api_url(row, node) if row is not None and row.state is InstanceState.LIVE else None
         if row is None or node is None or url is None:
-            none = (
-                f"The machine of session {short} has named no API of its own; look again once its agent has reported."
-            )
+            none = f"The machine of session {short} offers no API yet. Try again once its agent has reported."
             return refuse(ReplyCode.NO_NODE_API, none, {"session_id": session.id})
         token = f"gpua_{bare_id(row.id)}_{secrets.token_urlsafe(32)}"
         await amend_node(tx, row.id, api_token_hash=hashlib.sha256(token.encode()).hexdigest(), api_token_at=now)
-        said = "A new token for the API of its machine; the one before opens nothing any more."
+        said = "A new token for the API of its machine. The earlier one no longer works."
         record(tx, now, actor, row.id, EventKind.INSTANCE_API_TOKEN_MADE, reason=said)
         opened = Opened(token, url, node.api_certificate or "")
     sentence = (
-        f"This opens the API of session {short} from its machine's next report on, within a minute; it is shown this "
-        "once, and the one before opens nothing any more. Trust only the certificate with this SHA-256."
+        f"The token opens the API of session {short} within a minute, and is shown this once. "
+        "The earlier one no longer works. Trust only the certificate with this SHA-256."
     )
     return Reply(True, ReplyCode.TOKEN_MADE, sentence, {"session_id": session.id, "opened": opened})
 
@@ -91,8 +89,8 @@ async def notify_changed_certificate(
     session = await tx.get_one(Session, row.session_id)
     sentence = (
         f"The certificate of the machine's API in session {short_id(session.id)} ({row.cloud}, {row.name}) changed "
-        f"while it runs: it was {before.certificate}, and {after.other} is named now. Do not send it the token, unless "
-        "you changed the certificate yourself. Nothing was ended."
+        f"from {before.certificate} to {after.other}. Did you change it yourself? If not, don't send it the token. "
+        "The session keeps running."
     )
     data = {"before": before.certificate, "after": after.other}
     kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED

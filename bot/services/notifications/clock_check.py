@@ -36,7 +36,7 @@ async def clock_check_due(ctx: Context) -> int:
     sentence = f"The clock of {host} is right again."
     if doubt:
         sentence = (
-            f"The clock of {host} is in doubt: {doubt}. Until the clocks agree, nothing is bought, only people and "
+            f"The clock of {host} seems wrong: {doubt}. Until the clocks agree, nothing is bought, only people and "
             "approved ends end anything, and no final cost is booked. Check the time service of that machine."
         )
     async with ctx.db.write() as tx:

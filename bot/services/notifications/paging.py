@@ -57,9 +57,9 @@ async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], 
     except Exception:
         log.exception("%s of %s failed", what, subject)
         # The same sentence whatever fails, so that a row that fails in several ways is one message and not many.
-        sentence = f"A step of {subject} fails and is tried again. The log says which, and why."
+        sentence = f"A step of {subject} fails, and GPU Shopper keeps trying. See its log."
         try:
             await page(ctx, f"{subject}/failed", sentence)
         except Exception:
-            log.exception("the operators could not be told of %s", subject)
+            log.exception("the operators could not be notified of %s", subject)
     return otherwise

@@ -31,7 +31,7 @@ def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument
     except ValidationError as error:
         field = str(error.errors()[0]["loc"][0])
         raise BadJob(
-            ReplyCode.BAD_DEFAULT, field, f"The policy's default for {field} is not what this field takes."
+            ReplyCode.BAD_DEFAULT, field, f"The policy's default for {field} is not valid for this field."
         ) from error
 
 

@@ -54,7 +54,7 @@ async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Acto
     if session is None or not session.gpu:
         return refuse(ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
     if work is None:
-        sentence = f"{short_id(session.id)} was asked for without words about its run; record it with them instead."
+        sentence = f"{short_id(session.id)} has no description of its run. Record it with one instead."
         return refuse(ReplyCode.NO_WORK, sentence)
     words = tuple(request.job.work)
     return await record_run(db, words, session.gpu, session.gpu_count, tokens_s, actor, now, session_id=session.id)

@@ -57,7 +57,7 @@ def _lines(planned: Planned) -> Iterator[str]:
         for option in options:
             yield f"| {' | '.join(in_markdown(cell) for cell in cells(option))} |"
         yield from ("", "![Cost against hours](gpu_plan.png)")
-        yield from _section("Why each stands where it stands", (f"#{one.rank}: {one.why}" for one in options))
+        yield from _section("Why each has its rank", (f"#{one.rank}: {one.why}" for one in options))
         fits = dict.fromkeys(one.estimate.fit for one in options if one.estimate.fit)
         yield from _section("Memory", fits)
         yield from (
@@ -72,7 +72,7 @@ def _lines(planned: Planned) -> Iterator[str]:
     best = planned.best.estimate.assumptions if planned.best is not None else ()
     yield from _section("What is assumed", (*planned.assumed, *best))
     yield from _section("What could not be known", planned.unknown)
-    yield from _section("What was left out", (*(one.sentence for one in planned.ranked.excluded), *planned.absent))
+    yield from _section("What was skipped", (*(one.sentence for one in planned.ranked.excluded), *planned.absent))
     yield from _section("How old the prices are", planned.ages)
 
 

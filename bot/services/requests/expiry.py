@@ -50,7 +50,7 @@ async def expire_due(ctx: Context) -> int:
 async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
     """Expire a request; the next version of its message has no buttons."""
     open_s = int((request.expires_at - await _opened_at(tx, request)).total_seconds())
-    sentence = f"Nobody decided within {say_hours(Decimal(open_s) / 3600)}, so the request expired."
+    sentence = f"Nobody approved it within {say_hours(Decimal(open_s) / 3600)}."
     try:
         await move(
             tx,
@@ -114,7 +114,7 @@ async def _escalate(
     if not await announce_once(tx, now, kind, subject, destination=request.channel, body={}):
         return False
     names = ", ".join(groups(ctx.policy, mandate)[1:])
-    said = f"Nobody decided, so {names} may decide too."
+    said = f"Nobody has approved it yet, so {names} can approve it too."
     data = {"subject": subject, "reminders": number}
     record(tx, now, SYSTEM, request.id, EventKind.REQUEST_ESCALATED, reason=said, data=data)
     await request_message.show_again(tx, request, now)

@@ -228,7 +228,7 @@ async def _nothing(
     job = request.job
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:
-        reasons.insert(0, f"Of the {usd(job.budget_cap_usd)} in all, earlier attempts spent {usd(spent_usd)}.")
+        reasons.insert(0, f"Earlier attempts spent {usd(spent_usd)} of the limit of {usd(job.budget_cap_usd)}.")
     sentence = " ".join([lead, *reasons])
     await _close(tx, request, held, f"{request.outcome} {sentence}" if request.outcome else sentence, now)
 
@@ -283,7 +283,7 @@ async def may_try(ctx: Context, held: Claim) -> bool:
     A process that had it before and never came back counts as a failure: what killed one process would kill every other
     that takes the request over.
     """
-    what = "the process that asked for offers was not heard of again"
+    what = "the process that read the offers never finished"
     return not held.taken_over or await _note(ctx, held, what, again=False)
 
 
@@ -302,7 +302,7 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
             if failures < TRIES_MAX:
                 pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
                 return not again or await release(tx, Request, held, due_at=now + pause)
-            sentence = f"No offers could be read: something went wrong here, {what}. Ask again, or tell an operator."
+            sentence = f"Reading the offers failed ({what}). Try again, or tell an operator."
             to, values = RequestState.UNAVAILABLE, {"outcome": sentence}
             request = await move(tx, Request, held.row_id, to, now, SYSTEM, sentence, claim=held.token, values=values)
             await reopen.close_family(tx, request, RequestState.CANCELLED, sentence, now, SYSTEM)

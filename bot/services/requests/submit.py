@@ -11,6 +11,7 @@ from bot.rules.market.disk import disk_gb
 from bot.rules.policy import consumers, job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.people import eligibility
@@ -63,8 +64,8 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
             return refuse(
                 ReplyCode.TOO_MANY_OPEN,
-                f"You have {plural(ctx.policy.max_open_requests_per_user, 'request')} waiting already; "
-                "let one be decided or cancel it first (/gpu list).",
+                f"You already have {plural(ctx.policy.max_open_requests_per_user, 'open request')}. "
+                f"Cancel one first: {cli_command('cancel ID')}.",
             )
         request_id = new_id("req", now)
         new = await add_request(
@@ -92,7 +93,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
 
 def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
     clouds = job.candidates or tuple(ctx.providers)
-    sentence = f"Request {short_id(request_id)}: asking {', '.join(clouds)} for offers."
+    sentence = f"Request {short_id(request_id)}: getting offers from {', '.join(clouds)}."
     return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
 
 
@@ -100,18 +101,16 @@ def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply |
     """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
     if not clouds:
         return refuse(
-            ReplyCode.NO_CLOUDS, "No cloud is set up here; gpu-shopper doctor says which settings are missing."
+            ReplyCode.NO_CLOUDS, f"No cloud is set up here. {cli_command('doctor')} lists the missing settings."
         )
     unknown = [name for name in job.candidates if name not in clouds]
     if job.candidates and len(unknown) == len(job.candidates):
-        return refuse(
-            ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}."
-        )
+        return refuse(ReplyCode.UNKNOWN_CLOUD, f"None of {', '.join(unknown)} is set up here. Use {', '.join(clouds)}.")
     if wrong := job_bounds.check(job, policy):
         return refuse(*wrong)
     if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
         return refuse(
-            ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
+            ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}. Name its own cloud."
         )
     verdict = hours_cap.check(job.hours, Decimal(0), policy)
     if not verdict.allowed:

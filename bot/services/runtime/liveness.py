@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from bot.rules.values.command_text import cli_command
 from bot.services.runtime.context import Context
 from ledger.kernel.ids import short_id
 from ledger.queries.nodes import listened_at, note_listening
@@ -32,6 +33,6 @@ async def nobody_acts(ctx: Context, request_id: str) -> str:
     if seen_at is not None and ctx.clock.now() - seen_at < AWAY:
         return ""
     return (
-        "No service works on this ledger now: nobody acts on this until gpu-shopper serve runs, and "
-        f"gpu-shopper request {short_id(request_id)} shows how it stands."
+        f"No service is running, so nothing happens until {cli_command('serve')} runs. "
+        f"To see its state: {cli_command(f'request {short_id(request_id)}')}"
     )

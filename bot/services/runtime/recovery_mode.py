@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from bot.rules.instances.recovery_mode import recovery_notice
 from bot.rules.instances.recovery_mode import waits_until as held_until
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply, refuse
 from ledger.core import StaleMove, Tx, announce, move, notification_of
@@ -80,14 +81,12 @@ async def page_again(tx: Tx, orphan: Orphan, pause_s: float, now: datetime, dest
     if number < 1 or await notification_of(tx, kind, subject, destination) is not None:
         return False
     what = (
-        "carries our label and has no row here. While it waits, nothing is bought, and only people and approved ends "
-        "end anything."
+        "has our label but belongs to no session. Until you adopt or condemn it, nothing is bought, and only people "
+        "and approved ends end a session."
     )
     if orphan.instance_id is not None:
-        what = "had been taken for lost and is listed again, and it costs. Ask its owner whether it is needed."
-    sentence = (
-        f"{orphan.cloud} instance {orphan.ref} {what} End it there, or with gpu-shopper orphans condemn {orphan.id}."
-    )
+        what = "counted as lost, but its cloud lists it again, and it costs money. Ask its owner whether it is needed."
+    sentence = f"{orphan.cloud} instance {orphan.ref} {what} To end it: {cli_command(f'orphans condemn {orphan.id}')}."
     await announce(tx, now, kind, subject, destination=destination, body={"text": sentence})
     return True
 
@@ -98,20 +97,16 @@ async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: 
     The next reconcile pass of its cloud terminates it, whatever the circuit breaker says.
     """
     if not reason.strip():
-        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
+        return refuse(ReplyCode.REASON_NEEDED, "Say why, for the audit log: --reason 'a test of last week'.")
     try:
         async with db.write() as tx:
             orphan = await orphan_by_id(tx, orphan_id)
             if orphan is None:
                 return refuse(
-                    ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
+                    ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}. See {cli_command('orphans list')}."
                 )
             only = CONDEMNABLE
             await move(tx, Orphan, orphan.id, OrphanState.CONDEMNED, now, actor, reason, only_from=only)
     except StaleMove:
-        return refuse(
-            ReplyCode.STALE, f"{orphan_id} does not wait any more; gpu-shopper orphans list shows what became of it."
-        )
-    return Reply(
-        True, ReplyCode.CONDEMNED, f"{orphan.cloud} instance {orphan.ref} is ended at the next look at its cloud."
-    )
+        return refuse(ReplyCode.STALE, f"{orphan_id} is no longer quarantined. See {cli_command('orphans list')}.")
+    return Reply(True, ReplyCode.CONDEMNED, f"{orphan.cloud} instance {orphan.ref} is terminated within minutes.")

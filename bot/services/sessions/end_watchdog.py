@@ -238,7 +238,7 @@ class EndWatchdog:
         self._warned.add(one.session_id)
         verb = "stops" if order is EndOrder.STOP else "terminates"
         await self._say(
-            owner.id, f"The approved time of session {short_id(one.session_id)} is over. GPU Shopper {verb} it now."
+            owner.id, f"The approved time of session {short_id(one.session_id)} has ended. GPU Shopper {verb} it now."
         )
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────

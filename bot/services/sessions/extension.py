@@ -10,8 +10,10 @@ from bot.rules.approvals.decision import plan
 from bot.rules.policy import job_bounds
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.state_text import state_words
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments, approvers, escalation, hours_used, reservations
@@ -47,7 +49,7 @@ async def extend(ctx: Context, command: Extend) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return refuse(ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
+                return refuse(ReplyCode.NO_SESSION, "That request has no session to extend.")
             reply = await recovery_mode.with_recovery_notice(tx, await _extend(ctx, tx, session, command, now))
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
@@ -62,7 +64,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         return refuse(ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session.")
     known = await by_inbox_key(tx, command.key)
     if known is not None:
-        return _asked(known)
+        return _asked(known, session.deadline)
     kept = await done_before(tx, session.id, {EventKind.SESSION_KEPT}, command.key, now - KEPT)
     if kept is not None:  # The process ended before it could reply; the end was moved once.
         return _kept(session, kept.reason, session.deadline)
@@ -71,26 +73,27 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     deadline = held.checkpoint_until if held else session.deadline
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
         return refuse(
-            ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
+            ReplyCode.NOT_RUNNING,
+            f"Session {short_id(session.id)} is {state_words(session.state)}, so it can't be extended.",
         )
     seen = command.seen_end_s in (None, int(deadline.timestamp())) if held else None
     if not (end_of_session.same_end(session, command.seen_end_s) if seen is None else seen):
-        return refuse(ReplyCode.STALE, "The end was moved since that message; nothing was changed.")
+        return refuse(
+            ReplyCode.STALE, "The session has another end now, so nothing was changed. Use the newest message."
+        )
     row = rows[-1]
     provider = ctx.providers.get(row.cloud)
     if provider is None:
-        return refuse(
-            ReplyCode.CLOUD_GONE, f"{row.cloud} is not set up here any more, so nothing can be extended there."
-        )
+        return refuse(ReplyCode.CLOUD_GONE, f"{row.cloud} is no longer set up here, so this session can't be extended.")
     if provider.capabilities.batch:
-        return refuse(ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} ends by the timeout that it was pushed with.")
+        return refuse(ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} has a fixed timeout and can't be extended.")
     verdict = hours_cap.check(command.hours, await _already(tx, session, row, now), ctx.policy)
     if not verdict.allowed:
         return refuse(verdict.code, verdict.sentence)
     if held is None and extension.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
         return await _keep(tx, session, command, deadline, now)
     if command.only_inside:
-        sentence = "That is not inside the time and the amount that were approved; ask for an extension."
+        sentence = f"That is more than was approved. Request an extension: {cli_command('extend ID 2h')}."
         return refuse(ReplyCode.OUTSIDE, sentence)
     return await _ask(ctx, tx, session, row, command, now)
 
@@ -114,15 +117,15 @@ async def _approved_until(tx: Tx, session: Session, row: Instance, deadline: dat
 async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, now: datetime) -> Reply:
     end = extension.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
-    said = f"{say_hours(command.hours)} more, inside what was approved."
+    said = f"{say_hours(command.hours)} more, covered by the approval."
     record(tx, now, command.decider.actor, session.id, EventKind.SESSION_KEPT, reason=said, key=command.key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return _kept(session, said, end)
 
 
 def _kept(session: Session, said: str, end: datetime | None) -> Reply:
-    at = f"{end:%Y-%m-%d %H:%M} UTC" if end else "a time that is not fixed now"
-    return Reply(True, ReplyCode.KEPT, f"Session {short_id(session.id)} now ends at {at}: {said}", {"ends_at": end})
+    at = f"at {end:%Y-%m-%d %H:%M} UTC" if end else "later"
+    return Reply(True, ReplyCode.KEPT, f"Session {short_id(session.id)} now ends {at}: {said}", {"ends_at": end})
 
 
 async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> Decimal:
@@ -134,15 +137,15 @@ async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> De
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
     already, reason = await _already(tx, session, row, now), command.reason.strip()
-    gate = extension.override_sentence(already, command.hours, ctx.policy)
-    if gate and not reason:
-        again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
-        return refuse(ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
+    above = extension.override_sentence(already, command.hours, ctx.policy)
+    if above and not reason:
+        again = cli_command(f"extend {short_id(session.id)} {command.hours.normalize():f}h WHY")
+        return refuse(ReplyCode.REASON_NEEDED, f"{above} Say why: {again}")
     if wrong := job_bounds.reason(reason, ctx.policy):
         return refuse(*wrong)
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
-        sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
+        sentence = f"You already asked for more time ({short_id(waiting[0].id)})."
         return refuse(ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
@@ -170,7 +173,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
         job=job,
         reason=reason,
         channel=parent.channel,
-        rule=f"{needed.rule} {gate or f'It is {say_hours(total)} in all then.'}",
+        rule=f"{needed.rule} {above or f'That makes {say_hours(total)} in all.'}",
         required_approvals=needed.required,
         expires_at=expires_at,
         created_at=now,
@@ -182,12 +185,12 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     await offer_again(tx, asked, row, costs, "the machine that runs now", now)
     await request_message.show_again(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
-    return _asked(asked)
+    return _asked(asked, end)
 
 
-def _asked(request: Request) -> Reply:
-    more, short = say_hours(request.job.hours), short_id(request.id)
-    sentence = f"Request {short} for {more} more is shown to those who decide; the end stands until then."
+def _asked(request: Request, end: datetime | None) -> Reply:
+    more, ends = say_hours(request.job.hours), f" at {end:%Y-%m-%d %H:%M} UTC" if end else ""
+    sentence = f"Asked for {more} more ({short_id(request.id)}). Until it's approved, the session still ends{ends}."
     return Reply(True, ReplyCode.ASKED, sentence, {"request_id": request.id})
 
 

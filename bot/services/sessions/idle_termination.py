@@ -53,7 +53,7 @@ async def idle_terminations_due(ctx: Context) -> int:
         await page(ctx, "nodes/deaf", problem)
     for one in found:
         step = _check(ctx, one, listening_at, is_deaf=bool(problem), now=now)
-        await alone(ctx, one.session_id, "the look at its agent", step, None)
+        await alone(ctx, one.session_id, "the check of its agent", step, None)
     ctx.hints.outbox.set()
     ctx.hints.instances.set()
     return len(found)
@@ -73,7 +73,7 @@ async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_d
         if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
         if session.early_end_at is not None and (found is None or found.code != session.early_end_code):
-            await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)
+            await _drop(tx, session, SCHEDULER, "The reason no longer applies.", now)
         if found is not None:
             await _announce_or_end(ctx, tx, session, found, now)
 
@@ -92,7 +92,7 @@ async def _announce_or_end(ctx: Context, tx: Tx, session: Session, found: EarlyE
             early_end_code=found.code,
             early_end_reason=found.sentence,
         )
-        said = f"{found.sentence} It is ended at {early_end_at:%H:%M} UTC unless that changes."
+        said = f"{found.sentence} Unless that changes, the session ends at {early_end_at:%H:%M} UTC."
         record(tx, now, SCHEDULER, session.id, EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
         await end_of_session.announce_early_end(ctx, tx, session, now)
@@ -122,8 +122,8 @@ async def _drop(
 
 
 _REFUSED = (
-    "That request has no session that could be kept.",
-    "Only its owner, a fallback contact or an approver can keep this session.",
+    "That request has no session to keep running.",
+    "Only its owner, a fallback contact or an approver can keep this session running.",
 )
 
 
@@ -133,11 +133,18 @@ async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         if session.early_end_at is None or not end_of_session.same_end(session, command.seen_end_s):
-            return refuse(ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
+            return refuse(ReplyCode.STALE, "The session no longer ends early, so nothing was changed.", data)
         until = now + SPARED
-        await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, kept_running_until=until)
-        stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
-        sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
+        await _drop(
+            tx,
+            session,
+            command.decider.actor,
+            f"{command.decider.actor.ref} keeps it running.",
+            now,
+            kept_running_until=until,
+        )
+        ends = f" Its approved end is still {session.deadline:%H:%M} UTC." if session.deadline else ""
+        sentence = f"Session {short_id(session.id)} keeps running until {until:%H:%M} UTC, even if idle.{ends}"
         return Reply(True, ReplyCode.KEPT, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)

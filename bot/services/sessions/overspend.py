@@ -55,7 +55,7 @@ from providers.profiles import model
 LOOK_S = 60.0
 #: Sessions that are read at once: one transaction over a whole fleet would keep its snapshot for too long.
 TOGETHER = 1000
-WHY = "the machine that runs now, with its new figure"
+WHY = "the running instance at its new cost"
 
 
 def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
@@ -101,7 +101,7 @@ async def overspend_due(ctx: Context) -> int:
             found = await running(tx, ids[first : first + TOGETHER])
         due += [one for one in found if _is_due(ctx, one, now)]
     for one in due:
-        await alone(ctx, one.session_id, "the look at its cost", _look(ctx, one, now), None)
+        await alone(ctx, one.session_id, "the check of its cost", _look(ctx, one, now), None)
     if due:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
@@ -158,12 +158,12 @@ async def _check(ctx: Context, session_id: str, now: datetime, *, is_saved: bool
             match next_step(_host_price(ctx, one, is_saved=is_saved)):
                 case PriceStep.ASK:
                     if asked is not None and asked.state is RequestState.PENDING:
-                        await _withdraw(tx, one, asked, "A newer request asks about the rate of now.", now)
+                        await _withdraw(tx, one, asked, "A newer request asks about the present rate.", now)
                     await _ask(ctx, tx, one, spend_forecast_of(one, now), now, about_rate=True)
                 case PriceStep.STOP if about_rate is not None:
                     await _stop_meanwhile(ctx, tx, one, about_rate.created_at, now)
                 case PriceStep.RUN_ON if one.row.state is InstanceState.LIVE:
-                    said = "Nobody approved its new rate yet, so its agent is asked to save."
+                    said = "Nobody approved its new rate yet, so its agent saves a checkpoint."
                     await _ask_to_save(ctx, tx, one, said, now)
                 case PriceStep.WITHIN if about_rate is not None and about_rate.state is RequestState.PENDING:
                     await _withdraw(tx, one, about_rate, "It costs the approved rate again.", now)
@@ -182,7 +182,7 @@ async def _check_total(
     if asked is None and is_over:
         await _ask(ctx, tx, one, forecast, now)
     elif asked is not None and not is_over and asked.state is RequestState.PENDING:
-        await _withdraw(tx, one, asked, "It will cost what was approved after all.", now)
+        await _withdraw(tx, one, asked, "Its expected cost is within the approval again.", now)
     elif asked is not None and _is_unanswered(ctx, asked, now):
         await _pause(ctx, tx, one, asked.created_at, now)
 
@@ -262,7 +262,7 @@ def _cannot_pause(ctx: Context, row: Instance) -> str:
     """Return why a stop would not help at that cloud; empty where it does."""
     provider = ctx.providers.get(row.cloud)
     if provider is None:
-        return "its cloud is not set up here now"
+        return "its cloud is not set up here"
     able = provider.capabilities
     if not able.stop or able.billing.gpu_while_stopped:
         return "a stop there saves nothing"
@@ -274,16 +274,16 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
 
     Its end stays.
     """
-    why = "Nobody confirmed what it will cost, so it is paused."
+    why = "Nobody approved its higher cost."
     if not _cannot_pause(ctx, one.row) and await _stop(ctx, tx, one, asked_at, why, now):
         return
-    said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
+    said = "Nobody approved its higher cost. Its agent saves a checkpoint, and it ends at its approved amount."
     await _ask_to_save(ctx, tx, one, said, now)
 
 
 async def _stop_meanwhile(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, now: datetime) -> None:
     """Stop an instance whose checkpoint is verified until somebody answers about its rate."""
-    said = "Nobody approved its new rate yet and its newest checkpoint is verified, so it is stopped."
+    said = "Nobody approved its new rate yet, and its newest checkpoint is verified."
     await _stop(ctx, tx, one, asked_at, said, now)
 
 
@@ -327,7 +327,7 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
         node.wanted = []
     if session.state is SessionState.STOPPED and await _stopped_since(tx, rows[-1], request.created_at):
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
-    said = f"What session {short_id(session.id)} will cost is confirmed."
+    said = f"The new cost of session {short_id(session.id)} is approved."
     await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)
 
 
@@ -350,6 +350,6 @@ async def rejected(tx: Tx, request: Request, session: Session, actor: Actor, now
     if billed_rate(asked.price_usd_h, approved.usd_h).allowed:
         return
     billed, covered = rates(asked.price_usd_h, approved.usd_h)
-    said = f"Its new rate, {billed} instead of the approved {covered}, was rejected, so the machine is ended."
+    said = f"Its new rate, {billed} instead of the approved {covered}, was rejected. So the session ends."
     await end_instance(tx, row, EndReason.BILLED_ABOVE_CAP, said, now, actor)
     await notify_interruption(tx, row, now)

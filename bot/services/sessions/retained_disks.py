@@ -94,7 +94,7 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
         booked_h=0,
     )
     if new:
-        said = f"The disk of {row.name} is kept until {until:%Y-%m-%d %H:%M} UTC."
+        said = f"The disk of {row.name} stays until {until:%Y-%m-%d %H:%M} UTC."
         record(tx, now, SYSTEM, session.id, EventKind.DISK_KEPT, reason=said, data={"disk_id": disk_id})
     return int(new)
 
@@ -111,7 +111,7 @@ async def _close(ctx: Context, disk: Disk, now: datetime) -> int:
         if not await change_disk(tx, disk.id, ended_at=ended_at):
             return 0
         await book_all(tx, disk_accruals(row, disk, ended_at, rule_of(ctx, row), final=True))
-        how = "is in use again" if row.state is InstanceState.LIVE else "goes with its machine"
+        how = "is in use again" if row.state is InstanceState.LIVE else "is deleted with its instance"
         said = f"The disk of {row.name} {how}."
         record(tx, now, SYSTEM, disk.session_id, EventKind.DISK_OVER, reason=said)
     return 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.instances.power import PowerAction
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import cost_now
@@ -40,7 +41,7 @@ from ledger.queries.views import (
 )
 from providers.profiles import model
 
-NO_SESSION = refuse(ReplyCode.NO_SESSION, "That request has no session yet; cancel it with /gpu cancel.")
+NO_SESSION = refuse(ReplyCode.NO_SESSION, f"That request has no session yet. To cancel it: {cli_command('cancel ID')}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
         return _ending_already(session.id, session.state)
     clouds = sorted({row.cloud for row in rows} & ctx.providers.keys())
     lost = [model.load(cloud).over for cloud in clouds]
-    lost += ["Its end waits for a checkpoint: ended now, it is not waited for."] if held else []
+    lost += ["It is saving a checkpoint. Ending it now doesn't wait for that."] if held else []
     return Stakes(view, cost_now(ctx, view, ctx.clock.now()), " ".join(filter(None, lost)))
 
 
@@ -114,12 +115,12 @@ async def done(ctx: Context, command: FinishSession) -> Reply:
     """End a session whose work is done, or stop it to retain its disk, and record how the work went."""
     if command.preserve:
         return await _preserve(ctx, command)
-    sentence = "The work is done, its owner says." if command.succeeded else "The work failed, its owner says."
+    sentence = "Its owner reported the work as done." if command.succeeded else "Its owner reported the work as failed."
     return await _end(ctx, command, EndReason.COMPLETED if command.succeeded else EndReason.WORK_FAILED, sentence)
 
 
 async def _preserve(ctx: Context, command: FinishSession) -> Reply:
-    hint = "The session goes on: /gpu done ID destroy ends it with its disk."
+    hint = f"The session continues. To end it with its disk: {cli_command('shutdown ID')}."
     how = "The work is done" if command.succeeded else "The work failed"
     actor, now = command.decider.actor, ctx.clock.now()
     try:
@@ -130,21 +131,21 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
                 return refuse(ReplyCode.NO_SESSION, "That request has no session yet.")
             stop = Switch(command.session, command.decider, PowerAction.STOP, keep=True)
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
-            already = f"Session {short_id(session.id)}: its stop was ordered then."
+            already = f"Session {short_id(session.id)} is stopping already."
             reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
             reply = reply or await _already_stopped(ctx, tx, session, command)
             reply = reply or await power.order(ctx, tx, session, stop, now)
             if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
-                said = f"{how}; the disk is kept."
+                said = f"{how}, and the disk stays."
                 record(tx, now, actor, session.id, EventKind.SESSION_WORK_OVER, reason=said, key=command.key)
     except LookupError as error:
         reply = refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     if not reply.ok:
-        return replace(reply, sentence=f"The disk cannot be kept. {reply.sentence} {hint}")
+        return replace(reply, sentence=f"The disk can't be kept. {reply.sentence} {hint}")
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
-    longer = "Its disk stays after that too, up to 7 days, as long as what was approved and is left pays for it."
+    longer = "After that the disk stays for up to 7 days, as long as the approved amount pays for it."
     return replace(reply, code=ReplyCode.PRESERVING, sentence=f"{how}. {reply.sentence} {longer}")
 
 
@@ -159,8 +160,8 @@ async def _already_stopped(ctx: Context, tx: Tx, session: Session, command: Fini
         return None
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return None  # `power.order` refuses it with its own sentence.
-    stands = "Its stop is under way." if stopping else "It is stopped already."
-    return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
+    now = "is stopping already" if stopping else "is stopped already"
+    return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)} {now}.", {"session_id": session.id})
 
 
 async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason, sentence: str) -> Reply:
@@ -175,14 +176,18 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
             if not await authorization.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
             if not end_of_session.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
-                return refuse(ReplyCode.STALE, "The end was moved since that message; nothing was changed.", data)
+                return refuse(
+                    ReplyCode.STALE,
+                    "The session has another end now, so nothing was changed. Use the newest message.",
+                    data,
+                )
             held = await open_instances_of_session(tx, session.id)
             if command.seen_end_s is not None and hold.waiting(held):
                 # The button is from a message before the end: the person has not read that nothing is saved.
-                return refuse(ReplyCode.STALE, "Its end waits for a checkpoint; answer the message about that.", data)
+                return refuse(ReplyCode.STALE, "It is saving a checkpoint. Use the message about that.", data)
             if await hold.release(ctx, tx, held, facts.actor, now):
                 ctx.hints.instances.set()
-                said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
+                said = f"Ending session {short_id(session.id)} now, without a verified checkpoint."
                 return Reply(True, ReplyCode.RELEASED, said, data)
             own = session.owner in await authorization.mine(tx, ctx.policy, facts.actor)
             if own:
@@ -204,13 +209,13 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
 
 
 def _ordered(ctx: Context, session_id: str, clouds: Collection[str], *, unsaved: bool) -> Reply:
-    confirmed = "it is confirmed when the cloud no longer lists it"
+    then = "You'll be notified when its cloud no longer lists it."
     if any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds):
-        confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
+        then = "Its cloud can't end it, so it runs until it finishes or reaches its timeout."
     if unsaved:
-        confirmed = f"what it saves is looked for first, and a second order ends it without; {confirmed}"
+        then = f"Its checkpoint is checked first. To skip that, end it once more. {then}"
     lost = "".join(f" {model.load(cloud).over}" for cloud in clouds).rstrip()
-    said = f"The end of session {short_id(session_id)} is ordered; {confirmed}.{lost}"
+    said = f"Ending session {short_id(session_id)}. {then}{lost}"
     return Reply(True, ReplyCode.TERMINATING, said, {"session_id": session_id})
 
 
@@ -221,5 +226,5 @@ def _not_yours(session: Session) -> Reply:
 
 def _ending_already(session_id: str, state: SessionState) -> Reply:
     over = state in (SessionState.TERMINATED, SessionState.FAILED)
-    how = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
+    how = "has ended" if over else "is ending already"
     return refuse(ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {how}.", {"session_id": session_id})

@@ -15,6 +15,7 @@ from typing import Any
 
 from bot.outbound.egress import AddressRefused, AddressUnreachable, EgressResponse, post
 from bot.outbound.names import NAMES, ResolverBusy
+from bot.rules.values.command_text import cli_command
 from bot.rules.webhooks.webhooks import GONE, delivered, kinds_of, pause_s, signature, topic_of_event
 from bot.services.access import authorization
 from bot.services.access.api_keys import combined_rights
@@ -67,7 +68,7 @@ async def fan_out(ctx: Context) -> int:
     }
     whose = [None if hook.everything and hook.actor in all_of_it else owners[hook.actor] for hook in hooks]
     looks = [(hook, _fan_out(ctx, hook, names, newest)) for hook, names in zip(hooks, whose, strict=True)]
-    return sum([await alone(ctx, hook.id, "the look at the journal", look, 0) for hook, look in looks])
+    return sum([await alone(ctx, hook.id, "the check of the audit log", look, 0) for hook, look in looks])
 
 
 async def _fan_out(ctx: Context, hook: Webhook, whose: Any, newest: int) -> int:
@@ -112,7 +113,7 @@ async def _deliver(ctx: Context, held: Claim, send: Send) -> None:
             row = await tx.get(WebhookDelivery, held.row_id)
             hook = await tx.get(Webhook, row.webhook_id) if row is not None else None
         if row is not None and hook is not None:
-            await _failed(ctx, held, row, hook, "it could not be made here; the log says why", 0)
+            await _failed(ctx, held, row, hook, "the service failed to send it; see its log", 0)
 
 
 async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
@@ -130,7 +131,7 @@ async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
         # A key may be rotated late; a message that waits as long as messages are retried is given up.
         over = now - row.created_at > WAITS_FOR_A_KEY
         dead = {"state": NotificationState.DEAD} if over else {"due_at": now + ASK_AGAIN}
-        await _note(ctx, held, row, "its holder has no key that works", **dead)
+        await _note(ctx, held, row, "its owner has no valid API key", **dead)
         return
     try:
         headers, resolve = _headers(ctx, hook, row, body, now), NAMES.for_user(hook.actor)
@@ -214,7 +215,8 @@ async def _note(
             hook = await tx.get_one(Webhook, off[0].id)
             if hook.off_at is None:
                 hook.off_at, hook.off_reason = now, off[1]
-                sentence = f"Webhook {hook.id} of {hook.actor} is switched off: {off[1]} A replay switches it on."
+                again = cli_command(f"webhooks replay {hook.id}")
+                sentence = f"Webhook {hook.id} of {hook.actor} is switched off: {off[1]} To switch it on: {again}."
                 await page_in(ctx, tx, f"{hook.id}/off", sentence, now)
                 ctx.hints.outbox.set()
 

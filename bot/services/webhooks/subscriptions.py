@@ -15,6 +15,7 @@ from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, read
 from bot.outbound.names import NAMES, ResolverBusy
 from bot.rules.access.scopes import Scope
 from bot.rules.policy.policy import Policy
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
@@ -37,8 +38,8 @@ MOST = 10
 OVERLAP = timedelta(hours=24)
 TEST = "webhook.test"
 _BOX = b"gpu-shopper webhook secrets, version 1"
-UNKNOWN = refuse(ReplyCode.UNKNOWN_WEBHOOK, "There is no such webhook; gpu-shopper webhooks list shows them.")
-NOT_YOURS = refuse(ReplyCode.NOT_YOURS, "Only whoever made this webhook, or an administrator, can change it.")
+UNKNOWN = refuse(ReplyCode.UNKNOWN_WEBHOOK, f"There is no such webhook. See {cli_command('webhooks list')}.")
+NOT_YOURS = refuse(ReplyCode.NOT_YOURS, "Only the person who created this webhook, or an administrator, can change it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +73,17 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
     """Create a webhook. `data["secret"]` is shown this once. The address is checked now, and again at every call."""
     wrong = unknown_topics(command.topics)
     if wrong:
-        return refuse(ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
+        return refuse(ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic. Topics are {', '.join(Topic)}.")
     egress = egress_of(ctx.policy)
     try:
         await vet(read_url(command.url, egress), egress, NAMES.for_user(who.actor.ref))
     except AddressRefused as refused:
         return refuse(ReplyCode.BAD_URL, str(refused))
     except AddressUnreachable as error:
-        return refuse(ReplyCode.BAD_URL, f"The host of this URL cannot be found: {error}.")
+        return refuse(ReplyCode.BAD_URL, f"The host of this URL was not found: {error}.")
     except ResolverBusy:
         return refuse(
-            ReplyCode.RESOLVER_BUSY, "Too many webhook hosts are being looked up at the moment. Try again in a minute."
+            ReplyCode.RESOLVER_BUSY, "Too many webhooks are being created at the moment. Try again in a minute."
         )
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     hook = Webhook(
@@ -100,11 +101,11 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
     await number_all(ctx)
     async with ctx.db.write() as tx:
         if await count_webhooks(tx, who.actor.ref) >= MOST:
-            return refuse(ReplyCode.TOO_MANY_WEBHOOKS, f"You have {MOST} webhooks; delete one first.")
+            return refuse(ReplyCode.TOO_MANY_WEBHOOKS, f"You already have {MOST} webhooks. Delete one first.")
         hook.position = await newest_position(tx)
         tx.add(hook)
         _note(tx, who, hook, EventKind.WEBHOOK_CREATED, now)
-    sentence = f"Webhook {hook.id} is told from now on. Store its secret now: it is shown once."
+    sentence = f"Webhook {hook.id} receives events from now on. Store its secret now: it is shown once."
     return Reply(True, ReplyCode.WEBHOOK_CREATED, sentence, {"webhook_id": hook.id, "secret": secret_text(secret)})
 
 
@@ -116,7 +117,7 @@ async def delete(ctx: Context, who: Principal, webhook_id: str) -> Reply:
             return hook
         await remove(tx, hook.id)
         _note(tx, who, hook, EventKind.WEBHOOK_DELETED, ctx.clock.now())
-    return Reply(True, ReplyCode.WEBHOOK_DELETED, f"Webhook {webhook_id} is told nothing any more.")
+    return Reply(True, ReplyCode.WEBHOOK_DELETED, f"Webhook {webhook_id} is deleted.")
 
 
 async def test(ctx: Context, who: Principal, webhook_id: str) -> Reply:
@@ -127,12 +128,13 @@ async def test(ctx: Context, who: Principal, webhook_id: str) -> Reply:
         if isinstance(hook, Reply):
             return hook
         if hook.off_at is not None:
+            again = cli_command(f"webhooks replay {hook.id}")
             return refuse(
-                ReplyCode.WEBHOOK_OFF, f"{hook.id} is switched off: {hook.off_reason} A replay switches it on."
+                ReplyCode.WEBHOOK_OFF, f"{hook.id} is switched off: {hook.off_reason} To switch it on: {again}."
             )
         delivery_id = new_id("dlv", now)
         await add_deliveries(tx, [delivery_row(hook, delivery_id, new_id("tst", now), TEST, now)])
-    sentence = f"A test is on its way as {delivery_id}; gpu-shopper webhooks log shows what became of it."
+    sentence = f"Sending test {delivery_id}. For the result, see {cli_command(f'webhooks log {webhook_id}')}."
     return Reply(True, ReplyCode.WEBHOOK_TEST, sentence, {"delivery_id": delivery_id})
 
 
@@ -161,7 +163,7 @@ async def rotate(ctx: Context, who: Principal, webhook_id: str) -> Reply:
         hook.old_secret, hook.old_until = hook.secret, now + OVERLAP
         hook.secret = box(ctx.labels).encrypt(secret).decode()
         _note(tx, who, hook, EventKind.WEBHOOK_ROTATED, now)
-    sentence = f"The new secret of {webhook_id} signs from now on, the old one too for a day. It is shown once."
+    sentence = f"Webhook {webhook_id} has a new secret, shown this once. The old one also signs for 24 hours."
     return Reply(True, ReplyCode.WEBHOOK_ROTATED, sentence, {"webhook_id": webhook_id, "secret": secret_text(secret)})
 
 
@@ -175,11 +177,12 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
         number = await again(tx, hook.id, delivery_id, now)
         if delivery_id is not None and not number:
             return refuse(
-                ReplyCode.UNKNOWN_DELIVERY, f"{hook.id} has no delivery {delivery_id[:40]}; its log shows them."
+                ReplyCode.UNKNOWN_DELIVERY,
+                f"{hook.id} has no delivery {delivery_id[:40]}. See {cli_command(f'webhooks log {hook.id}')}.",
             )
         hook.off_at, hook.off_reason = None, ""
         _note(tx, who, hook, EventKind.WEBHOOK_REPLAYED, now)
-    return Reply(True, ReplyCode.WEBHOOK_REPLAYED, f"{plural(number, 'message')} of {webhook_id} will be sent again.")
+    return Reply(True, ReplyCode.WEBHOOK_REPLAYED, f"Sending {plural(number, 'message')} of {webhook_id} again.")
 
 
 async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook | Reply:

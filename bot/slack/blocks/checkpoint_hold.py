@@ -41,7 +41,7 @@ def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datet
     session, row = shown.view.session, shown.row
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
     if shown.step == CheckpointStep.DESTROYED:
-        return Message.of(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
+        return Message.of(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ending. {note}")
     still_waiting = {
         CheckpointStep.SAVING: {CheckpointStep.SAVING},
         CheckpointStep.HELD: {CheckpointStep.STOPPING, CheckpointStep.HELD},
@@ -49,26 +49,27 @@ def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datet
         DISK: {CheckpointStep.HELD},
     }.get(shown.step, set())
     if row.checkpoint_step not in still_waiting or row.checkpoint_until is None:
-        return Message.of(f"The {name}: {note} This message needs no action.")
+        return Message.of(f"The {name}: {note}")
     until, short = row.checkpoint_until, short_id(session.id)
     lead = (
-        f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "
-        f"checkpoint is not verified. It ends {when(until)} ({left(until, now)}) unless somebody answers."
+        f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} has no verified checkpoint, so "
+        f"it is not terminated yet. Without an answer it ends {when(until)} ({left(until, now)})."
     )
     if session.preserve and shown.step != CheckpointStep.SAVING:
         at = f"{person(session.owner)} at {safe(row.cloud, 40)}"
-        lead = f":floppy_disk: The disk of the {name} of {at} is kept and deleted {when(until)} ({left(until, now)})."
+        lead = f":floppy_disk: The disk of the {name} of {at} will be deleted {when(until)} ({left(until, now)})."
     if shown.step == CheckpointStep.SAVING:
-        lead = f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} saves before its end."
+        at = f"{person(session.owner)} at {safe(row.cloud, 40)}"
+        lead = f":floppy_disk: The {name} of {at} saves a checkpoint before it ends."
     facts = stakes(row.gate_note or "", (shown.cost_usd, shown.cap_usd), lost(row), waiting=shown.waiting)
     mark = f"{session.id}/{int(until.timestamp())}"
-    gone = f"{what(session)} is ended and its disk is deleted."
+    gone = f"{what(session)} ends and its disk is deleted."
     buttons = [
         button("I saved it", f"{SAVED}:{short}", mark, style="primary", label=f"The data of session {short} is saved",
                confirm=confirm("Is everything saved?", gone, "I saved it")),
         button("Ask for an extension…", f"{EXTEND}:{short}", mark, label=f"Ask for more time for session {short}"),
-        button("Let it go", f"{LET_GO}:{short}", mark, style="danger", label=f"Let session {short} go with its disk",
-               confirm=confirm("Let it go?", f"{gone} Nothing verified that its data is saved.", "Let it go")),
+        button("End anyway", f"{LET_GO}:{short}", mark, style="danger", label=f"End session {short} and its disk",
+               confirm=confirm("End anyway?", f"{gone} No checkpoint of it is verified.", "End anyway")),
     ]  # fmt: skip
     hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} terminate {short}')}."
     return before_end(lead, facts, buttons, hint)

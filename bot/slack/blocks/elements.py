@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bot.blockkit import clean, escape, mrkdwn, plain
 from bot.blockkit.text import ELLIPSIS, shorten
+from bot.rules.values.command_text import in_slack
 from bot.rules.values.phrases import usd
 from ledger.kernel.actor import Actor, ActorKind
 
@@ -56,8 +57,8 @@ def stamped(blocks: Iterable[Block], version: int) -> list[Block]:
 
 
 def safe(text: str, limit: int = WORD_MAX) -> str:
-    """Clean foreign text for mrkdwn: on one line, escaped, cut, and without formatting characters."""
-    return escape(_FORMATTING.sub(lambda found: _LOOKALIKE[found[0]], clean(text, limit)))
+    """Clean foreign text for mrkdwn: on one line, escaped, cut, without formatting characters; commands as Slack's."""
+    return in_slack(escape(_FORMATTING.sub(lambda found: _LOOKALIKE[found[0]], clean(text, limit))))
 
 
 def section(text: str, accessory: Block | None = None) -> Block:

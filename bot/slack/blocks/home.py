@@ -70,7 +70,7 @@ def home(mine: Mine, command: str, now: datetime) -> dict[str, Any]:
 
 def _spend(mine: Mine) -> str:
     booked = f"{dollars(mine.today_usd)} today, {dollars(mine.month_usd)} this month"
-    lead = f":receipt: *Your spend*: {booked}, in booked hours; the hour under way of each machine comes on top."
+    lead = f":receipt: *Your spend*: {booked}. The current hour of each machine is added when it ends."
     lines = [f":bank: {safe(line.key, 80)}: {safe(said(line), 200)}" for line in mine.budgets[:BUDGETS]]
     return "\n".join([lead, *lines])
 
@@ -78,7 +78,7 @@ def _spend(mine: Mine) -> str:
 def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:
     views = mine.overview.sessions
     if not views:
-        return [section(f"You have no sessions. Ask for GPUs with {code(f'{command} provision')} in a channel.")]
+        return [section(f"You have no sessions. Request GPUs with {code(f'{command} provision')} in a channel.")]
     blocks = [section(f":computer: *Your sessions* ({len(views)})")]
     for view in views[:SESSIONS]:
         blocks.append(section(_session(view, mine.costs_usd, now)))
@@ -115,7 +115,7 @@ def _buttons(session: Session) -> Block:
 
 
 def _decisions(mine: Mine) -> list[Block]:
-    blocks = [section(f":inbox_tray: *You may decide these* ({mine.decidable_in_all})")]
+    blocks = [section(f":inbox_tray: *Waiting for your approval* ({mine.decidable_in_all})")]
     for view in mine.decidable[:DECISIONS]:
         blocks.append(section(_decision(view)))
         if mine.by_buttons:

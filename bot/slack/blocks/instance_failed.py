@@ -27,17 +27,17 @@ def interrupted(
         if found is None:
             text = f":white_check_mark: {lead} works again, as reported by the cloud."
         else:
-            until = f" It is ended {when(given_up)} unless it is back by then." if given_up else ""
+            until = f" If it is not back by {when(given_up)}, it ends." if given_up else ""
             text = f":warning: {lead} does not work now. {safe(found.sentence, SENTENCE_MAX)}{until}"
     else:
-        how = "is being ended" if row.state is InstanceState.TERMINATING else "is gone"
+        how = "is ending" if row.state is InstanceState.TERMINATING else "has ended"
         text = f":warning: {lead} {how}. {safe(row.outcome, SENTENCE_MAX)} {_next(request, session, row, newest)}"
     return Message.of(text.strip())
 
 
 _ENDED = {
-    OrphanState.SEEN: "It is ended when it is seen again",
-    OrphanState.CONDEMNED: "It is being ended",
+    OrphanState.SEEN: "It will be terminated within minutes",
+    OrphanState.CONDEMNED: "It is being terminated",
     OrphanState.GONE: "It is gone",
 }
 
@@ -48,21 +48,21 @@ def found(session: Session, row: Instance, orphan: Orphan, *, own: bool) -> Mess
     lead = f"at {safe(row.cloud, 40)} ({rate(orphan.price_usd_h)})"
     if orphan.state is OrphanState.QUARANTINED:
         text = (
-            f":warning: {whose[0].upper()}{whose[1:]} {lead} that had been taken for lost is listed again and costs. "
-            "Save what you need from it; an operator ends it, or its approved end does."
+            f":warning: {whose[0].upper()}{whose[1:]} {lead} counted as lost, but its cloud lists it again, and it "
+            "costs money. Save what you need. It ends at its approved end, or when an operator ends it."
         )
     else:
         why = safe(orphan.reason, SENTENCE_MAX)
-        text = f":ghost: One more machine {lead} carries the label of {whose}. {why} {_ENDED[orphan.state]}."
+        text = f":ghost: A second instance {lead} has the label of {whose}. {why} {_ENDED[orphan.state]}."
     return Message.of(text)
 
 
 def _next(request: Request, session: Session, row: Instance, newest: Instance | None) -> str:
     """Say what follows, as far as it is known now."""
     if session.state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
-        return "Nothing else is bought for it."
+        return "It is not replaced."
     if newest is not None and newest.id != row.id:
-        return f"The next option of the same approval, at {safe(newest.cloud, 40)}, takes its place."
+        return f"The next approved option, at {safe(newest.cloud, 40)}, replaces it."
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        return "It is asked again: nothing is bought before somebody approves new offers."
-    return "Then the next option of the approval is tried, or it is asked again."
+        return "New offers need an approval before anything is bought."
+    return "The next approved option replaces it. If there is none, new offers need an approval."

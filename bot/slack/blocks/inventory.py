@@ -28,7 +28,7 @@ def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
         f"#{one.rank} {code(one.offer.id)} {rate(one.price_usd_h)}, {dollars(one.expected_usd)}" for one in lines
     )
     example = f"{command} provision offer={lines[0].offer.id} {short_hours(job.hours)}"
-    hint = f"{found.ranked.answered} offers answered. Rent one with {code(example)}"
+    hint = f"{found.ranked.answered} offers found. Rent one with {code(example)}"
     why = reasons(lines)
     blocks = (section(title), offers_table(lines), *([why] if why else []), section(ids), *more, context(hint))
     return Message(clip(f"{title}: {'; '.join(spoken(one) for one in lines)}", 3_900), blocks)

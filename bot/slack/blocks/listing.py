@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rules.sessions.expiration import left
 from bot.rules.values.phrases import rate
+from bot.rules.values.state_text import state_words
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
@@ -28,9 +29,9 @@ def listing(
 ) -> Message:
     """List sessions and requests; `costs_usd` is each session's cost by id, `decidable` waits for the reader."""
     blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests)]
-    blocks += requests(decidable, "You may decide these")
+    blocks += requests(decidable, "Waiting for your approval")
     if not blocks:
-        nothing = f"Nothing of yours is running and nothing waits. Ask with {code(f'{command} provision')}."
+        nothing = f"You have no sessions or requests. To request GPUs: {code(f'{command} provision')}"
         return Message.of(nothing)
     hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
     spoken = [_session_line(view, costs_usd, now) for view in overview.sessions[:SHOWN]]
@@ -79,7 +80,7 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
 
 def state(view: SessionView) -> str:
     """Name a session's state; one with only its disk left is neither running nor ending."""
-    return "disk kept" if view.retained_disk else str(view.session.state)
+    return "only its disk is left" if view.retained_disk else state_words(view.session.state)
 
 
 def price(view: SessionView) -> str:

@@ -17,7 +17,7 @@ from ledger.kernel.money import cents
 def budget(lines: Sequence[BudgetLine]) -> Message:
     """Show the budgets that apply to somebody."""
     if not lines:
-        nothing = "No budget concerns you; the policy sets them under `budgets`."
+        nothing = "You have no budget."
         return Message.of(nothing)
     keys = dict.fromkeys(line.key for line in lines)
     parts = [f"*{_whose(key)}*: " + "; ".join(escape(said(one)) for one in lines if one.key == key) for key in keys]
@@ -43,7 +43,7 @@ def costs(found: Costs, *, everybody: bool) -> Message:
         parts.append(f"*By {_BY[by]}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(tuple(named)))}")
     if found.finished.runs:
         parts.append(f"*Finished*: {escape(found.finished.sentence)}")
-    hint = "Booked hours; the running hour of each machine comes on top. `/gpu list` shows it."
+    hint = "The current hour of each machine is added when it ends. `/gpu list` shows it."
     graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
     return Message(clip(" ".join(parts), 3_900), (section(":receipt: " + "\n".join(parts)), *graph, context(hint)))
 

@@ -9,10 +9,10 @@ from ledger.kernel.states import OrphanState
 from ledger.models import Orphan
 
 _SAID = {
-    OrphanState.SEEN: "was seen and is watched",
-    OrphanState.QUARANTINED: "waits for an operator: adopt it or condemn it",
-    OrphanState.CONDEMNED: "is being ended",
-    OrphanState.GONE: "is confirmed gone",
+    OrphanState.SEEN: "has no session. It is terminated if it stays",
+    OrphanState.QUARANTINED: "is quarantined: adopt it or condemn it",
+    OrphanState.CONDEMNED: "is being terminated",
+    OrphanState.GONE: "is gone",
 }
 
 

@@ -46,36 +46,37 @@ def headline(view: RequestView) -> str:
     return {
         SessionState.RUNNING: "ready",
         SessionState.STOPPED: "stopped",
-        SessionState.TERMINATING: "stop ordered, not yet confirmed gone",
-        SessionState.TERMINATED: "confirmed gone",
+        SessionState.TERMINATING: "ending",
+        SessionState.TERMINATED: "ended",
         SessionState.FAILED: "failed",
     }[session.state]
 
 
 def _placing(instance: Instance | None) -> str:
     if instance is None:
-        return "approved, waiting to be placed"
+        return "approved, launching soon"
     if instance.state is _I.UNKNOWN:
         return "outcome unknown, not provisioned"
     if instance.state is _I.LIVE:
         return "reachable" if instance.reachable_at else "booting"
-    return "placing the order" if instance.state in (_I.READY, _I.SENDING) else "trying the next step"
+    return "launching" if instance.state in (_I.READY, _I.SENDING) else "trying the next offer"
 
 
 def _instance(row: Instance, session: Session) -> list[str]:
     cloud = safe(row.cloud, 40)
-    order = f"order at {cloud}" + (f" ({row.n})" if row.n > 1 else "")
+    launch = f"launch at {cloud}" + (f" ({row.n})" if row.n > 1 else "")
     if row.state is _I.READY:
-        return [f"{WAITING} Placing the {order}."]
+        return [f"{WAITING} The {launch} comes next."]
     if row.state is _I.SENDING:
-        return [f"{WAITING} The {order} is being placed; {cloud} has not confirmed it yet."]
+        return [f"{WAITING} The {launch} is sent. {cloud} has not confirmed it yet."]
     if row.state is _I.REJECTED:
-        return [f"{BAD} The {order} was not carried out: {safe(row.outcome, 400) or 'withdrawn'}"]
+        return [f"{BAD} The {launch} failed: {safe(row.outcome, 400) or 'withdrawn'}"]
     if row.state is _I.UNKNOWN:
-        lost = f"the {order} was sent and its answer was lost. It is searched for by its label"
-        return [f"{WARN} *Outcome unknown*: {lost}; nothing is ordered twice meanwhile."]
+        return [
+            f"{WARN} *Outcome unknown*: the reply to the {launch} was lost. Searching for the instance by its label."
+        ]
     if row.state is _I.TOMBSTONE:
-        return [f"{WARN} The {order} was never found: *not provisioned*. If it appears after all, it is ended."]
+        return [f"{WARN} The {launch} was never found: *not provisioned*. If it appears later, it is terminated."]
     return _existing(row, session, cloud)
 
 
@@ -95,12 +96,12 @@ def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
             shown.append(f"{WAITING} Waiting for SSH to answer.")
     if row.state is _I.TERMINATING and row.checkpoint_step == CheckpointStep.HELD and row.checkpoint_until is not None:
         shown.append(
-            f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.checkpoint_until)}."
+            f":floppy_disk: Stopped{_because(row.outcome)}. Its disk stays until {when(row.checkpoint_until)}."
         )
     elif row.state is _I.TERMINATING:
-        shown.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")
+        shown.append(f"{WAITING} Ending{_because(row.outcome)}.")
     elif row.state is _I.GONE:
-        shown.append(f"{DONE} Confirmed gone{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
+        shown.append(f"{DONE} Ended{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
     return shown
 
 
@@ -140,9 +141,9 @@ def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | No
             f":no_entry: {what}: rejected by {person(request.decided_by or '')}: {safe(request.outcome, SENTENCE_MAX)}"
         )
     if reached == RequestState.EXPIRED:
-        return f":alarm_clock: {what}: nobody decided in time. Ask again for fresh offers."
+        return f":alarm_clock: {what}: nobody approved it in time. Make a new request for fresh offers."
     if reached == InstanceState.TOMBSTONE:
-        lost = f"{_newest_cloud(view)} never showed the instance that was ordered; if it appears, it is ended"
+        lost = f"{_newest_cloud(view)} never confirmed the launch. If an instance appears later, it is terminated"
         return f":warning: {what}: *outcome unknown, not provisioned*. {lost}. Approve again?"
     if reached == SessionState.RUNNING:
         until = f" until {when(session.deadline)}" if session and session.deadline else ""
@@ -151,7 +152,7 @@ def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | No
     why = safe(session.end_reason, SENTENCE_MAX) if session and session.end_reason else ""
     if reached == SessionState.FAILED:
         return f":x: {what} failed. {why}{cost}"
-    return f":checkered_flag: {what} is confirmed gone. {why}{cost}"
+    return f":checkered_flag: {what} ended. {why}{cost}"
 
 
 def _newest_cloud(view: RequestView) -> str:

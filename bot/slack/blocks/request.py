@@ -172,7 +172,7 @@ def _pending(
     excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
     again, rule = _again(view), [*limits, *_rule(view, who)]
     if waits:
-        rule.append("The extra time is decided first, in its own message; then an option can be approved here.")
+        rule.append("The 12-hour override needs an approval first, in its own message.")
     blocks = [section(sentence) for sentence in again]
     blocks += [offers_table(lines)] if lines else []
     blocks += [block for block in (reasons(lines), left_out(excluded, absent)) if block is not None]
@@ -185,7 +185,7 @@ def _pending(
 
 def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str], list[Block]]:
     asked_in = f" {code(short_id(view.request.parent_id))}" if view.request.parent_id else ""
-    rule = [*_rule(view, who), f"This allows the time alone; what it costs is decided in request{asked_in} then."]
+    rule = [*_rule(view, who), f"This approves the time alone. The cost needs its own approval in request{asked_in}."]
     return rule, [section("\n".join(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
 
 
@@ -327,7 +327,7 @@ def _names(votes: list[Approval]) -> str:
 
 
 def _voter(vote: Approval) -> str:
-    place = f" in the place of {person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
+    place = f" for {person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
     return person(vote.approver) + place
 
 
@@ -338,10 +338,10 @@ def _chosen(view: RequestView, lines: list[OfferLine]) -> list[OfferLine]:
 
 
 def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = ANYBODY) -> Message:
-    """Reply in the thread of a request whose approval bought nothing: its approvers must decide again."""
+    """Reply in the thread of a request whose approval bought nothing: its approvers must approve again."""
     request = view.request
     who = AskedApprovers(policy, mandate).names
-    said = f"the request of {person(request.requester)} is *asked again*"
+    said = f"the request of {person(request.requester)} has *new offers*"
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
     text = f":arrows_counterclockwise: {who + ': ' if who else ''}{said}.{why} {offers}"
@@ -358,7 +358,7 @@ def reminder(
     request = view.request
     waited = hours(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
     who = AskedApprovers(policy, mandate).names
-    said = f"{person(request.requester)} asked {waited} ago and waits for a decision"
-    said += f"; {safe(onwards)} may decide too now" if onwards else ""
+    said = f"{person(request.requester)} asked {waited} ago and waits for an approval"
+    said += f"; {safe(onwards)} can approve it too now" if onwards else ""
     text = f":bell: {who + ': ' if who else ''}{said}; it expires {when(request.expires_at)}."
     return Message.of(text)

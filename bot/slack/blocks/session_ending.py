@@ -10,6 +10,7 @@ from typing import Final
 
 from bot.rules.sessions.expiration import left
 from bot.rules.values.phrases import hours
+from bot.rules.values.state_text import state_words
 from bot.services.sessions.service import Stakes
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
@@ -44,7 +45,7 @@ class Ending:
     """Facts of a warning. `end_s` is the end that it announces, in seconds since 1970; the end may have moved since.
 
     `why` says which limit is reached then; `cap_usd` is what is approved in all; `inside` whether one more hour fits in
-    it; `waiting` whether a request for more time is undecided; `can_end` whether a call to the cloud ends it.
+    it; `waiting` whether a request for more time is open; `can_end` whether a call to the cloud ends it.
     """
 
     view: SessionView
@@ -76,13 +77,13 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
 def stakes(why: str, amounts: tuple[Decimal, Decimal], over: str, *, waiting: bool = False) -> list[str]:
     """List what every warning says: why, the `(cost so far, most in all)` dollars, what is lost (`over`).
 
-    `over` is empty where no call can end the machine. `waiting`: a request for more time is undecided.
+    `over` is empty where no call can end the machine. `waiting`: a request for more time is open.
     """
     found = [f"*Why*: {safe(why, SENTENCE_MAX)}"] if why else []
     found.append(f"*Cost so far*: {dollars(amounts[0])} of at most {dollars(amounts[1])}.")
-    found.append(f"*What is lost*: {over}" if over else GOES_ON)
+    found.append(over or GOES_ON)
     if waiting:
-        found.append("More time is asked for and waits for a decision; until then this end stands.")
+        found.append("Your request for more time waits for an approval. Until then, the session still ends then.")
     return found
 
 
@@ -98,7 +99,7 @@ def lost(row: Instance | None) -> str:
         over = load(row.cloud).over if row else ""
     except ProfileError:
         over = ""
-    return f"{safe(over, SENTENCE_MAX) or 'Its disk goes with it.'} Save what you need."
+    return f"{safe(over, SENTENCE_MAX) or 'Its disk will be deleted.'} Save what you need first."
 
 
 def final_warning(shown: Ending, now: datetime) -> Message:
@@ -108,7 +109,7 @@ def final_warning(shown: Ending, now: datetime) -> Message:
         return over
     session = shown.view.session
     end = session.deadline or now
-    text = f":rotating_light: Last call: the *{what(session)}* of {person(session.owner)} ends {when(end)}."
+    text = f":rotating_light: Final warning: the *{what(session)}* of {person(session.owner)} ends {when(end)}."
     return Message(f"{text} The buttons are in the message above.", (section(text), context("The buttons are above.")))
 
 
@@ -117,11 +118,11 @@ def _moved(shown: Ending) -> Message | None:
     session = shown.view.session
     if session.state not in ENDABLE_SESSION:
         gone = session.ended_at is not None
-        text = f"The *{what(session)}* {'has ended' if gone else 'is ending'}; this message needs no action."
+        text = f"The *{what(session)}* {'has ended' if gone else 'is ending'}."
     elif session.deadline is None:
-        text = f"The *{what(session)}* is asked for again; this message needs no action."
+        text = f"The *{what(session)}* failed, and its request has new offers to approve."
     elif int(session.deadline.timestamp()) != shown.end_s:
-        text = f":white_check_mark: The end was moved: the *{what(session)}* now ends {when(session.deadline)}."
+        text = f":white_check_mark: The *{what(session)}* now ends {when(session.deadline)}."
     else:
         return None
     return Message.of(text)
@@ -142,7 +143,7 @@ def _buttons(shown: Ending) -> list[Block]:
 def done_button(session: Session, mark: str) -> Block:
     """Build the button *It is done*, for the end that `mark` names."""
     short = short_id(session.id)
-    question = confirm("Is the work done?", f"{what(session)} is ended and its disk is deleted.", "It is done")
+    question = confirm("Is the work done?", f"{what(session)} ends and its disk is deleted.", "It is done")
     return button("It is done", f"{DONE}:{short}", mark, label=f"The work of session {short} is done", confirm=question)
 
 
@@ -156,12 +157,19 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
     session, row = stakes.view.session, stakes.view.instance
     short, so_far = short_id(session.id), dollars(stakes.cost_usd)
     where = f" at {safe(row.cloud, 30)}" if row is not None else ""
-    parts = [f"*{what(session)}*{where} of {person(session.owner)}", str(session.state), f"{so_far} so far"]
+    parts = [f"*{what(session)}*{where} of {person(session.owner)}", state_words(session.state), f"{so_far} so far"]
     if session.deadline is not None:
         parts.append(left(session.deadline, now))
     text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
     summary = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
-    return Message(text, (section(text), actions(end_button(session, over=summary)), context("Nothing has ended yet.")))
+    return Message(
+        text,
+        (
+            section(text),
+            actions(end_button(session, over=summary)),
+            context("The session keeps running until you click."),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +187,15 @@ def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     session, row = shown.view.session, shown.view.instance
     if session.state not in ENDABLE_SESSION:
         verb = "has ended" if session.ended_at is not None else "is ending"
-        return Message.of(f"The *{what(session)}* {verb}; this message needs no action.")
+        return Message.of(f"The *{what(session)}* {verb}.")
     if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:
-        stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
-        return Message.of(f":white_check_mark: The *{what(session)}* goes on.{stands}")
+        ends = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
+        return Message.of(f":white_check_mark: The *{what(session)}* keeps running.{ends}")
     at = f" at {safe(row.cloud, 40)}" if row else ""
     end = session.early_end_at
     lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
     facts = stakes(session.early_end_reason or "", (shown.cost_usd, shown.cap_usd), lost(row))
     mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
     keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
-    hint = "Keeping it moves nothing beyond its approved end and amount."
+    hint = "*Keep* never goes beyond its approved end and amount."
     return before_end(lead, facts, [keep, done_button(session, mark), stop_button(session, mark)], hint)

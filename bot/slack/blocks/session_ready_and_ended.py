@@ -31,7 +31,7 @@ from providers.capabilities import Capabilities
 TERMINATE = "terminate"
 #: The hours that the button *Keep* adds.
 KEEP_HOURS = Decimal(1)
-GOES_ON = "Nothing ends it from outside: it ends by itself, by its timeout, or by hand on its cloud's own page."
+GOES_ON = "Its cloud can't end it: it runs until it finishes, reaches its timeout, or you end it on the cloud's page."
 
 
 def ready(view: SessionView, command: str, able: Capabilities | None = None, *, keyless: bool = False) -> Message:
@@ -42,7 +42,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     session, row = view.session, view.instance
     if row is None:
         return Message(f"Your {what(session)} is ready.", (section(f"Your *{what(session)}* is ready."),))
-    lead = f"Your *{what(session)}* at {safe(row.cloud, 40)} is ready, as reported by the cloud."
+    lead = f"Your *{what(session)}* at {safe(row.cloud, 40)} is ready."
     lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else [_no_address(able)]
     if row.ssh_host:
         lines.append(
@@ -52,12 +52,12 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(f"Host key {code(fingerprint(row.host_key))}{known(row)}")
     if row.ssh_host and keyless:
         add = code(f"{command} key add ssh-ed25519 AAAA…")
-        lines.append(f"You have no SSH key here, so none is on it and the login is refused; for the next one: {add}")
+        lines.append(f"You can't log in, because you have no SSH key here. For the next machine: {add}")
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
         lines.append(f"More time: {code(f'{command} extend {short_id(session.id)} 1h')}")
-    ending = f"End it before with the button or {code(f'{command} terminate {short_id(session.id)}')}."
+    ending = f"To end it earlier: the button, or {code(f'{command} terminate {short_id(session.id)}')}."
     end: tuple[Block, ...] = (actions(end_button(session)),)
     if able is not None and not able.terminate:
         ending, end = GOES_ON, ()
@@ -74,7 +74,7 @@ def known(row: Instance) -> str:
 def _no_address(able: Capabilities | None) -> str:
     if able is None or able.ssh:
         return "The cloud reports no SSH address."
-    return "It runs the command that was asked for; there is no SSH."
+    return "It runs your command. There is no SSH."
 
 
 def ended(
@@ -89,9 +89,9 @@ def ended(
     """
     session = view.session
     failed = session.state is SessionState.FAILED
-    verb = "failed" if failed else "is confirmed gone"
+    verb = "failed" if failed else "ended"
     why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session.end_reason else ""
-    cost = f"It cost {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
+    cost = f"Total: {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
     if between is not None:
         cost += f" {safe(unreconciled(*between))}"
     if able is not None and able.free:
@@ -110,7 +110,7 @@ def _page(row: Instance | None, able: Capabilities | None) -> str:
     if len(parts) < able.page_url.count("{"):
         return ""
     where = able.page_url.format(*parts)
-    return f" What it left is at <{where}|its page>."
+    return f" Its results are on <{where}|its page>."
 
 
 def _free_hours(row: Instance | None) -> str:
@@ -124,7 +124,7 @@ def _free_hours(row: Instance | None) -> str:
 def end_button(session: Session, value: str = "", *, label: str = "", over: str = "") -> Block:
     """Build the button *End it now* with its question, for the session or the end that `value` names."""
     short = short_id(session.id)
-    question = confirm("End this session?", over or f"{what(session)} is ended and its disk is deleted.", "End it")
+    question = confirm("End this session?", over or f"{what(session)} ends and its disk is deleted.", "End it")
     label = label or f"End session {short}"
     mark = value or session.id
     return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)

@@ -10,6 +10,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values.phrases import retained_disk, unreconciled
+from bot.rules.values.state_text import state_words
 from bot.services.nodes.connection import api_url, fingerprint, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.sessions.service import Status
@@ -43,7 +44,7 @@ def status(
     view = found.session
     if view is not None:
         disk = ", its disk kept" if view.retained_disk else ""
-        lines = [f"Session {code(view.session.id)} is *{view.session.state}*{disk}."]
+        lines = [f"Session {code(view.session.id)} is *{state_words(view.session.state)}*{disk}."]
         ended = view.session.ended_at
         if ended is not None:
             lines.append(f"Ended {when(ended)}.")

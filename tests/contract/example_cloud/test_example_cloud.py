@@ -49,7 +49,7 @@ def test_every_door_knows_it(sixth: ProviderEntry, monkeypatch: pytest.MonkeyPat
     offer = parse("provision 2h offer=cirrus:north-1 for=x", Policy())
     assert isinstance(offer, ParsedCommand), offer
     assert model.lint(sixth.profile, CAPABILITIES) == []
-    assert model.load("cirrus").billing_stop == "Release ends the meter for good; it cannot be undone."
+    assert model.load("cirrus").billing_stop == "Release stops all billing. It can't be undone."
     assert "cirrus" in page_of_clouds.page()
 
 

@@ -35,7 +35,7 @@ def test_a_small_spend_is_approved_and_says_who_signed_for_it() -> None:
     found = judged()
     assert (found.allowed, found.code) == (True, "approved")
     assert found.sentence == (
-        "Approved by policy, because at most $4.00 is below $5.00. "
+        "Approved by the policy, because at most $4.00 is below $5.00. "
         f"operator:ada signed for that until {START:%Y-%m-%d} (policy {fingerprint(POLICY)})."
     )
 

@@ -56,7 +56,7 @@ def judge(
     needed: ApprovalPlan = ONE,
     **request: Any,
 ) -> Verdict:
-    """The verdict on a decision by the boss, unless somebody else decides."""
+    """The verdict on a decision by the boss, unless You can't approve your own request."""
     return verdict(policy, needed, what, replace(REQUEST, **request), who or DeciderFacts(BOSS), NOW)
 
 
@@ -72,7 +72,7 @@ def made(
 def test_every_spend_needs_one_approver_by_default() -> None:
     found = made(Policy(), "0.01", "0.01")
     assert (found.required, found.confirm_amount, found.needs_override) == (1, False, False)
-    assert found.rule == "One approver decides, as for every spend."
+    assert found.rule == "Needs 1 approval."
 
 
 def test_two_approvers_above_an_amount() -> None:
@@ -82,8 +82,8 @@ def test_two_approvers_above_an_amount() -> None:
     assert found.required == 2
     assert "$50.01 is above $50.00" in found.rule
     several = plan(policy, Decimal("50.01"), Decimal(101), Decimal(6), options=3).rule
-    assert "up to $50.01 for the dearest option is above $50.00" in several
-    assert "an option above $100.00 is typed to confirm it; that of the dearest one is $101.00" in several
+    assert "up to $50.01 for the most expensive option is above $50.00" in several
+    assert "Above $100.00 the approver types the amount." in several
 
 
 def test_automatic_approval_is_off_until_the_policy_says_so() -> None:
@@ -97,7 +97,7 @@ def test_what_must_be_confirmed_is_never_approved_automatically() -> None:
     assert made(policy, "300", "100").required == 0
     found = made(policy, "300", "100.01")
     assert (found.required, found.confirm_amount) == (1, True)
-    assert "$100.01 is above $100.00" in found.rule
+    assert "Above $100.00 the approver types the amount" in found.rule
     assert made(policy, "30", "10", "13", RequestState.APPROVED).required == 1
 
 
@@ -121,7 +121,7 @@ def test_more_hours_need_an_approved_override(hours: str, state: RequestState | 
 
 
 def test_an_approver_approves() -> None:
-    assert judge() == Verdict(True, ReplyCode.APPROVED, "The request is approved.")
+    assert judge() == Verdict(True, ReplyCode.APPROVED, "You approved the request.")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_rejection_has_a_reason(reason: str, code: str) -> None:
 
 
 def test_the_requester_and_approvers_cancel_and_nobody_else() -> None:
-    assert judge(CANCEL, DeciderFacts(REQUESTER)) == Verdict(True, ReplyCode.CANCELLED, "The request is cancelled.")
+    assert judge(CANCEL, DeciderFacts(REQUESTER)) == Verdict(True, ReplyCode.CANCELLED, "You cancelled the request.")
     assert judge(CANCEL).allowed
     assert judge(CANCEL, DeciderFacts(Actor(ActorKind.SLACK, "U8", "T1"))).code == "not_yours"
 

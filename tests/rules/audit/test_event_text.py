@@ -12,8 +12,8 @@ from bot.rules.audit.event_text import happened, whole
     [
         ("session.moved", "queued", "provisioning", "session queued → provisioning"),
         ("request.made", "", "quoting", "request made (quoting)"),
-        ("instance.intended", "", "ready", "instance written down, to be bought (ready)"),
-        ("stray.moved", "seen", "gone", "instance without a row seen → gone"),
+        ("instance.intended", "", "ready", "instance recorded before its launch (ready)"),
+        ("stray.moved", "seen", "gone", "orphan seen → gone"),
         ("session.goes_on", "", "", "session goes on"),
         ("odd", "", "", "odd"),
     ],
@@ -23,5 +23,5 @@ def test_an_event_is_said_in_words(kind: str, before: str, after: str, said: str
 
 
 def test_how_much_is_sealed_is_said() -> None:
-    assert whole(1, 1) == "1 event, all sealed; nothing was changed since."
-    assert whole(9, 4) == "9 events, 4 sealed so far; the rest is within minutes. Nothing was changed."
+    assert whole(1, 1) == "1 event, all in the hash chain. Nothing was changed."
+    assert whole(9, 4) == "9 events, 4 in the hash chain so far, the rest within minutes. Nothing was changed."

@@ -96,7 +96,7 @@ def test_what_is_reserved_counts_and_the_tightest_budget_is_named() -> None:
     over = fits([line(10, 3, 3), line(10, 9, 0)], FIVE, Decimal(1))
     assert (over.allowed, over.code) == (False, "over_budget")
     assert over.sentence == (
-        "The monthly budget of global is $10.00; $9.00 is spent or reserved, and this may cost $5.00 more."
+        "This doesn't fit the monthly budget of global. It may cost $5.00, and $1.00 of $10.00 is left."
     )
     hourly = line(2, 0, 1, Period.HOURLY)
     assert fits([hourly], Decimal(100), Decimal(1)).allowed

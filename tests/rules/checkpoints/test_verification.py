@@ -70,8 +70,8 @@ def test_the_newest_checkpoint_must_be_there_whole_recent_and_as_far_as_was_repo
 def test_the_choice_is_said_where_something_can_be_looked_at() -> None:
     assert choice(Policy(), "/workspace") == ""
     said = choice(Policy(), "https://files.example.com/a.pt?sig=secret")
-    assert "its disk kept 24 hours" in said
-    assert "held 2 hours in all" in said
+    assert "its disk stays for 24 hours" in said
+    assert "keeps running for 2 hours at most" in said
     assert "secret" not in said
     assert "as the policy allows" in choice(Policy(checkpoint_unverified="destroy"), "s3://b/x")
 
@@ -108,8 +108,8 @@ def test_a_lower_limit_shortens_the_hold_before_it_shortens_the_run() -> None:
 
 
 def test_the_hold_has_a_line_of_its_own() -> None:
-    assert said_of(Decimal(3), Decimal(2), Decimal(0)) == ("includes up to 2 hours of hold to save checkpoints: $3.00")
-    assert "10 minutes of hold and 24 hours of kept disk" in said_of(Decimal(1), Decimal(1) / 6, Decimal(24))
+    assert said_of(Decimal(3), Decimal(2), Decimal(0)) == ("includes $3.00 to save checkpoints: up to 2 hours more")
+    assert "10 minutes more and 24 hours of disk" in said_of(Decimal(1), Decimal(1) / 6, Decimal(24))
     assert said_of(Decimal(0), Decimal(0), Decimal(0)) == ""
 
 

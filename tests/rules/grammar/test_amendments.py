@@ -71,7 +71,7 @@ def test_pairs_add_to_a_line() -> None:
     assert isinstance(again, GrammarError)
     assert (again.pair, again.message) == (
         2,
-        "“hours=2” says again what was already said; keep one of the two.",
+        "“hours=2” repeats what was already said. Keep one of the two.",
     )
 
 

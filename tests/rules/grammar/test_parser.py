@@ -252,7 +252,7 @@ def test_commands(line: str, command: ParsedCommand) -> None:
         ("provision 4090 2h tokens=many", "tokens=many", "not a number of tokens"),
         ("provision 4090 2h tokens=0", "tokens=0", "not a number of tokens"),
         ("provision 4090 2h image=;rm", "image=;rm", "name of an image"),
-        ("provision 4090 2h colour=red", "colour=red", "is not a word of this language"),
+        ("provision 4090 2h colour=red", "colour=red", "is not a known word"),
         ("provision 4090 2h regoin=US", "regoin=US", "Did you mean region?"),
         ("provision 4090 2h image=", "image=", "needs a value"),
         ("provision 4090 2h for", "for", 'write for="fine-tune"'),

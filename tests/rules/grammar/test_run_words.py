@@ -48,7 +48,7 @@ def test_a_run_can_be_asked_for_without_hours_but_hours_that_were_said_win() -> 
         ("compare buffer=much", "buffer=much", "not a share"),
         ("compare buget=5", "buget=5", "Did you mean budget?"),
         ("compare budget", "budget", "needs a value"),
-        ("compare hours=1 hours=2", "hours=2", "says again"),
+        ("compare hours=1 hours=2", "hours=2", "repeats"),
         ("compare success=0", "success=0", "success rate must be above 0"),
     ],
 )

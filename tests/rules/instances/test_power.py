@@ -20,23 +20,23 @@ DISK = Decimal("0.01")
 def test_a_stop_says_what_goes_on_costing_and_until_when() -> None:
     told = judge(PowerAction.STOP, "here", ABLE, RUNNING, None, DISK, START)
     assert told.allowed
-    for part in ("the GPU costs nothing then", "its disk goes on at $0.010/h", "2026-03-02", "a start can fail"):
+    for part in ("Stopping.", "pay only for the disk ($0.010/h)", "2026-03-02", "a start can fail"):
         assert part in told.sentence
-    assert "UTC, when it goes." in told.sentence
+    assert "It's deleted at 2026-03-02" in told.sentence
     outlives = judge(PowerAction.STOP, "here", ABLE, RUNNING, None, DISK, START, outlives=True).sentence
-    assert ("until the approved end" in outlives, "when it goes" in outlives) == (True, False)
+    assert ("The approved end is 2026-03-02" in outlives, "deleted" in outlives) == (True, False)
     free = replace(ABLE, billing=BillingRule(storage_while_stopped=False))
     told = judge(PowerAction.STOP, "here", free, RUNNING, None, DISK, None)
-    assert "its disk costs nothing. The GPU may" in told.sentence
+    assert "you pay nothing." in told.sentence
     told = judge(PowerAction.STOP, "here", free, RUNNING, None, DISK, None, "A stop wipes /.")
-    assert "its disk costs nothing. A stop wipes /. The GPU may" in told.sentence
+    assert "you pay nothing. A stop wipes /. Somebody else may" in told.sentence
 
 
 def test_a_restart_says_what_it_wipes() -> None:
     told = judge(PowerAction.RESTART, "here", ABLE, RUNNING, None, DISK, START)
-    assert told.sentence.endswith("the meter runs on, and the disk stays.")
+    assert told.sentence.endswith("You still pay for the GPU meanwhile, and the disk stays.")
     told = judge(PowerAction.RESTART, "here", ABLE, RUNNING, None, DISK, START, "A restart wipes /.")
-    assert told.sentence.endswith("the meter runs on. A restart wipes /.")
+    assert told.sentence.endswith("You still pay for the GPU meanwhile. A restart wipes /.")
 
 
 def test_9286_a_stop_that_saves_nothing_is_not_a_stop() -> None:

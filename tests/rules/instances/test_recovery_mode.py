@@ -39,7 +39,8 @@ def test_what_waits(
 
 def test_it_says_what_waits_and_which_commands_end_it() -> None:
     assert recovery_notice(0) == ""
-    assert "1 instance carries our label" in recovery_notice(1)
-    assert "2 instances carry our label" in recovery_notice(2)
+    assert "1 instance has our label" in recovery_notice(1)
+    assert "2 instances have our label" in recovery_notice(2)
     for unknown in (1, 2):
-        assert "gpu-shopper adopt or gpu-shopper orphans condemn for" in recovery_notice(unknown)
+        notice = recovery_notice(unknown)
+        assert all(f"`gpu-shopper {one}`" in notice for one in ("orphans list", "adopt ID", "orphans condemn ID"))

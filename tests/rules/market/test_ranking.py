@@ -85,7 +85,7 @@ def test_what_does_not_answer_is_left_out_counted_and_named(
     assert found.answered == 0
     (left_out,) = found.excluded
     assert (left_out.reason_code, left_out.count) == (code, 2)
-    assert left_out.sentence.startswith("2 offers left out: ")
+    assert left_out.sentence.startswith("2 offers skipped: ")
     assert left_out.example_ids[-1].endswith(":7")
 
 
@@ -149,7 +149,7 @@ def test_what_cannot_run_the_image_or_the_precision_is_left_out(
     assert [one.reason_code for one in found.excluded] == ([code] if code else [])
     if code == "image":
         assert found.excluded[0].sentence == (
-            "1 offer left out: the image has no code for that GPU's compute capability; a newer image may have it."
+            "1 offer skipped: the image has no code for that GPU's compute capability; a newer image may have it."
         )
 
 
@@ -158,13 +158,13 @@ def test_blocked_hosts_are_left_out_whichever_id_names_them(host: dict[str, Any]
     policy = Policy(blocked_hosts=("vast:77", "runpod:1"))
     found = ranked(offer(**host), offer("2", host_id="78"), offer("3"), policy=policy)
     assert keys(found) == ["2", "3"]
-    assert found.excluded[0].sentence == "1 offer left out: the policy blocks that host."
+    assert found.excluded[0].sentence == "1 offer skipped: the policy blocks that host."
 
 
 def test_blocked_countries_are_left_out() -> None:
     found = ranked(offer(), offer("2", country="US", region="US"), policy=Policy(blocked_countries=("EU", "cn")))
     assert keys(found) == ["2"]
-    assert found.excluded[0].sentence == "1 offer left out: the policy blocks that country."
+    assert found.excluded[0].sentence == "1 offer skipped: the policy blocks that country."
 
 
 def test_a_blocked_gpu_is_left_out() -> None:
@@ -177,8 +177,8 @@ def test_every_reason_has_a_sentence_in_a_fixed_order_and_few_examples() -> None
     found = ranked(*many, offer("x", price_usd_h=None))
     assert [one.reason_code for one in found.excluded] == ["price_missing", "stock"]
     assert found.excluded[1].example_ids == ("vast:0", "vast:1", "vast:2")
-    assert found.excluded[0].sentence.startswith("1 offer left out")
-    assert all(sentence.startswith("{n} left out: ") for sentence in EXCLUSIONS.values())
+    assert found.excluded[0].sentence.startswith("1 offer skipped")
+    assert all(sentence.startswith("{n} skipped: ") for sentence in EXCLUSIONS.values())
 
 
 @pytest.mark.parametrize(
@@ -238,15 +238,15 @@ def test_the_cheapest_and_the_most_stable_are_marked() -> None:
     stable = offer("stable", price_usd_h=Decimal("0.80"), reliability=Decimal("0.999"))
     found = ranked(cheap, offer("middle", price_usd_h=Decimal("0.60"), reliability=Decimal("0.95")), stable)
     assert [option.marks for option in found.options] == [(BEST_COST,), (), (BEST_STABILITY,)]
-    assert found.options[0].why.startswith("Lowest expected total with its risk: $")
+    assert found.options[0].why.startswith("Cheapest: about $")
     assert found.options[1].why.startswith("$1.2")
-    assert "more than the first" in found.options[2].why
+    assert "more than #1" in found.options[2].why
 
 
 def test_one_option_carries_both_marks_when_it_is_both() -> None:
     found = ranked(offer("best"), offer("dear", price_usd_h=Decimal(1)))
     assert [option.marks for option in found.options] == [(BEST_COST, BEST_STABILITY), ()]
-    assert found.options[0].why.startswith("Lowest expected total with its risk and most stable")
+    assert found.options[0].why.startswith("Cheapest and most reliable")
 
 
 def test_the_most_stable_is_shown_however_far_down_it_ranks() -> None:
@@ -265,17 +265,17 @@ def test_spot_is_never_the_most_stable_beside_on_demand() -> None:
         ("spot", (BEST_COST,)),
         ("firm", (BEST_STABILITY,)),
     ]
-    assert "spot" in found.options[0].why
+    assert "Spot," in found.options[0].why
 
 
 def test_a_stability_that_no_cloud_reports_is_marked_as_assumed() -> None:
     (only,) = ranked(offer(reliability=None)).options
     assert only.marks == (BEST_COST, ASSUMED_STABILITY)
-    assert only.why.startswith("Lowest expected total with its risk and most stable as assumed: $")
+    assert only.why.startswith("Cheapest and most reliable (estimate): about $")
     cheap = offer("cheap", reliability=Decimal("0.9"))
     dear = ranked(cheap, offer("dear", price_usd_h=Decimal("0.8"), reliability=None)).options[-1]
     assert (dear.offer.key, dear.marks) == ("dear", (ASSUMED_STABILITY,))
-    assert dear.why.startswith("Most stable as assumed for $")
+    assert dear.why.startswith("Most reliable (estimate): $")
 
 
 # ── properties ───────────────────────────────────────────────────────────────────────────────────
@@ -347,10 +347,10 @@ def test_a_free_option_is_marked_and_counted_in_hours() -> None:
     free = offer("f", cloud="kaggle", price_usd_h=Decimal(0), available_for_s=9 * 3600, warning="Only 9.0 are left.")
     first, second = ranked(free, offer("p"), wanted=job("2")).options
     assert (first.offer.key, first.marks[0]) == ("f", FREE)
-    assert first.why == "Free: no dollars, but up to 2 hours of a quota, of 9 hours to be had. Only 9.0 are left."
+    assert first.why == "Free: it uses up to 2 hours of a quota (9 hours left). Only 9.0 are left."
     assert FREE not in second.marks
     unknown = ranked(replace(free, available_for_s=None, warning="")).options[0]
-    assert unknown.why == "Free: no dollars, but up to 6 hours of a quota."
+    assert unknown.why == "Free: it uses up to 6 hours of a quota."
 
 
 @pytest.mark.parametrize(("run", "to_run", "answered"), [("", True, 0), ("python x.py", True, 1), ("", False, 1)])

@@ -49,7 +49,7 @@ def test_a_budget_says_how_much_more_is_needed_and_then_it_answers() -> None:
     market = [offer(), offer("dear", price_usd_h=Decimal(4))]
     (found,) = relax(market, job(budget_cap_usd=Decimal(1)), POLICY, CLOUDS)
     needed = Decimal(found.instead.removeprefix("max=$"))
-    assert f"${needed - 1} more, 1 offer would answer" in found.sentence
+    assert f"${needed - 1} more, 1 offer fits" in found.sentence
     assert rank(market, job(budget_cap_usd=needed), POLICY, CLOUDS).answered == 1
     assert rank(market, job(budget_cap_usd=needed - Decimal("0.01")), POLICY, CLOUDS).answered == 0
 

@@ -228,7 +228,7 @@ def test_the_faster_gpu_wins_where_its_hour_costs_more() -> None:
     assert keys(found) == ["fast", "slow"]
     assert found.options[0].marks[0] == BEST_COST
     assert FASTEST in found.options[0].marks
-    assert "and fastest" in found.options[0].why
+    assert "fastest" in found.options[0].why
 
 
 def test_what_does_not_fit_is_left_out_and_what_is_too_short_too() -> None:
@@ -253,11 +253,11 @@ def test_the_fastest_is_shown_however_far_down_it_ranks_and_only_within_the_budg
     found = ranked(*slow, fast)
     assert keys(found) == ["0", "1", "2", "3", "fast"]
     assert (found.options[-1].rank, found.options[-1].marks) == (10, (FASTEST,))
-    assert found.options[-1].why.startswith("Fastest for $")
+    assert found.options[-1].why.startswith("Fastest: $")
     limit = found.options[-1].estimate.expected_usd - 1
     assert "fast" not in keys(ranked(*slow, fast, budget_cap_usd=limit))
     stable = ranked(*[replace(one, reliability=Decimal("0.9")) for one in slow], fast)
-    assert stable.options[-1].why.startswith("Most stable and fastest for $")
+    assert stable.options[-1].why.startswith("Most reliable and fastest: $")
 
 
 def test_a_spot_price_that_does_not_pay_for_its_interruptions_loses_to_on_demand() -> None:

@@ -111,7 +111,7 @@ def test_what_a_node_is_asked(
 
 def test_a_machine_without_an_agent_is_exempt() -> None:
     assert early_end(POLICY, NodeStatus(), watched(), NOW) is None
-    assert "exempt from idle and heartbeat ends" in node_line(NodeStatus(), NOW)
+    assert "can't end early for being idle or unresponsive" in node_line(NodeStatus(), NOW)
     assert node_line(None, NOW) == node_line(NodeStatus(), NOW)
 
 
@@ -151,7 +151,7 @@ def test_a_job_that_is_over_ends_its_session_unless_the_machine_was_started_agai
 def test_many_that_fall_silent_at_once_mean_that_nobody_hears_them() -> None:
     assert listener_problem(10, 3) == ""
     assert listener_problem(10, 4) == ""
-    assert listener_problem(7, 4) == "4 of 7 nodes that report are silent at once, so none is ended for its silence."
+    assert listener_problem(7, 4) == "4 of 7 nodes stopped reporting at once, so no session ends for that."
 
 
 def test_what_a_status_says() -> None:

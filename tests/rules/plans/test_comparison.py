@@ -109,7 +109,7 @@ def test_the_cheapest_run_comes_first() -> None:
 def test_bad_prices_never_win(price: Decimal | None) -> None:
     found = compare([*PRICED, PricedGpu("H100-SXM", 80, price, price)], ONE)
     assert "H100-SXM" not in [row.option.gpu for row in found.clouds]
-    assert found.notes == ("1 GPU left out: no usable price (missing, zero or negative).",)
+    assert found.notes == ("1 GPU skipped: no valid price.",)
     half = compare([PricedGpu("H100-SXM", 80, price, Decimal(3))], ONE)
     assert half.clouds[0].spot is None
     assert half.clouds[0].on_demand is not None
@@ -221,7 +221,7 @@ def test_the_page_has_what_was_asked_for() -> None:
     assert "| Training hours | Savings | $/Success | Successes | Return | Net |" in page
     row = "| A100-SXM-40GB | 40GB | $1.53 | 326 | $2.19 | 228 | 326 | 0.0% | $1.91 | 261 | 52,256% | $260,500.00 |"
     assert row in page
-    assert "1 GPU left out" in page
+    assert "1 GPU skipped" in page
     only = markdown(compare([PricedGpu("T4", 16, None, Decimal(1))], replace(FULL, value_usd=None), environments=()))
     assert "| T4 | 16GB | - | - | $1.10 | 454 |" in only
     assert "Return" not in only

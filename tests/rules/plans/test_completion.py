@@ -80,7 +80,7 @@ def test_a_finished_job_costs_no_more(step: int) -> None:
 def test_without_a_rate_no_end_is_told() -> None:
     found = to_completion(0, 10, 1_000, None, ApprovedScope(Decimal(1)))
     assert (found.outlook, found.hours, found.total_usd) == (Outlook.NO_RATE, None, None)
-    assert found.sentence == "10 steps left; no rate of tokens is known, so the end cannot be told."
+    assert found.sentence == "10 steps left; no rate of tokens is known, so its end can't be predicted."
     slow = to_completion(0, 10**12, 10**6, RATE, ApprovedScope(Decimal(1)))
     assert "the rate is too low for a forecast" in slow.sentence
 

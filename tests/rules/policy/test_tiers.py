@@ -117,12 +117,12 @@ def test_a_tier_says_how_many_of_whom_and_why() -> None:
     found = plan(POLICY, Decimal(300), Decimal(90), Decimal(6), mandate=mandate)
     assert (found.required, found.rule) == (
         2,
-        "Tier large: two of finance decide, because up to $300.00 is above $200.00.",
+        "Tier large: needs 2 approvals from finance, because up to $300.00 is above $200.00.",
     )
     cheap = replace(POLICY, auto_approve_below_usd=Decimal(50), two_approvers_above_usd=Decimal(1))
     one = ApproverGroup(ApprovalTier("every"))
     assert plan(cheap, Decimal("0.5"), Decimal("0.5"), Decimal(1), mandate=one).rule == (
-        "Tier every: one of approvers decides, as for every spend."
+        "Tier every: needs 1 approval from approvers."
     )
     assert plan(cheap, Decimal(2), Decimal(1), Decimal(1), mandate=one).required == 2
 

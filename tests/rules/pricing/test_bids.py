@@ -1,4 +1,4 @@
-"""What is bid for a spot offer: a margin above the lowest accepted bid, inside what was approved."""
+"""What is bid for a spot offer: a margin above the lowest accepted bid, covered by the approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When people are warned of an end, the countdown, and what is inside what was approved."""
+"""When people are warned of an end, the countdown, and what is covered by the approval."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_missed_warnings_are_one_and_the_end_itself_is_never_unannounced() -> No
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
-        (timedelta(0), "over"),
-        (timedelta(seconds=-5), "over"),
+        (timedelta(0), "ending now"),
+        (timedelta(seconds=-5), "ending now"),
         (timedelta(seconds=1), "1 minute left"),
         (59 * MINUTE + timedelta(seconds=30), "1 h 00 min left"),
         (72 * MINUTE, "1 h 12 min left"),
@@ -59,13 +59,13 @@ def test_the_countdown_is_rounded_up_to_minutes(rest: timedelta, said: str) -> N
 
 def test_the_termination_policy_says_what_ends_a_session() -> None:
     said = termination_policy(BEFORE_S, can_end=True, agent="No agent reports from it.")
-    assert "told 1 hour, 30 minutes, 10 minutes and 2 minutes before." in said
+    assert "warning 1 hour, 30 minutes, 10 minutes and 2 minutes before." in said
     assert said.endswith(" No agent reports from it.")
-    assert termination_policy((600,), can_end=True, agent="").endswith("told 10 minutes before.")
+    assert termination_policy((600,), can_end=True, agent="").endswith("warning 10 minutes before.")
     assert termination_policy((), can_end=True, agent="").startswith(
-        "It ends at its approved time or amount; its owner is told sh"
+        "It ends at its approved time or amount. Its owner gets a warning sh"
     )
-    assert termination_policy(BEFORE_S, can_end=False, agent="").startswith("Nothing ends it from outside")
+    assert termination_policy(BEFORE_S, can_end=False, agent="").startswith("Its cloud can't end it")
 
 
 def test_more_time_is_inside_up_to_what_was_approved() -> None:
@@ -84,7 +84,7 @@ def test_more_time_costs_the_rate_that_is_billed_and_at_worst_the_tolerance() ->
 def test_above_the_cap_on_hours_somebody_else_decides() -> None:
     assert extension.override_sentence(Decimal(10), Decimal(2), Policy()) == ""
     assert extension.override_sentence(Decimal(10), Decimal("2.5"), Policy()).startswith(
-        "12.5 hours in all is above 12 hours"
+        "12.5 hours in all is above the limit of 12 hours"
     )
 
 

@@ -71,11 +71,11 @@ def asked(**changes: bool) -> str:
 
 
 def test_the_question_names_both_rates_the_new_end_and_what_happens_meanwhile() -> None:
-    lead = "vast now bills $0.400/h, above the approved $0.330/h. An approver decides about the new rate."
-    runs = "It keeps running inside the approved $1.40 and now ends at 2026-03-02 14:05 UTC."
+    lead = "vast now bills $0.400/h, above the approved $0.330/h. The new rate needs an approval."
+    runs = "The session keeps running within the approved $1.40 and now ends at 2026-03-02 14:05 UTC."
     assert asked() == f"{lead} {runs} A stop at vast would not help."
     assert asked(may_stop=True) == (
-        f"{lead} {runs} It is stopped, and its disk kept, when its newest checkpoint is verified. "
-        "To stop it now: /gpu stop abc123"
+        f"{lead} {runs} Once its newest checkpoint is verified, it is stopped and its disk stays. "
+        "To stop it now: `gpu-shopper stop abc123`"
     )
     assert asked(is_stopped=True) == f"{lead} Until then it can't start."

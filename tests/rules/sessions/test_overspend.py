@@ -53,15 +53,18 @@ def test_the_question_names_both_figures_and_what_follows() -> None:
     dear = replace(COURSE, price_usd_h=Decimal(3))
     said = question(dear, 15, can_pause=True, now=NOW)
     assert said == (
-        "It was approved at about $10.00 and will cost about $13.00 ($4.00 so far, at $3.00/h); it is stopped, and its "
-        "disk kept, if nobody confirms that within 15 minutes."
+        "It was approved at about $10.00 and will cost about $13.00 ($4.00 so far, at $3.00/h). "
+        "Without an approval within 15 minutes it is stopped, and its disk stays."
     )
-    assert "cannot stop it for less" in question(dear, 15, can_pause=False, now=NOW)
+    assert "its agent saves a checkpoint" in question(dear, 15, can_pause=False, now=NOW)
 
 
 def test_what_an_approved_end_is_called() -> None:
     two, cap, policy = Decimal(2), Decimal(12), Policy(max_hours=Decimal(12))
-    assert ended_by(two, policy, spent="", unconfirmed=False) == ("reservation_over", "The approved 2 hours are over.")
+    assert ended_by(two, policy, spent="", unconfirmed=False) == (
+        "reservation_over",
+        "The approved 2 hours have ended.",
+    )
     assert ended_by(cap, policy, spent="", unconfirmed=False)[0] == "hours_cap"
     assert ended_by(cap, policy, spent="$3.00", unconfirmed=False) == (
         "budget_cap",
@@ -69,10 +72,10 @@ def test_what_an_approved_end_is_called() -> None:
     )
     # Before the end it is not told as if it had come: the amount is not used up yet.
     ahead = ended_by(two, policy, spent="$3.00", unconfirmed=False, ahead=True)
-    assert ahead == ("budget_cap", "The approved amount of $3.00 is used up then.")
-    assert ended_by(two, policy, spent="", unconfirmed=False, ahead=True)[1] == "The approved 2 hours are over then."
+    assert ahead == ("budget_cap", "The approved amount of $3.00 will be used up then.")
+    assert ended_by(two, policy, spent="", unconfirmed=False, ahead=True)[1] == "The approved 2 hours end then."
     code, said = ended_by(two, policy, spent="", unconfirmed=True)
-    assert (code, said) == ("drift_unconfirmed", "The approved 2 hours are over. Nobody confirmed what it would cost.")
+    assert (code, said) == ("drift_unconfirmed", "The approved 2 hours have ended. Nobody approved its higher cost.")
 
 
 def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of_what_was_before() -> None:

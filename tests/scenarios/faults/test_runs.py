@@ -96,7 +96,7 @@ async def test_an_end_is_waited_for_and_its_owner_is_told_once(w: World, cloud: 
     batch(w, cloud).work_s = LONG_WORK_S
     request_id = await w.running(candidates=(cloud,))
     reply = await w.end(request_id)
-    assert "goes on until it ends by itself" in reply.sentence
+    assert "runs until it finishes or reaches its timeout" in reply.sentence
     await w.run(1800, 300)
     assert await state(w, request_id) == (SessionState.TERMINATING, InstanceState.TERMINATING)
     assert len(w.alive()) == 1
@@ -109,7 +109,7 @@ async def test_an_end_is_waited_for_and_its_owner_is_told_once(w: World, cloud: 
     view = await ended(w, request_id, "asked")
     assert view.session is not None
     assert view.session.end_reason.startswith("Ended on request.")
-    assert view.session.end_reason.endswith("completed.")
+    assert view.session.end_reason.endswith("succeeded.")
 
 
 @batch_clouds
@@ -136,7 +136,7 @@ async def test_a_status_that_never_becomes_final_is_closed_by_the_timeout_and_sa
     view = await w.view(request_id)
     assert view.session is not None
     assert view.session.state is SessionState.TERMINATED
-    assert "counts as over by the timeout" in view.session.end_reason
+    assert "counts as ended half an hour after its timeout" in view.session.end_reason
     await w.run(600, 300)
     assert (await w.books()).orphans == ()
 
@@ -210,7 +210,7 @@ async def test_a_free_offer_stands_for_itself_and_warns_when_few_hours_are_left(
     (option,) = (await w.view(str(reply.data["request_id"]))).options
     assert option.marks[0] == FREE
     assert (option.price_usd_h, option.worst_usd) == (Decimal(0), Decimal(0))
-    assert option.why.startswith("Free: no dollars, but up to 1 hour of a quota, of 2 hours")
+    assert option.why.startswith("Free: it uses up to 1 hour of a quota (2 hours left)")
     assert "Only 2.0 of 30.0 GPU hours are left this week" in option.why
 
 

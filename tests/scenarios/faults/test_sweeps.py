@@ -105,7 +105,7 @@ async def test_a_running_instance_that_vanishes_is_told_and_replaced_from_the_sa
     await w.run(20, 20)
     lost = (await w.view(request_id)).instances[0]
     assert (lost.state, lost.outcome_code) == (InstanceState.GONE, "lost")
-    assert "nobody here ended it" in lost.outcome
+    assert "GPU Shopper didn't terminate it" in lost.outcome
     assert "session.interrupted" in w.board.kinds()
     await w.run(60, 20)
     view = await w.view(request_id)

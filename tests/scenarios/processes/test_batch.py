@@ -57,8 +57,8 @@ async def asked(place: Town) -> ChatMessage:
 
 async def completed(place: Town, *, creates: int = 1) -> None:
     """The run ends by itself, everybody is told how, and all comes to rest."""
-    ended = await place.screens.wrote("alice", "is confirmed gone")
-    assert "The run at kaggle completed." in all_text(ended)
+    ended = await place.screens.wrote("alice", " ended")
+    assert "The run at kaggle succeeded." in all_text(ended)
     books = await place.books()
     assert (books.sessions[-1].state, books.sessions[-1].end_code) == (SessionState.TERMINATED, "run_completed")
     assert books.entries == ()
@@ -82,9 +82,9 @@ async def test_quota_push_completion_and_output(place: Town) -> None:
     for words in ("free", "of a quota", "$0.00"):
         assert words in all_text(offers)
     await place.approve()
-    ready = await place.screens.wrote("alice", "is ready, as reported by the cloud")
+    ready = await place.screens.wrote("alice", "is ready")
     assert "there is no SSH" in all_text(ready)
-    assert "Nothing ends it from outside" in all_text(ready)
+    assert "Its cloud can't end it" in all_text(ready)
     await completed(place)
 
     row = (await place.books()).instances[0]
@@ -107,12 +107,12 @@ async def test_an_end_that_was_asked_for_comes_when_the_run_is_over(place: Town)
     sandbox(place).work_s = 8.0
     await asked(place)
     await place.approve()
-    await place.screens.wrote("alice", "is ready, as reported by the cloud")
+    await place.screens.wrote("alice", "is ready")
     await place.terminate()
-    await place.screens.wrote("alice", "goes on although its end is ordered")
+    await place.screens.wrote("alice", "keeps running, although you ended it")
     assert len(place.alive()) == 1
-    ended = await place.screens.wrote("alice", "is confirmed gone")
-    assert "The run at kaggle completed." in all_text(ended)
+    ended = await place.screens.wrote("alice", " ended")
+    assert "The run at kaggle succeeded." in all_text(ended)
     await place.comes_to_rest()
 
 

@@ -150,7 +150,7 @@ async def test_a_broken_edit_keeps_the_last_good_policy_and_a_good_one_is_taken_
     policy.write_text(good.replace("- U0BOB\n", ""))  # noqa: ASYNC240
     await place.screens.posted("The new policy is in force")
     await place.approve()  # By Bob, who is no approver any more.
-    await place.screens.told("bob", "You are not an approver")
+    await place.screens.told("bob", "Only approvers can do this")
     assert (await place.books()).sessions == ()
     assert (await ready(place.bot))[0] == 200
 

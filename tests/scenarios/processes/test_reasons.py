@@ -135,14 +135,14 @@ async def job_over(s: Scene) -> datetime:
 def idling(workload: str, minutes: int, limit: str) -> Reason:
     """Nothing is done for as long as this kind of work may rest."""
     line = f"{LINE} workload={workload}"
-    return Reason(idle(minutes), "idle", f"{limit} is the limit for {workload}", (600,), UNATTENDED, line, True)
+    return Reason(idle(minutes), "idle", f"The limit for {workload} is {limit}", (600,), UNATTENDED, line, True)
 
 
 REASONS = {
     "reservation-over": Reason(
-        its_time, "reservation_over", "The approved 2 hours are over.", ahead="The approved 2 hours are over then."
+        its_time, "reservation_over", "The approved 2 hours have ended.", ahead="The approved 2 hours end then."
     ),
-    "hours-cap": Reason(its_time, "hours_cap", "12 hours is the cap", line=LINE.replace("2h", "12h")),
+    "hours-cap": Reason(its_time, "hours_cap", "More than 12 hours needs an override", line=LINE.replace("2h", "12h")),
     "budget-cap": Reason(
         its_time,
         "budget_cap",
@@ -151,7 +151,7 @@ REASONS = {
         approval=(("cap_usd", Decimal("0.30")),),
         ahead="The approved amount of $0.30 is used up then.",
     ),
-    "no-heartbeat": Reason(silence, "no_heartbeat", "Its agent was last heard at", (300,), UNATTENDED, agents=True),
+    "no-heartbeat": Reason(silence, "no_heartbeat", "Its agent last reported at", (300,), UNATTENDED, agents=True),
     "idle-training": idling("training", 30, "30 minutes"),
     "idle-serving": idling("serving", 60, "1 hour"),
     "idle-batch": idling("batch", 15, "15 minutes"),
@@ -189,7 +189,7 @@ async def test_an_announced_end(db: Database, clock: SteppedClock, name: str, sl
         assert (await s.session()).state is SessionState.TERMINATED
         await told_in_the_end(s, slack, it.code, it.why)
         if slack is not Slack.AWAY:
-            assert any("is confirmed gone" in one.text for one in s.heard[OWNER])
+            assert any(" ended" in one.text for one in s.heard[OWNER])
 
 
 # ── it fails while somebody counts on it ─────────────────────────────────────────────────────────
@@ -211,7 +211,7 @@ BROKEN = {
     "offline": (disturbed("offline"), "lost contact with the machine", LINE),
     "unhealthy": (disturbed("unhealthy"), "lost contact with the machine", UNHEALTHY),
     "wrong-gpus": (other_gpus, "It has 1x RTX3090 instead of the GPUs that were approved.", LINE),
-    "spot-interruption": (disturbed("outbid_a"), "stopped the spot instance", SPOT),
+    "spot-interruption": (disturbed("outbid_a"), "took the spot instance back", SPOT),
 }
 
 
@@ -228,7 +228,7 @@ async def test_a_machine_that_fails_is_told_at_once_and_ended_after_its_grace(
         if slack is not Slack.DOWN:
             (told,) = s.heard[reached(slack)]
             assert why in told.text
-            assert "unless it is back by then" in told.text
+            assert "If it is not back by" in told.text
         await s.to(since + GRACE - SECOND)
         assert s.rented().alive
         await s.to(since + GRACE)
@@ -252,9 +252,9 @@ async def test_what_the_cloud_lost_is_told_when_it_is_proved(db: Database, clock
         await s.confirmed()
         assert (await s.row()).outcome_code == "lost"
         if slack is not Slack.DOWN:
-            assert "nobody here ended it" in s.heard[reached(slack)][0].text
+            assert "GPU Shopper didn't terminate it" in s.heard[reached(slack)][0].text
         await s.to(s.now + timedelta(hours=2))
-        await told_in_the_end(s, slack, "expired", "nobody here ended it")
+        await told_in_the_end(s, slack, "expired", "GPU Shopper didn't terminate it")
 
 
 # ── somebody's word ──────────────────────────────────────────────────────────────────────────────
@@ -263,7 +263,7 @@ async def test_what_the_cloud_lost_is_told_when_it_is_proved(db: Database, clock
 @pytest.mark.parametrize(
     ("slack", "who", "verb", "code", "why"),
     [
-        (Slack.WELL, "alice", "done {} success", "completed", "The work is done, its owner says."),
+        (Slack.WELL, "alice", "done {} success", "completed", "Its owner reported the work as done."),
         (Slack.WELL, "bob", "terminate {} now", "asked", "Ended on request."),
         (Slack.AWAY, "bob", "terminate {} now", "asked", "Ended on request."),
     ],
@@ -313,7 +313,7 @@ async def test_a_cost_that_nobody_confirms_pauses_it_and_ends_it_at_its_approved
         assert ((await s.session()).state, s.rented().alive) == (SessionState.STOPPED, True)
         assert contract(s).meter.rate_usd_h("gpu", s.now) == 0
         if slack is not Slack.DOWN:
-            assert any("so it is paused" in one.text for one in s.heard[reached(slack)])
+            assert any("Nobody approved its higher cost" in one.text for one in s.heard[reached(slack)])
         end_at = await its_time(s)
         await s.to(end_at - timedelta(seconds=120))
         await s.to(end_at - SECOND)
@@ -321,7 +321,7 @@ async def test_a_cost_that_nobody_confirms_pauses_it_and_ends_it_at_its_approved
         await s.to(end_at)
         assert ((await s.session()).end_code, s.rented().ended_at) == ("drift_unconfirmed", end_at)
         await s.confirmed()
-        await told_in_the_end(s, slack, "drift_unconfirmed", "Nobody confirmed what it would cost.")
+        await told_in_the_end(s, slack, "drift_unconfirmed", "Nobody approved its higher cost.")
 
 
 @every_way
@@ -336,7 +336,7 @@ async def test_a_host_price_change_is_said_and_asked_about_and_ends_nothing(
         if slack is not Slack.DOWN:
             assert "above the approved" in s.heard[reached(slack)][-1].text
             (asked,) = [m for m in s.stage.ws.channel_messages() if "approve:1" in str(m.blocks)]
-            assert "An approver decides about the new rate." in all_text(asked)
+            assert "The new rate needs an approval." in all_text(asked)
         await s.to(s.now + timedelta(minutes=30))
         assert s.rented().alive
 
@@ -361,10 +361,10 @@ async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sigh
         assert stray.state is OrphanState.SEEN
         if slack is not Slack.DOWN:
             told = s.heard[reached(slack)][-1].text
-            assert "One more machine" in told
-            assert "ended when it is seen again" in told
+            assert "A second instance" in told
+            assert "will be terminated within minutes" in told
             (request,) = s.stage.ws.channel_messages()
-            assert any("One more machine" in all_text(one) for one in s.stage.ws.thread(request))
+            assert any("A second instance" in all_text(one) for one in s.stage.ws.thread(request))
         await s.to(seen_at + ANSWER - SECOND)
         assert len(s.stage.w.alive()) == 2
         await s.to(seen_at + ANSWER)
@@ -379,5 +379,5 @@ async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sigh
         await s.is_booked()
         if slack is Slack.DOWN:
             await s.comes_back()
-            assert any("One more machine" in one.text for one in s.heard[OWNER])
+            assert any("A second instance" in one.text for one in s.heard[OWNER])
         assert "*Orphans found* (1)" in await s.digest()

@@ -48,10 +48,10 @@ async def test_a_delegate_decides_until_the_day_or_until_it_is_taken_back(w: Wor
     assert {(one.approver, one.on_behalf_of) for one in books.approvals} == {(DAVE.ref, BOB.ref), (CAROL.ref, None)}
     assert all(one.digest and len(one.digest) == 64 for one in books.approvals)
     assert [event.reason for event in books.events if event.kind == "request.in_place"] == [
-        f"{DAVE.ref} decides in the place of {BOB.ref}."
+        f"{DAVE.ref} approves or rejects for {BOB.ref}."
     ]
     # A second one takes the place of the first, and a click that is under way is judged by what holds when it lands.
-    assert delegation.said(await delegation.listing(w.ctx, DAVE)).count("decides for") == 1
+    assert delegation.said(await delegation.listing(w.ctx, DAVE)).count("can approve for") == 1
     assert await delegation.stands_for(w.ctx, DAVE) == [BOB]
     stale = replace(facts(DAVE), behalf=(facts(BOB),))
     assert (await delegation.revoke(w.ctx, Delegate(facts(BOB)))).code == "delegation_ended"
@@ -65,7 +65,7 @@ async def test_a_delegate_decides_until_the_day_or_until_it_is_taken_back(w: Wor
     assert len(await delegation.listing(w.ctx, BOB)) == 1
     assert (await give(w, to=ALICE, days=0)).code == "delegated"
     assert [one.delegate for one in await delegation.listing(w.ctx, CAROL, everything=True)] == [ALICE.ref]
-    assert delegation.said(await delegation.listing(w.ctx, CAROL)) == "Nobody decides for anybody else now."
+    assert delegation.said(await delegation.listing(w.ctx, CAROL)) == "There are no delegates."
     rows = (await w.books()).notifications
     assert {one.destination for one in rows if one.subject.startswith("del_")} == {DAVE.id, CAROL.id, ALICE.id}
     w.clock.advance(24 * 3600)

@@ -45,7 +45,7 @@ async def test_it_is_off_until_the_policy_says_so(w: World) -> None:
     view = await w.view(await asked(w))
     assert (view.request.state, view.request.rule) == (
         RequestState.PENDING,
-        "One approver decides, as for every spend.",
+        "Needs 1 approval.",
     )
 
 
@@ -86,7 +86,7 @@ async def test_the_requester_is_told_and_the_channel_sees_it(signed: World) -> N
     await w.settle()
     (note,) = [n for n in (await w.books()).notifications if n.subject == f"{request_id}/by_policy"]
     assert note.destination == ALICE.id
-    assert "goes ahead. Approved by policy, because at most $" in note.body["text"]
+    assert "Approved by the policy, because at most $" in note.body["text"]
     assert "request.message" in w.board.kinds(request_id)
 
 
@@ -96,7 +96,7 @@ async def test_a_spend_above_the_amount_is_decided_by_a_person(signed: World) ->
     request_id = await asked(w)
     view = await w.view(request_id)
     assert (view.request.state, view.request.required_approvals) == (RequestState.PENDING, 1)
-    assert view.request.rule == "One approver decides, as for every spend."
+    assert view.request.rule == "Needs 1 approval."
     assert (await w.decide(request_id)).code == "approved"
 
 
@@ -108,7 +108,7 @@ async def test_what_is_asked_again_is_looked_at_by_a_person(signed: World) -> No
     await w.settle()
     view = await w.view(request_id)
     assert (view.request.state, view.request.quote_version) == (RequestState.PENDING, 2)
-    assert "the policy does not approve it by itself" in view.request.rule
+    assert "so a person must approve this" in view.request.rule
     assert len((await w.books()).approvals) == 1
 
 
@@ -127,7 +127,7 @@ async def test_the_limit_of_a_day_holds_however_many_quote_at_once(signed: World
     assert len(books.approvals) == 2
     rules = [row.rule for row in books.requests if row.state is RequestState.PENDING]
     assert len(rules) == 5
-    assert all("by itself in 24 hours" in rule for rule in rules)
+    assert all("in the last 24 hours" in rule for rule in rules)
     w.clock.advance(24 * 3600)
     await w.settle()
     assert (await w.view(await asked(w))).request.state is RequestState.APPROVED

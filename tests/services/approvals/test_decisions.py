@@ -110,7 +110,7 @@ async def test_a_rejection_closes_the_request_with_its_reason(w: World) -> None:
 async def test_two_approvers_take_the_option_that_the_first_one_fixed(w: World) -> None:
     w.tune(two_approvers_above_usd=Decimal("0.10"))
     request_id = await pending(w)
-    assert "Two approvers decide" in (await w.view(request_id)).request.rule
+    assert "Needs 2 approvals" in (await w.view(request_id)).request.rule
     assert (await w.decide(request_id, BOB, rank=2)).code == "first_of_two"
     assert (await w.decide(request_id, BOB, rank=2)).code == "already_voted"
     other = await w.decide(request_id, CAROL, rank=1)
@@ -243,7 +243,7 @@ async def test_a_request_that_nobody_decides_expires(w: World) -> None:
     await w.settle()
     view = await w.view(request_id)
     assert view.request.state is RequestState.EXPIRED
-    assert view.request.outcome == "Nobody decided within 2 hours, so the request expired."
+    assert view.request.outcome == "Nobody approved it within 2 hours."
     assert (await decisions.decide(w.ctx, Decide(token, facts(BOB)))).code == "already_expired"
     assert "request.result" in w.board.kinds(request_id)
 
@@ -279,7 +279,7 @@ async def test_an_option_of_a_cloud_that_is_gone_is_refused_and_another_one_is_n
     w.use({name: provider for name, provider in w.ctx.providers.items() if name != gone})
     refused = await w.decide(request_id)
     assert (refused.ok, refused.code) == (False, "cloud_gone")
-    assert f"{gone} is not set up" in refused.sentence
+    assert f"{gone} is no longer set up" in refused.sentence
     other = next(option.rank for option in view.options if option.cloud != gone)
     assert (await w.decide(request_id, rank=other)).code == "approved"
     assert (await w.view(request_id)).instances[0].cloud != gone

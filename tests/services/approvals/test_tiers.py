@@ -33,7 +33,7 @@ async def test_a_tier_names_its_group_its_number_and_the_next_one(w: World) -> N
     request_id = await asked(w)
     view = await w.view(request_id)
     assert view.request.state is RequestState.PENDING  # A tier is for people: the standing approval leaves it alone.
-    assert view.request.rule.startswith("Tier large: two of finance decide, because up to $")
+    assert view.request.rule.startswith("Tier large: needs 2 approvals from finance, because up to $")
     assert (await w.decide(request_id, BOB)).code == "other_group"
     assert (await w.decide(request_id, ERIN)).code == "other_group"
     assert (await w.decide(request_id, BOB, "reject", reason="no")).code == "other_group"
@@ -43,7 +43,7 @@ async def test_a_tier_names_its_group_its_number_and_the_next_one(w: World) -> N
     found = await explanation.why(w.ctx, request_id)
     assert (found.tier, found.group, found.required, found.given) == ("large", "finance", 2, (CAROL.ref,))
     assert found.may_decide == GROUPS["finance"]
-    assert any("on directors (UERIN) may too" in sentence for sentence in found.sentences)
+    assert any("UTC directors can approve too: slack:UERIN" in sentence for sentence in found.sentences)
     assert (await w.decide(request_id, DAVE)).code == "approved"
     assert "It is approved by" in " ".join((await explanation.why(w.ctx, request_id)).sentences)
     await w.settle()
@@ -70,7 +70,7 @@ async def test_what_nobody_decides_goes_on_once_and_a_restart_repeats_nothing(w:
     await pass_time(w, 6300 - 3660)
     assert reminders(w)[3:] == [(f"{request_id}/1.3", 1)]
     found = await explanation.why(w.ctx, request_id)
-    assert "directors may decide too, because nobody has decided." in found.sentences
+    assert "directors can approve too, because it has waited so long." in found.sentences
     assert (await w.decide(request_id, ALICE)).code == "requester"
     assert (await w.decide(request_id, ERIN)).code == "approved"
     kinds = [event.kind for event in (await w.books()).events if event.subject == request_id]
@@ -93,11 +93,11 @@ async def test_teams_and_more_hours_have_their_tiers(w: World) -> None:
     more = await w.more(other)
     assert more.code == "asked"
     extension = str(more.data["request_id"])
-    assert (await w.view(extension)).request.rule.startswith("Tier lab: one of finance decides")
+    assert (await w.view(extension)).request.rule.startswith("Tier lab: needs 1 approval from finance")
     assert (await w.decide(extension, BOB)).code == "other_group"
     assert (await w.decide(extension, CAROL)).code == "approved"
     w.tune(may_approve_not_pinged=(BOB.id,), allow_slack_decisions=False)
     told = " ".join((await explanation.why(w.ctx, own)).sentences)
-    assert "May decide and are not told: UBOB." in told
-    assert "switched off" in told
+    assert "Approvers without a notification: slack:UBOB." in told
+    assert "You can't approve or reject in Slack here" in told
     assert (await w.decide(own, BOB)).code == "slack_off"

@@ -190,7 +190,7 @@ def test_a_create_that_stays_unclear_and_is_told_to_nobody_is_found(books: Made)
     rows, _ = books
     rows.instances[0].state = InstanceState.UNKNOWN
     later = START + timedelta(hours=1)
-    assert _rules(announced.check(rows, later)) == {"what stays unclear is told"}
+    assert _rules(announced.check(rows, later)) == {"unknown outcomes are announced"}
 
 
 def test_a_machine_that_was_ready_and_ended_for_its_rate_without_an_answer_is_found(books: Made) -> None:

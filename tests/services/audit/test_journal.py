@@ -96,7 +96,7 @@ async def test_an_event_that_was_put_in_behind_the_order_is_named(w: World) -> N
         forged = await put_at(tx, w, request_id, newest + 1)
     broken = (await journal.audit(w.ctx.db, request_id)).broken
     assert f"{request_id}: {without} (request.vote) has no position in the journal" in broken
-    assert f"{request_id}: {forged} (request.vote) was not there when that part was sealed" in broken
+    assert f"{request_id}: {forged} (request.vote) was added after that part was hashed" in broken
 
 
 async def put_at(tx: Tx, w: World, subject: str, position: int) -> str:

@@ -183,8 +183,8 @@ async def test_a_change_behind_the_program_is_found(bare: World) -> None:
     async with w.ctx.db.write() as tx:
         await tx.execute(text("DELETE FROM entry_hashes WHERE number = 1"))
     problems = (await shared_ledger.verify(w.ctx)).problems
-    assert problems[0] == "seal 1 is missing"
-    assert problems[1] == "3 entries are 2 sealed and 0 waiting ones"
+    assert problems[0] == "hash 1 is missing"
+    assert problems[1] == "of 3 entries, 2 are in the hash chain and 0 wait for it"
 
 
 async def test_what_is_live_is_listed_with_its_endpoint_for_its_owner(w: World) -> None:

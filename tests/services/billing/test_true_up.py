@@ -115,7 +115,7 @@ async def test_a_bill_that_does_not_come_pages_once_and_a_silent_cloud_stops_not
         w.clock.advance(3600)
     pages = [n for n in (await w.books()).notifications if n.kind is NotificationKind.OPERATOR_PAGE]
     assert [n.subject.partition("/")[2] for n in pages] == ["uncleared"]
-    assert "has not come four days after its end" in pages[0].body["text"]
+    assert "is missing four days after its end" in pages[0].body["text"]
 
     def away(_: tuple[Charge, ...]) -> tuple[Charge, ...]:
         raise Unavailable("vast", "the cloud is away")
@@ -159,7 +159,7 @@ async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_
     w.clock.advance(4 * 86_400)
     await true_up.reconcile_due(w.ctx)
     pages = [str(n.body["text"]) for n in (await w.books()).notifications if n.subject == f"{stray.id}/uncleared"]
-    assert [f"for orphan {stray.id} (instance {stray.ref}) has not come" in text for text in pages] == [True]
+    assert [f"for orphan {stray.id} (instance {stray.ref}) is missing" in text for text in pages] == [True]
 
 
 def times(factor: Decimal) -> Callable[[tuple[Charge, ...]], tuple[Charge, ...]]:

@@ -184,7 +184,7 @@ async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about
         costs = codec.estimate_from_json(option.estimate)
         assert costs.hold_usd == (option.price_usd_h * Decimal("1.1") * 2).quantize(Decimal("0.000001"), ROUND_CEILING)
         assert (costs.expected_usd < costs.worst_usd - costs.hold_usd, costs.hold_hours) == (True, Decimal(2))
-        assert codec.hold_line(option).startswith("includes up to 2 hours of hold to save checkpoints: $")
+        assert "to save checkpoints: up to 2 hours more" in codec.hold_line(option)
         create = books.grants[0]
         assert create.total_cap_usd == option.worst_usd
         assert [one.amount_usd for one in books.entries if one.kind == "reserve"] == [option.worst_usd]
@@ -372,7 +372,7 @@ async def test_what_is_kept_outlives_a_listing_that_lacks_it_and_its_loss_is_tol
         await w.run(120, 30)
         (session,) = (await w.books()).sessions
         assert session.state is SessionState.TERMINATED
-        assert session.end_reason.endswith("What was kept of it is no longer at the cloud, and nobody here deleted it.")
+        assert session.end_reason.endswith("The cloud no longer has its disk, and GPU Shopper didn't delete it.")
 
 
 async def test_an_agent_that_fell_silent_does_not_make_an_old_checkpoint_a_new_one(w: World) -> None:

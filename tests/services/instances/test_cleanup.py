@@ -61,4 +61,4 @@ async def test_a_key_goes_with_its_instance_and_nobody_elses_ever_does(w: World)
     assert sorted(keys(w)) == sorted([*others, stays])
     said = [n for n in (await w.books()).notifications if n.subject.startswith("lambda/leftovers")]
     assert [n.destination for n in said] == [OPERATORS]  # However often it was looked that day.
-    assert "1 SSH key with a forged label and 1 of instances" in said[0].body["text"]
+    assert "1 SSH key with a forged label, and 1 of instances" in said[0].body["text"]

@@ -192,7 +192,7 @@ async def test_a_listing_that_lies_for_minutes_costs_nobody_their_instance(w: Wo
     assert len(w.alive()) == 3
     pages = [note for note in books.notifications if note.kind == "operator.page"]
     assert len(pages) == 3
-    assert all("asked for its id" in note.body["text"] for note in pages)
+    assert all("read by its id" in note.body["text"] for note in pages)
 
 
 async def test_ssh_that_answers_outvotes_a_cloud_that_denies_the_instance(w: World) -> None:
@@ -237,7 +237,7 @@ async def test_what_was_lost_and_is_there_again_is_kept_for_an_operator_until_it
     books = await w.books()
     (stray,) = books.orphans
     assert (stray.state, stray.instance_id) == (OrphanState.QUARANTINED, books.instances[0].id)
-    assert "taken for lost" in stray.reason
+    assert "counted as lost" in stray.reason
     assert len(w.alive()) == 1
     assert "orphan.found" in w.board.kinds(stray.id)
     assert w.board.kinds().count(KIND) == 4  # Lost, and found: to the owner and to the channel.
@@ -246,7 +246,7 @@ async def test_what_was_lost_and_is_there_again_is_kept_for_an_operator_until_it
     await w.run(7200, 900)
     await w.run(90, 30)
     assert [stray.state for stray in (await w.books()).orphans] == [OrphanState.GONE]
-    assert "nothing that was approved" in (await w.books()).orphans[0].reason
+    assert "after its approved end" in (await w.books()).orphans[0].reason
 
 
 async def test_what_was_lost_and_whose_session_its_owner_ended_is_ended_too(w: World) -> None:

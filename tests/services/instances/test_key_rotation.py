@@ -44,7 +44,7 @@ async def test_a_new_key_takes_over_what_it_lists_and_until_then_the_operators_a
     w.clock.advance(1800)
     assert await operator_reminders.operator_reminders_due(w.ctx) == 2  # With the stray's own page.
     (page,) = [n for n in (await w.books()).notifications if n.subject == f"vast/{old}/no-key"]
-    assert "2 open instances of ours at vast" in page.body["text"]
+    assert "2 open instances at vast" in page.body["text"]
 
     w.use(before)
     w.wrap("vast", lambda inner: cast("Provider", Rotated(inner)))

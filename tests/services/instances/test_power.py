@@ -183,7 +183,7 @@ async def test_a_disk_that_cannot_be_kept_ends_nothing(w: World) -> None:
     cannot = next(name for name, one in w.ctx.providers.items() if one.capabilities.ssh and not one.capabilities.stop)
     request_id = await w.running(candidates=(cannot,))
     reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
-    assert (reply.code, "destroy ends it with its disk" in reply.sentence) == ("cannot_stop", True)
+    assert (reply.code, "To end it with its disk" in reply.sentence) == ("cannot_stop", True)
     assert (await now(w))[0].state is SessionState.RUNNING
 
 
@@ -193,7 +193,7 @@ async def test_the_answers_say_what_the_profile_says_of_the_data(w: World) -> No
     await w.settle()
     assert "A stop keeps /workspace and wipes /." in (await order(w, request_id, PowerAction.STOP)).sentence
     ended = await w.end(request_id)
-    assert ended.sentence.endswith("What is in / and /workspace is lost with it.")
+    assert ended.sentence.endswith("Everything in / and /workspace will be deleted.")
 
 
 async def test_a_disk_is_not_kept_where_a_stop_keeps_nothing(
@@ -205,7 +205,7 @@ async def test_a_disk_is_not_kept_where_a_stop_keeps_nothing(
     (tmp_path / "vast.md").write_text(text.replace("| yes (billed on, host-local) |", "| no |"))
     monkeypatch.setattr(model, "FOLDER", tmp_path)
     reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
-    assert (reply.code, "keeps nothing that is on the machine" in reply.sentence) == ("stop_keeps_nothing", True)
+    assert (reply.code, "deletes everything on the machine" in reply.sentence) == ("stop_keeps_nothing", True)
     assert (await now(w))[0].state is SessionState.RUNNING
 
 

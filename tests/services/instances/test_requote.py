@@ -90,7 +90,7 @@ async def test_an_offer_that_went_without_another_inside_the_cap_is_asked_again(
     await w.settle()
     view = await w.view(request_id)
     assert (view.request.state, view.request.quote_version) == (RequestState.PENDING, 2)
-    assert "inside the approved cap" in view.request.outcome
+    assert "within the approved amount" in view.request.outcome
     assert cheapest.offer_id not in {option.offer_id for option in view.options}
 
 

@@ -72,7 +72,7 @@ async def test_offers_that_the_account_cannot_pay_are_left_out_and_counted(w: Wo
     account(w, "vast", balance=Balance(Decimal("0.01")))
     request_id, told = await quoted(w)
     assert {"runpod"} <= {option.cloud for option in (await w.view(request_id)).options} <= {"runpod", "tensordock"}
-    assert "the account at that cloud cannot pay" in told
+    assert "our account there can't pay" in told
 
 
 async def test_a_check_that_fails_before_the_create_sends_nothing_and_the_next_cloud_is_tried(w: World) -> None:

@@ -30,7 +30,7 @@ async def test_an_end_by_somebody_else_waits_for_the_gate_and_its_owner_is_told_
         looks_at(w, stores)
         request_id = await w.running(candidates=("vast",), checkpoint="s3://bucket/run")
         ordered = await w.end(request_id, BOB, "needed elsewhere")
-        assert (ordered.code, "a second order ends it without" in ordered.sentence) == ("terminating", True)
+        assert (ordered.code, "end it once more" in ordered.sentence) == ("terminating", True)
         await termination.terminate_due(w.ctx)
         row = (await w.books()).instances[0]
         assert (row.checkpoint_step, len(w.alive())) == (CheckpointStep.SAVING, 1)

@@ -92,7 +92,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"hours": "soon"}, "hours", "not a time"),
     ({"budget": "cheap"}, "budget", "not an amount of money"),
     ({"spot": "maybe"}, "spot", "does not answer spot"),
-    ({"work": {"modle": "7B"}}, "work.modle", "not a word of this language"),
+    ({"work": {"modle": "7B"}}, "work.modle", "not a known word"),
     ({"work": {"model": "7B", "tokens": "many"}}, "work.tokens", "tokens"),
     ({}, "", "Say which GPU"),
     ({"resources": {"gpu": "4090"}, "hours": None}, "", "Say for how long"),

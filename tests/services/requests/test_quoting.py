@@ -50,7 +50,7 @@ async def test_bad_prices_are_left_out_and_said(w: World) -> None:
     assert view.quote is not None
     bad = {entry["code"]: entry for entry in view.quote.excluded}["price_missing"]
     assert bad["count"] >= 1
-    assert "no usable price" in bad["sentence"]
+    assert "no valid price" in bad["sentence"]
     assert all(option.price_usd_h > 0 for option in view.options)
 
 
@@ -59,7 +59,7 @@ async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
     assert view.request.state is RequestState.UNAVAILABLE
     assert view.request.outcome.startswith("No offer fits now.")
     assert "above the highest price per hour" in view.request.outcome
-    opening = re.search(r"With price=\$([0-9.]+), \$[0-9.]+ more, (\d+) offers? would answer", view.request.outcome)
+    opening = re.search(r"With price=\$([0-9.]+), \$[0-9.]+ more, (\d+) offers? fits", view.request.outcome)
     assert opening is not None, view.request.outcome
     assert (view.options, view.tokens) == ((), ())
     again = await quoted(w, gpu=GpuConstraint(("RTX4090",), 1, 1), max_price_usd_h=Decimal(opening[1]))
@@ -233,7 +233,7 @@ async def test_a_request_that_cannot_be_quoted_ends_and_says_so(w: World) -> Non
         w.clock.advance(100)
     view = await w.view(broken)
     assert (view.request.state, tries) == (RequestState.UNAVAILABLE, quoting.TRIES_MAX)
-    assert re.search(r"something went wrong here, incident [0-9a-f]{8}\.", view.request.outcome)
+    assert re.search(r"Reading the offers failed \(incident [0-9a-f]{8}\)\.", view.request.outcome)
     assert (await quoted(w)).request.state is RequestState.PENDING
 
 
@@ -259,7 +259,7 @@ async def test_a_request_that_kills_whoever_quotes_it_ends_too(w: World) -> None
     await quoting.quote_due(w.ctx)
     view = await w.view(request_id)
     assert view.request.state is RequestState.UNAVAILABLE
-    assert "was not heard of again" in view.request.outcome
+    assert "never finished" in view.request.outcome
 
 
 async def test_a_failure_of_a_request_that_was_cancelled_meanwhile_changes_nothing(w: World) -> None:

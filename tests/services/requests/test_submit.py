@@ -27,7 +27,7 @@ async def test_the_same_message_asks_once(w: World) -> None:
     first = await submit.submit(w.ctx, provision())
     again = await submit.submit(w.ctx, provision())
     assert (first.ok, first.code, again) == (True, "submitted", first)
-    assert f"asking {', '.join(w.clouds)} for offers" in first.sentence
+    assert f"getting offers from {', '.join(w.clouds)}" in first.sentence
     assert len((await w.books()).requests) == 1
 
 
@@ -42,7 +42,7 @@ async def test_the_same_message_at_two_replicas_at_once_asks_once(w: World) -> N
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"candidates": ("nowhere",)}, "unknown_cloud", "these are: vast"),
+    ({"candidates": ("nowhere",)}, "unknown_cloud", "Use vast"),
     ({"gpu": GpuConstraint(("RTX4090",), 0, 1)}, "gpu_count", "At least one GPU"),
     ({"gpu": GpuConstraint(("RTX4090",), 4, 2)}, "gpu_count", "smaller number first"),
     ({"gpu": GpuConstraint(("RTX4090",), 17, 17)}, "gpu_count", "limit of 16"),
@@ -80,7 +80,7 @@ async def test_a_person_may_have_so_many_undecided_requests(w: World) -> None:
     assert (await w.ask()).ok
     refused = await w.ask()
     assert (refused.ok, refused.code) == (False, "too_many_open")
-    assert "2 requests" in refused.sentence
+    assert "2 open requests" in refused.sentence
     assert (await w.ask(BOB)).ok
     await w.settle()
     books = await w.books()

@@ -57,7 +57,7 @@ async def test_one_message_is_updated_at_each_warning_and_the_last_is_a_call_of_
     assert row.state is SessionState.RUNNING
     row = await until(w, timedelta(0))
     assert (row.state, row.end_code) == (SessionState.TERMINATING, "reservation_over")
-    assert row.end_reason == "The approved 2 hours are over."
+    assert row.end_reason == "The approved 2 hours have ended."
     await w.run(90, 30)
     assert (await session(w)).state is SessionState.TERMINATED
 
@@ -78,7 +78,7 @@ async def test_an_end_that_nobody_was_told_of_is_announced_before_the_act(w: Wor
     await w.settle()
     row = await session(w)
     assert (row.state, row.end_code) == (SessionState.TERMINATING, "hours_cap")
-    assert row.end_reason.endswith("That is the most without an override; 2 hours is the cap.")
+    assert row.end_reason.endswith("More than 2 hours needs an override.")
     await w.run(120, 30)
 
 

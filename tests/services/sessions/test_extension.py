@@ -69,7 +69,7 @@ async def test_an_approved_extension_reserves_its_own_amount_and_moves_the_end(w
     await w.run(5400, 1800)
     await w.run(120, 30)
     row = await session(w)
-    assert (row.state, row.end_reason) == (SessionState.TERMINATED, "The approved 3.5 hours are over.")
+    assert (row.state, row.end_reason) == (SessionState.TERMINATED, "The approved 3.5 hours have ended.")
     assert any(e.key == f"release/{grant.id}" for e in (await w.books()).entries)
 
 
@@ -141,11 +141,11 @@ async def test_beyond_twelve_hours_in_all_another_human_decides_and_a_reason_is_
     assert (await w.decide(str(inside.data["request_id"]), ALICE)).code == "approved"  # Twelve in all, as allowed here.
     without = await w.more(running, "2")
     assert (without.ok, without.code) == (False, "reason_needed")
-    assert "14 hours in all is above 12 hours" in without.sentence
+    assert "14 hours in all is above the limit of 12 hours" in without.sentence
     assert without.sentence.endswith(' 2h for="…".')
     beyond = await w.more(running, "2", reason="the last epoch")
     request_id = str(beyond.data["request_id"])
-    assert "14 hours in all is above 12 hours" in (await extension(w)).rule
+    assert "14 hours in all is above the limit of 12 hours" in (await extension(w)).rule
     assert (await w.decide(request_id, ALICE)).code == "requester"
     assert (await w.decide(request_id, BOB)).code == "approved"
     assert (await session(w)).hours == "14"
@@ -283,8 +283,8 @@ async def test_done_ends_the_session_and_says_how_it_went(w: World) -> None:
     assert (await service.done(w.ctx, FinishSession(second, facts(DAVE)))).code == "not_yours"
     codes = {(row.end_code, row.end_reason) for row in (await w.books()).sessions}
     assert codes == {
-        ("completed", "The work is done, its owner says."),
-        ("work_failed", "The work failed, its owner says."),
+        ("completed", "Its owner reported the work as done."),
+        ("work_failed", "Its owner reported the work as failed."),
     }
 
 

@@ -66,7 +66,7 @@ async def test_silence_is_told_then_ends_it_with_slack_down_and_booked(w: World)
         await pass_time(w, 1)
         row = await session(w)
         assert (row.state, row.end_code) == (SessionState.TERMINATING, "no_heartbeat")
-        assert "last heard at" in row.end_reason
+        assert "last reported at" in row.end_reason
         await w.run(90, 30)
         assert ((await session(w)).state, w.alive()) == (SessionState.TERMINATED, [])
         assert sum(entry.amount_usd for entry in (await w.books()).entries if entry.kind == "accrue") > 0

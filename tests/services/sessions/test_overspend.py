@@ -88,7 +88,7 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     (one,) = await asked(w)
     # Who withdrew it could let it run on for ever, so nobody does.
     assert {(await w.cancel(one.id, who)).code for who in (ALICE, BOB)} == {"not_withdrawn"}
-    assert "/gpu terminate" in (await w.cancel(one.id)).sentence
+    assert "gpu-shopper shutdown" in (await w.cancel(one.id)).sentence
     w.clock.advance(899)
     await session_overspend.overspend_due(w.ctx)
     assert await session_state(w) is SessionState.RUNNING
@@ -205,7 +205,7 @@ async def test_where_a_stop_saves_nothing_its_agent_saves_and_it_ends_at_its_cap
         await cheaper(w)
         await session_overspend.overspend_due(w.ctx)
         (one,) = await asked(w)
-        assert "cannot stop it for less" in one.reason
+        assert "its agent saves a checkpoint" in one.reason
         await pass_time(w, 900)
         await session_overspend.overspend_due(w.ctx)
         await session_overspend.overspend_due(w.ctx)

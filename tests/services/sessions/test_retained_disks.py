@@ -42,13 +42,13 @@ async def shown_as_a_disk(w: World, disk: Disk) -> None:
     """The list, the status and the digest say that a disk is left: nothing runs, ends or costs what a GPU costs."""
     now, overview = w.clock.now(), await listing(w.ctx, ALICE)
     line = said(overview, {}, "/gpu", now).text
-    for part in ("disk kept", f"{rate(disk.price_usd_h)} for its disk", f"deleted {when(disk.until)}"):
+    for part in ("only its disk is left", f"{rate(disk.price_usd_h)} for its disk", f"deleted {when(disk.until)}"):
         assert part in line
-    assert not {"terminating", "(over)"} & set(line.split())
+    assert not {"terminating", "ending"} & set(line.split())
     found = await status_of(w.ctx, disk.session_id)
     told_of = status(found, w.ctx.policy, None, now, mine=True).text
-    assert (f"its disk is kept until {when(disk.until)}" in told_of, "Connect" in told_of) == (True, False)
-    assert not [part for part in ("not yet confirmed gone", "Ends ") if part in told_of]
+    assert (f"Its disk stays until {when(disk.until)}" in told_of, "Connect" in told_of) == (True, False)
+    assert not [part for part in ("Ending", "Ends ") if part in told_of]
     async with w.ctx.db.read() as tx:
         window = day_before(now.date(), "UTC")
         document = await digest.digest(w.ctx, tx, window, weekly=False)
@@ -124,8 +124,8 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         request_id = await w.running(candidates=("vast",), hours=Decimal(2))
         wished = await done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
         # One sentence cannot say that the disk goes at the approved end and that it outlives it.
-        assert (wished.code, "when it goes" in wished.sentence) == ("preserving", False)
-        assert "Its disk stays after that too" in wished.sentence
+        assert (wished.code, "It's deleted at" in wished.sentence) == ("preserving", False)
+        assert "After that the disk stays" in wished.sentence
         await w.run(60, 30)
         session = (await w.books()).sessions[0]
         assert session.deadline is not None

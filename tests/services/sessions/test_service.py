@@ -37,7 +37,7 @@ async def test_status_finds_a_request_by_its_own_or_its_sessions_ending(w: World
     assert shown.request.request.id == request_id
     again = await service.status(w.ctx, shown.session.session.id)
     assert again.request.request.id == request_id
-    for text, says in (("zz", "at least the last 4"), ("zzzzzz", "/gpu list"), ("a/b c!", "is not an id")):
+    for text, says in (("zz", "at least the last 4"), ("zzzzzz", "`gpu-shopper sessions`"), ("a/b c!", "is not an id")):
         with pytest.raises(LookupError, match=says):
             await service.status(w.ctx, text)
 
@@ -54,7 +54,7 @@ async def test_the_owner_and_approvers_may_end_a_session_and_others_may_not(w: W
     assert (twice.ok, twice.code) == (False, "already_ending")
     assert "is ending already" in twice.sentence
     await w.run(90, 30)
-    assert "is over" in (await w.end(first, ALICE)).sentence
+    assert "has ended" in (await w.end(first, ALICE)).sentence
     view = await w.view(second)
     assert view.session is not None
     assert (view.session.state, view.session.end_reason) == (SessionState.TERMINATED, "needed elsewhere")
@@ -89,4 +89,4 @@ async def test_a_request_that_is_asked_again_and_cancelled_fails_its_session(w: 
     assert view.session is not None
     assert (view.session.state, view.session.end_code) == (SessionState.FAILED, "cancelled")
     over = await w.end(request_id)
-    assert (over.code, "is over" in over.sentence) == ("already_ending", True)
+    assert (over.code, "has ended" in over.sentence) == ("already_ending", True)

@@ -44,7 +44,7 @@ def view(state: RequestState, of: Session | None = None, *rows: Instance, **colu
         "requester": "slack:T1/U0ALICE",
         "job": JOB,
         "reason": "fine-tune",
-        "rule": "One approver decides, as for every spend.",
+        "rule": "Needs 1 approval.",
         "required_approvals": 1,
         "expires_at": START + timedelta(hours=2),
         "created_at": START,
@@ -87,9 +87,9 @@ _I, _S = InstanceState, SessionState
 @pytest.mark.parametrize(
     ("state", "columns", "said", "unsaid"),
     [
-        (_I.READY, {}, "Placing the order at vast", "confirmed"),
+        (_I.READY, {}, "The launch at vast comes next", "confirmed"),
         (_I.SENDING, {}, "vast has not confirmed it yet", "confirmed instance"),
-        (_I.REJECTED, {"outcome": "the offer is gone"}, "was not carried out: the offer is gone", "confirmed"),
+        (_I.REJECTED, {"outcome": "the offer is gone"}, "failed: the offer is gone", "confirmed"),
         (_I.UNKNOWN, {}, "*Outcome unknown*", "confirmed"),
         (_I.TOMBSTONE, {}, "*not provisioned*", "confirmed"),
         (
@@ -100,8 +100,8 @@ _I, _S = InstanceState, SessionState
         ),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "live_at": START}, "Waiting for SSH to answer", "Ready"),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "reachable_at": START}, "Reachable over SSH", "Booting"),
-        (_I.TERMINATING, {"ref": "77", "outcome": "asked."}, "Stop ordered (asked); not yet confirmed gone", "Ready"),
-        (_I.GONE, {"ref": "77", "ended_at": START}, "Confirmed gone", "Booting"),
+        (_I.TERMINATING, {"ref": "77", "outcome": "asked."}, "Ending (asked)", "Ready"),
+        (_I.GONE, {"ref": "77", "ended_at": START}, "Ended", "Booting"),
         (_I.STOPPED, {"ref": "77"}, "confirmed instance", "Booting"),
     ],
 )
@@ -118,22 +118,22 @@ def test_each_step_says_what_is_known_and_no_more(
 
 def test_a_second_order_is_numbered() -> None:
     shown = view(RequestState.APPROVED, session(_S.PROVISIONING), instance(_I.REJECTED), instance(_I.READY, n=2))
-    assert "Placing the order at vast (2)." in progress.lines(shown, None)[-1]
+    assert "The launch at vast (2) comes next." in progress.lines(shown, None)[-1]
 
 
 @pytest.mark.parametrize(
     ("of", "row", "said"),
     [
         (None, None, "approved"),
-        (session(_S.QUEUED), None, "waiting to be placed"),
-        (session(_S.QUEUED), instance(_I.REJECTED), "trying the next step"),
-        (session(_S.PROVISIONING), instance(_I.SENDING), "placing the order"),
+        (session(_S.QUEUED), None, "launching soon"),
+        (session(_S.QUEUED), instance(_I.REJECTED), "trying the next offer"),
+        (session(_S.PROVISIONING), instance(_I.SENDING), "launching"),
         (session(_S.PROVISIONING), instance(_I.UNKNOWN), "outcome unknown, not provisioned"),
         (session(_S.PROVISIONING), instance(_I.LIVE), "booting"),
         (session(_S.PROVISIONING), instance(_I.LIVE, reachable_at=START), "reachable"),
         (session(_S.RUNNING), instance(_I.LIVE), "ready"),
-        (session(_S.TERMINATING), instance(_I.TERMINATING), "not yet confirmed gone"),
-        (session(_S.TERMINATED), instance(_I.GONE), "confirmed gone"),
+        (session(_S.TERMINATING), instance(_I.TERMINATING), "ending"),
+        (session(_S.TERMINATED), instance(_I.GONE), "ended"),
         (session(_S.FAILED), instance(_I.GONE), "failed"),
     ],
 )
@@ -173,12 +173,9 @@ def test_closed_requests_name_who_and_why() -> None:
 
 def test_results() -> None:
     ended = view(RequestState.APPROVED, session(_S.TERMINATED, end_reason="Ended on request."), instance(_I.GONE))
-    assert (
-        "is confirmed gone. Ended on request. It cost $1.50."
-        in request_result(ended, "terminated", Decimal("1.5")).text
-    )
+    assert "ended. Ended on request. It cost $1.50." in request_result(ended, "terminated", Decimal("1.5")).text
     lost = request_result(view(RequestState.APPROVED, session(_S.FAILED), instance(_I.TOMBSTONE)), "tombstone").text
-    assert "*outcome unknown, not provisioned*. vast never showed" in lost
+    assert "*outcome unknown, not provisioned*. vast never confirmed" in lost
     ready = request_result(view(RequestState.APPROVED, session(_S.RUNNING, deadline=START)), "running").text
     assert "is ready at the cloud until <!date^" in ready
 
@@ -267,7 +264,7 @@ def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand
     for part in ("5 minutes left", "It &lt;idles&gt;.", "$3.50 of at most $30.00", "<@U0ALICE>"):
         assert part in message.text
     for end_s in (0, int(early_end_at.timestamp()) + 1):
-        assert "goes on" in session_ending.idle_warning(replace(about_it, end_s=end_s), START).text
+        assert "keeps running" in session_ending.idle_warning(replace(about_it, end_s=end_s), START).text
     running.state = _S.TERMINATING
     assert "is ending" in session_ending.idle_warning(about_it, START).text
     running.ended_at = START
@@ -284,24 +281,24 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
         "(1 h 12 min left)",
         "The approved 6 hours are over.",
         "$3.50 of at most $30.00",
-        "What is in / and /workspace is lost with it. Save what you need.",
+        "Everything in / and /workspace will be deleted. Save what you need first.",
         "`/gpu extend ymabv2 2h`",
     ):
         assert part in message.text
     assert labels(message) == ["Ask for more time…", "It is done", "End it now"]
     assert labels(session_ending.ending(about(shown, inside=True), "/gpu", START))[0] == "Keep 1 hour"
-    assert "waits for a decision" in session_ending.ending(about(shown, waiting=True), "/gpu", START).text
+    assert "waits for an approval" in session_ending.ending(about(shown, waiting=True), "/gpu", START).text
     mark = next(block for block in message.blocks if block["type"] == "actions")["elements"][0]["value"]
     assert mark == f"{running.id}/{about(shown).end_s}"
-    assert "Last call" in session_ending.final_warning(about(shown), START).text
+    assert "Final warning" in session_ending.final_warning(about(shown), START).text
     moved = session_ending.ending(about(shown, end_s=1), "/gpu", START)
-    assert "The end was moved" in moved.text
+    assert "now ends" in moved.text
     assert labels(moved) == []
 
 
 def test_a_warning_after_the_end_needs_no_action() -> None:
     over = SessionView(session(_S.TERMINATED), view(RequestState.APPROVED).request, None, None, Decimal(0), None)
-    assert "needs no action" in session_ending.ending(about(over), "/gpu", START).text
+    assert session_ending.ending(about(over), "/gpu", START).text.endswith("is ending.")
     assert (
         "has ended"
         in session_ending.final_warning(
@@ -309,7 +306,7 @@ def test_a_warning_after_the_end_needs_no_action() -> None:
         ).text
     )
     again = replace(over, session=session(_S.QUEUED))
-    assert "is asked for again" in session_ending.ending(about(again), "/gpu", START).text
+    assert "has new offers to approve" in session_ending.ending(about(again), "/gpu", START).text
     failed = replace(over, session=session(_S.FAILED, end_reason="No offer was left."))
     assert session_ready_and_ended.ended(failed, Decimal(0)).text.endswith(
         "failed. No offer was left. It cost nothing."
@@ -345,10 +342,10 @@ def test_a_run_that_nothing_can_end_has_no_ssh_and_no_button() -> None:
     running = session(_S.RUNNING, deadline=START + timedelta(hours=6))
     shown = SessionView(running, view(RequestState.APPROVED).request, row, None, Decimal(0), None)
     ready = session_ready_and_ended.ready(shown, "/gpu", KAGGLE)
-    assert "there is no SSH" in ready.text
-    assert "Nothing ends it from outside" in ready.text
+    assert "There is no SSH" in ready.text
+    assert "Its cloud can't end it" in ready.text
     told = session_ending.ending(about(shown, can_end=False), "/gpu", START)
-    assert "Nothing ends it from outside" in told.text
+    assert "Its cloud can't end it" in told.text
     assert not [block for block in (*ready.blocks, *told.blocks) if block["type"] == "actions"]
     assert "used about 1.5 hours of the quota" in session_ready_and_ended.ended(shown, Decimal(0), KAGGLE).text
     unseen = replace(shown, instance=instance(_I.LIVE))
@@ -359,7 +356,7 @@ def test_a_run_that_nothing_can_end_has_no_ssh_and_no_button() -> None:
 @pytest.mark.parametrize(
     ("ref", "said"),
     [
-        ("ada/run-1/3", "What it left is at <https://www.kaggle.com/code/ada/run-1|its page>."),
+        ("ada/run-1/3", "Its results are on <https://www.kaggle.com/code/ada/run-1|its page>."),
         ("ada/<x|y>/3", "<https://www.kaggle.com/code/ada/%3Cx%7Cy%3E|its page>"),
         ("odd", "of the quota."),
     ],

@@ -43,7 +43,9 @@ def _interruptions(books: Books) -> Iterator[Violation]:
         said_at = at.get((f"{row.session_id}/{row.id}", channels.get(row.request_id, "")))
         lost = row.outcome_code == EndReason.LOST and said_at is None
         if lost or (ordered_at is not None and (said_at is None or said_at > ordered_at)):
-            yield Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told")
+            yield Violation(
+                "nothing ends unannounced", row.id, f"{row.outcome_code}: its owner and operators were not notified"
+            )
 
 
 def _cuts(books: Books) -> list[Violation]:
@@ -55,7 +57,9 @@ def _cuts(books: Books) -> list[Violation]:
             said[session_id] = min(said.get(session_id, note.created_at), note.created_at)
     codes = {session.id: session.end_code for session in books.sessions}
     return [
-        Violation("nothing ends unannounced", event.subject, f"{codes[event.subject]}: its owner was not told before")
+        Violation(
+            "nothing ends unannounced", event.subject, f"{codes[event.subject]}: its owner was not notified before"
+        )
         for event in books.events
         if event.kind == EventKind.SESSION_MOVED and event.after == SessionState.TERMINATING
         if event.actor == SCHEDULER and codes.get(event.subject) in EARLY
@@ -94,7 +98,7 @@ def _returned(books: Books) -> Iterator[Violation]:
         if row is None or at is None or row.session_id in over or not _was_lost(row, orphan.ref):
             continue
         if at < (row.sent_at or row.created_at) + timedelta(hours=float(Decimal(hours[row.grant_id]))):
-            text = f"{orphan.ref} was taken for lost, came back, and was ended by nobody's word"
+            text = f"{orphan.ref} counted as lost, came back, and was terminated at nobody's request"
             yield Violation("healthy instances are not killed", row.id, text)
 
 
@@ -107,7 +111,7 @@ def _unknown_outcomes(books: Books, now: datetime) -> list[Violation]:
         note.subject.partition("/")[0] for note in books.notifications if note.kind == NotificationKind.OPERATOR_PAGE
     }
     return [
-        Violation("what stays unclear is told", row.id, f"it has been {row.state} since {row.sent_at}")
+        Violation("unknown outcomes are announced", row.id, f"it has been {row.state} since {row.sent_at}")
         for row in books.instances
         if row.state is InstanceState.UNKNOWN and row.id not in paged
         if now - (row.sent_at or row.created_at) > UNCLEAR_FOR

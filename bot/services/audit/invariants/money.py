@@ -46,7 +46,7 @@ def _reservations(books: Books) -> Iterator[Violation]:
         if grant.state is GrantState.VOID and reserved is not None and released is None:
             yield Violation("budgets never overshoot", grant.id, "it is void and still reserves its cap")
         if grant.session_id in over and reserved is not None and released is None:
-            yield Violation("budgets never overshoot", grant.id, "its session is over and it reserves its cap")
+            yield Violation("budgets never overshoot", grant.id, "its session has ended and it reserves its cap")
         if released is not None and (reserved is None or released.amount_usd != reserved.amount_usd):
             yield Violation("every entry balances", grant.id, "it released something else than it reserved")
 

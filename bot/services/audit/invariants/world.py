@@ -48,11 +48,13 @@ def _sends(books: Books, truth: Truth) -> Iterator[Violation]:
         if row is None:
             # A create with a foreign name was sent by a test or by a person, not by us.
             if str(create["name"] or "").count("-") >= 3:
-                yield Violation("intent before instance", str(create["name"]), "a create was sent without a row")
+                yield Violation(
+                    "intent before instance", str(create["name"]), "a create was sent before its row existed"
+                )
             continue
         counts[row.id] += 1
         if row.sent_at is None:
-            yield Violation("intent before instance", row.id, "a create was sent from a row not in SENDING")
+            yield Violation("intent before instance", row.id, "a create was sent from a row in another state")
     yield from (
         Violation("one send per row", row_id, f"{count} create calls were sent for one row")
         for row_id, count in counts.items()
@@ -82,12 +84,14 @@ def _not_killed(books: Books) -> Iterator[Violation]:
     """Check that no condemned orphan is an instance in use, and that every end was ordered or observed."""
     kept = {(row.cloud, row.ref): row.id for row in books.instances if row.state in KEPT and row.ref}
     yield from (
-        Violation("healthy instances are not killed", kept[orphan.cloud, orphan.ref], "it is being ended as a stray")
+        Violation(
+            "healthy instances are not killed", kept[orphan.cloud, orphan.ref], "it is being terminated as an orphan"
+        )
         for orphan in books.orphans
         if orphan.state is OrphanState.CONDEMNED and (orphan.cloud, orphan.ref) in kept
     )
     yield from (
-        Violation("healthy instances are not killed", row.id, "its end was ordered without a reason")
+        Violation("healthy instances are not killed", row.id, "it is being terminated without a reason")
         for row in books.instances
         if row.terminate_asked_at is not None and not row.outcome
     )
