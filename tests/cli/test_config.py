@@ -80,7 +80,7 @@ def test_at_a_terminal_a_credential_is_prompted_for_and_not_echoed(folder: Path)
         while b"VAST_API_KEY:" not in shown:
             shown += os.read(screen, 1_000)
         os.write(screen, SECRET.encode() + b"\n")
-        while b"is stored in" not in shown:
+        while b"stored" not in shown:  # The sentence is wrapped at the width of the terminal.
             shown += os.read(screen, 1_000)
         assert program.wait(60) == 0
     os.close(screen)
