@@ -164,7 +164,7 @@ async def test_the_ledger_is_looked_at_and_left_alone(monkeypatch: pytest.Monkey
         await rows.stray(tx)
     await db.close()
     (lost,) = [one for one in by_area(await examine(offline=True))["vast"] if one.grade is Grade.BAD]
-    assert ("another key" in lost.sentence, lost.do) == (True, "set VAST_API_KEY")
+    assert ("none of its keys is set up here" in lost.sentence, lost.do) == (True, "set VAST_API_KEY")
     (folder / "gpu-shopper.db").chmod(0o644)
     loose = by_area(await examine(offline=True))["ledger"][0]
     assert loose.grade is Grade.BAD

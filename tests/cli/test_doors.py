@@ -238,7 +238,6 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("audit", request_id),
         ("runs", "list"),
         ("instances",),
-        ("costs",),
         ("costs", "--format", "focus", "--month", "2026-02"),
         ("costs", "--month", "2026-02"),
         ("webhooks", "list"),
@@ -311,13 +310,14 @@ async def test_the_market_is_the_same_elsewhere(terminal: Terminal, elsewhere: P
     t = terminal
     t.far()
     found = await t.read("inventory", "--gpu", "4090", "--max-price", "0.80", "--provider", "vast")
-    assert found["options"]
-    assert {one["gpu"] for one in found["options"]} == {"RTX4090"}
-    assert found["options"][0]["offer_id"] in await t.good("inventory", "--gpu", "4090", "--provider", "vast")
+    assert found["items"]
+    assert {one["gpu"] for one in found["items"]} == {"RTX4090"}
+    assert found["items"][0]["offer_id"] in await t.good("inventory", "--gpu", "4090", "--provider", "vast")
     assert "Plan for" in await t.good("plan", "model=7B", "tokens=2B", "--out", "made")
     assert sorted(path.name for path in (elsewhere / "made").iterdir()) == [
         "cost_estimate.json",
         "gpu_plan.md",
+        "gpu_plan.png",
         "instance_manifest.json",
     ]
     assert "One run of 1 hour" in await t.good("compare", "--budget", "500")

@@ -73,8 +73,9 @@ class Doors:
         return out
 
     def slack(self) -> str:
-        """The newest message in the channel, as people read it."""
-        return html.unescape(all_text(self.stage.message()))
+        """The newest message in the channel with its thread, as people read it."""
+        card = self.stage.message()
+        return html.unescape("\n".join(all_text(one) for one in (card, *self.stage.ws.thread(card))))
 
     async def typed(self, who: str, line: str) -> str:
         """What Slack answers to one person."""

@@ -296,7 +296,7 @@ async def test_the_hold_counts_as_time_so_twelve_hours_and_a_hold_need_an_overri
         await w.settle()
         view = await w.view(str(reply.data["request_id"]))
         assert view.override is not None
-        assert view.override.rule.startswith("13.5 hours in all is above the limit of 12 hours")
+        assert view.override.rule.startswith("13.5 hours in all is above 12 hours")
         assert (await w.decide(view.request.id)).code == "approved"
         assert (await w.view(view.override.id)).request.state is RequestState.APPROVED
         shorter = await w.ask(candidates=("tensordock",), checkpoint="s3://bucket/run", hours=Decimal(10))

@@ -132,7 +132,7 @@ async def test_an_approval_that_is_not_used_in_time_buys_nothing(w: World) -> No
     await w.settle()
     view = await w.view(request_id)
     assert (view.request.state, view.request.quote_version) == (RequestState.PENDING, 2)
-    assert "ran out" in view.request.outcome
+    assert "expired before it was used" in view.request.outcome
     assert w.engine.creates == []
     assert (await w.decide(request_id, BOB)).code == "approved"
     await w.settle()

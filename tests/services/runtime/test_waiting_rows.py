@@ -26,7 +26,7 @@ async def test_each_step_of_a_request_waits_in_its_own_place(w: World) -> None:
     request_id = str((await w.ask(candidates=("vast",))).data["request_id"])
     assert await waiting(w) == NOTHING | {"quotes": 2}
     await quoting.quote_due(w.ctx)
-    assert await waiting(w) == NOTHING | {"outbox": 2}
+    assert await waiting(w) == NOTHING | {"outbox": 4}  # The card and its details, of each.
     await w.settle()
     assert await waiting(w) == NOTHING
     await w.decide(request_id)

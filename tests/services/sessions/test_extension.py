@@ -142,7 +142,7 @@ async def test_beyond_twelve_hours_in_all_another_human_decides_and_a_reason_is_
     without = await w.more(running, "2")
     assert (without.ok, without.code) == (False, "reason_needed")
     assert "14 hours in all is above the limit of 12 hours" in without.sentence
-    assert without.sentence.endswith(' 2h for="…".')
+    assert without.sentence.endswith(" 2h WHY`")
     beyond = await w.more(running, "2", reason="the last epoch")
     request_id = str(beyond.data["request_id"])
     assert "14 hours in all is above the limit of 12 hours" in (await extension(w)).rule

@@ -191,7 +191,7 @@ async def test_a_verified_checkpoint_stops_it_until_the_rate_is_approved(
         shelf.put("run/step-10/model.pt", 1_000, w.clock.now())
         await raised(w)
         (one,) = await asked(w)
-        assert "It is stopped" in one.reason
+        assert "Once its newest checkpoint is verified, it is stopped" in one.reason
         assert (await row_of(w)).wanted is None  # Its people are asked first.
         w.clock.advance(60)
         await overspend.overspend_due(w.ctx)
