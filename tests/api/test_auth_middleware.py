@@ -197,6 +197,10 @@ async def test_prices_that_did_not_change_are_not_sent_again(sqlite_door: Door) 
     first = await door.call("GET", "/inventory?gpu=4090&max_price=0.80", key)
     assert first.status_code == 200
     assert all(one["gpu"] == "RTX4090" for one in first.json()["items"])
+    in_words = await door.call("GET", "/inventory?words=4090&max_price=0.80", key)
+    assert in_words.json()["items"] == first.json()["items"]
+    wrong = (await door.call("GET", "/inventory?words=frobnicate", key)).json()
+    assert (wrong["code"], wrong["fields"][0]["field"]) == ("bad_word", "")
     door.w.clock.advance(5)
     known = {"If-None-Match": f'W/"x", {first.headers["etag"]}'}
     again = await door.call("GET", "/inventory?gpu=4090&max_price=0.80", key, headers=known)
