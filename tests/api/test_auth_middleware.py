@@ -90,8 +90,11 @@ async def test_what_comes_in_holds_nothing_unknown_and_names_the_field(sqlite_do
     for content in (b"{", b"[]", b"\xff", b"null", b"", b'{"hours": 1e999}', b"}\xfa("):
         answer = await door.call("POST", "/sessions", key, content=content)
         assert (answer.status_code, code_of(answer)) == (422, "invalid"), content
-    assert code_of(await door.call("GET", "/nothing", key)) == "not_found"
-    assert code_of(await door.call("PATCH", "/sessions", key)) == "method_not_allowed"
+    nothing, patched = await door.call("GET", "/nothing", key), await door.call("PATCH", "/sessions", key)
+    assert code_of(nothing) == "not_found"
+    assert nothing.json()["detail"].startswith("There is no such route; most begin with /api/v1.")
+    assert code_of(patched) == "method_not_allowed"
+    assert patched.json()["detail"].startswith("This route takes GET, POST, not PATCH.")
     assert (await door.w.books()).requests == ()
 
 
