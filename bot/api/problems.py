@@ -155,11 +155,14 @@ async def _http(request: Request, error: HTTPException) -> Any:
         return problem(Reply(False, ReplyCode.INVALID, sentence))
     phrase = HTTPStatus(error.status_code).phrase
     code: str = ReplyCode.BODY_TOO_LARGE if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()
-    detail = f"{phrase}. The routes are in /openapi.json." if error.detail in (phrase, "") else error.detail
+    detail = error.detail if error.detail not in (phrase, "") else f"{phrase}. The page /docs lists every route."
     code = code.replace(" ", "_").replace("-", "_")
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_methods(request))
+        headers["Allow"] = allowed = ", ".join(_methods(request))
+        detail = f"This route takes {allowed}, not {request.method}. The page /docs lists every route."
+    elif error.status_code == HTTPStatus.NOT_FOUND and error.detail == phrase:
+        detail = "There is no such route; most begin with /api/v1. The page /docs lists every route."
     return _response(error.status_code, code, detail, headers)
 
 

@@ -90,8 +90,11 @@ async def test_what_comes_in_holds_nothing_unknown_and_names_the_field(sqlite_do
     for content in (b"{", b"[]", b"\xff", b"null", b"", b'{"hours": 1e999}', b"}\xfa("):
         answer = await door.call("POST", "/sessions", key, content=content)
         assert (answer.status_code, code_of(answer)) == (422, "invalid"), content
-    assert code_of(await door.call("GET", "/nothing", key)) == "not_found"
-    assert code_of(await door.call("PATCH", "/sessions", key)) == "method_not_allowed"
+    nothing, patched = await door.call("GET", "/nothing", key), await door.call("PATCH", "/sessions", key)
+    assert code_of(nothing) == "not_found"
+    assert nothing.json()["detail"].startswith("There is no such route; most begin with /api/v1.")
+    assert code_of(patched) == "method_not_allowed"
+    assert patched.json()["detail"].startswith("This route takes GET, POST, not PATCH.")
     assert (await door.w.books()).requests == ()
 
 
@@ -197,6 +200,10 @@ async def test_prices_that_did_not_change_are_not_sent_again(sqlite_door: Door) 
     first = await door.call("GET", "/inventory?gpu=4090&max_price=0.80", key)
     assert first.status_code == 200
     assert all(one["gpu"] == "RTX4090" for one in first.json()["items"])
+    in_words = await door.call("GET", "/inventory?words=4090&max_price=0.80", key)
+    assert in_words.json()["items"] == first.json()["items"]
+    wrong = (await door.call("GET", "/inventory?words=frobnicate", key)).json()
+    assert (wrong["code"], wrong["fields"][0]["field"]) == ("bad_word", "")
     door.w.clock.advance(5)
     known = {"If-None-Match": f'W/"x", {first.headers["etag"]}'}
     again = await door.call("GET", "/inventory?gpu=4090&max_price=0.80", key, headers=known)

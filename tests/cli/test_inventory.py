@@ -72,6 +72,16 @@ async def test_the_whole_market_is_merged_filtered_and_ranked() -> None:
 
 
 @pytest.mark.usefixtures("clouds")
+async def test_a_search_in_words_is_the_search_with_options() -> None:
+    said = await read("4090", "US", "--max-price", "0.80")
+    optioned = await read("--gpu", "4090", "--region", "US", "--max-price", "0.80")
+    assert [one["offer_id"] for one in said["items"]] == [one["offer_id"] for one in optioned["items"]]
+    code, _, err = await run("4090", "frobnicate")
+    assert code == 2
+    assert "“frobnicate” is not understood" in err
+
+
+@pytest.mark.usefixtures("clouds")
 async def test_sort_keys_columns_and_a_limit() -> None:
     first = await read("--gpu", "4090", "--sort", "price", "--limit", "3")
     prices = [Decimal(one["price_usd_h"]) for one in first["items"]]

@@ -30,7 +30,7 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     assert "Only the group finance can do this" in private(stage, "bob").text
     (request,) = (await stage.w.books()).requests
     await stage.command("alice", f"/gpu why {request.id[-6:]}")
-    assert "UTC directors can approve too: <@U0DAVE>" in private(stage, "alice").text
+    assert "UTC> directors can approve too: <@U0DAVE>" in private(stage, "alice").text
     await stage.command("alice", "/gpu why zzzzzz")
     assert "There is no request" in private(stage, "alice").text
     stage.w.clock.advance(3600)

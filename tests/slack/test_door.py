@@ -184,7 +184,8 @@ async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(stage: St
     approve = stage.approve_button(card)
     assert re.fullmatch(r"Approve 20 h \(\$\d+\.\d\d\)", button_texts(card)[0])
     await stage.click("alice", card, approve)
-    assert "You can't approve your own request" in stage.ws.ephemerals("alice")[-1].text
+    said = stage.ws.ephemerals("alice")[-1].text
+    assert said == "You can't approve your own request. Ask an approver: <@U0BOB>, <@U0CAROL>."
     await stage.click("bob", card, approve)
     assert "Approved* by <@U0BOB>" in all_text(stage.ws.now(card))
     assert len(stage.ws.channel_messages()) == 1

@@ -65,16 +65,17 @@ async def inventory(
     410, and a call without `cursor` starts anew. `limit=all` returns everything in one answer, which is sent piece by
     piece.
     """
-    given = {name: value for name, value in query.model_dump(exclude={"cursor", "limit"}).items() if value}
+    given = {name: value for name, value in query.model_dump(exclude={"cursor", "limit", "words"}).items() if value}
     if "min_vram" in given:
         given["min_vram"] = f"{given['min_vram']}GB+" if given["min_vram"].isdigit() else given["min_vram"]
     words = {name: ("memory" if name == "min_vram" else name, value) for name, value in given.items()}
-    parsed = read_words("inventory", words, deps)
+    parsed = read_words(f"inventory {query.words}", words, deps)
     ctx, limit = deps.ctx, None if query.limit == "all" else query.limit
     wanted, sort = parsed.job or everything(ctx.policy), parsed.sort or SortKey.TOTAL
     if query.cursor is not None:
         listing, start = _pinned(deps, query.cursor)
-        if words and (replace(wanted, disk_gb=disk_gb(wanted, ctx.policy)), sort) != (listing.job, listing.sort):
+        asked = (replace(wanted, disk_gb=disk_gb(wanted, ctx.policy)), sort)
+        if (words or query.words) and asked != (listing.job, listing.sort):
             raise _wrong_cursor(ReplyCode.INVALID, "This cursor belongs to another search; leave it out.")
     elif limit is None or limit > LARGEST_PAGE:
         listing, start = await ctx.catalog.inventory(wanted, ctx.policy, sort), 0

@@ -50,6 +50,7 @@ class CompareOut(Out):
 class InventoryQuery(In):
     """A search in the words of `/gpu inventory`. `memory` and `min_vram` (GB) are per GPU; give one of them."""
 
+    words: Text = optional("The search in words, as in Slack: 4090 US $0.40. The fields below add to it.", "")
     gpu: Text = optional("GPU names in any spelling, with commas: 4090,a100.", "")
     count: Text = optional("How many GPUs: 2, 1-4 or 2+.", "")
     memory: Text = optional("Memory per GPU: 40GB exactly, 40GB+ at least, 40-80GB between.", "")

@@ -35,9 +35,9 @@ def policy_of(found: Settings) -> Policy:
         return read_policy_file(found.policy, practice=found.practice).policy
 
 
-def command_of(name: str, options: Mapping[str, str], policy: Policy) -> ParsedCommand:
-    """Parse the options with the grammar of `/gpu NAME`; ends the program at a word that is refused."""
-    parsed = parse(name, policy, [(key, value) for key, value in options.items() if value])
+def command_of(line: str, options: Mapping[str, str], policy: Policy) -> ParsedCommand:
+    """Parse a line and options with the grammar of `/gpu`; ends the program at a word that is refused."""
+    parsed = parse(line, policy, [(key, value) for key, value in options.items() if value])
     if isinstance(parsed, GrammarError):
         fail(parsed.message, 2)
     return parsed

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from typing import Annotated
 
 import typer
 
 from bot.cli.access.api_client import elsewhere, spoken
-from bot.cli.access.job_file import least_memory
+from bot.cli.access.job_file import least_memory, line_of
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE, console, fail
 from bot.cli.terminal.terminal_tables import print_report
@@ -20,6 +21,9 @@ from bot.services.market.market_table import COLUMNS_HELP, answered, market_tabl
 
 
 def inventory(
+    said: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORDS]...", help="What you look for, as in Slack: 4090 US.")
+    ] = None,
     gpu: str = typer.Option("", help="GPU names in any spelling, with commas: 4090,a100."),
     count: str = typer.Option("", "--count", "--gpus", help="How many GPUs: 2 or 1-4."),
     gpu_ram: str = typer.Option("", help="Memory per GPU: 24 or 24GB+ at least, 24GB exactly, 24-80GB."),
@@ -48,6 +52,7 @@ def inventory(
     except BadWord as error:
         fail(str(error), 2)
     words = {
+        "words": line_of(said or ()),
         "gpu": gpu,
         "count": count,
         "memory": f"{min_vram}GB+" if min_vram else least_memory(gpu_ram),

@@ -33,7 +33,7 @@ HEADLESS_LIMIT_S = 55.0
 STOPPED = 130
 #: The people whose keys are printed, and what each may do.
 WHO: Mapping[str, str] = {
-    ALICE: 'Alice asks:  {program} provision 1x4090 2h --reason "from a terminal"',
+    ALICE: 'Alice requests:  {program} provision 1x4090 2h --reason "from a terminal"',
     BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID 1",
     ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, orphans list, recover",
 }
@@ -98,7 +98,8 @@ async def serve_until(
         for name, may in WHO.items():
             out(f"  {may.format(program=_program())}\n")
             out(f"export {URL}={running.ctx.node_url} {KEY}={keys[name]}\n")
-        out(f"  {running.ctx.node_url}/docs  shows the REST API.")
+        out(f"  {running.ctx.node_url}/docs  shows the REST API. After one of the exports above:\n")
+        out(f'curl -H "Authorization: Bearer ${KEY}" "${URL}/api/v1/inventory?words=4090+US&limit=3"\n')
         out("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
         renting = asyncio.create_task(history.rent(running.practice.driver)) if with_history else None
         await stopping.wait()

@@ -29,7 +29,7 @@ def _problem(error: Any) -> str:
         guess = f"Did you mean {near[0]}? " if near else ""
         return f"{guess}There is no option {error.option_name}."
     if extra := re.match(r"Got unexpected extra argument(?:\(s\)|s)?\s*\((.*)\)", text):
-        return f'"{extra[1]}" is too much.'
+        return f'This command takes no "{extra[1]}".'
     name = _name(error)
     if kind == "MissingParameter":
         return f"{name} is missing."

@@ -213,7 +213,9 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
         if decision is Decision.REJECT:
             return deny(ReplyCode.REQUESTER, "You can't reject your own request. Cancel it instead.")
-        return deny(ReplyCode.REQUESTER, "You can't approve your own request.")
+        return deny(
+            ReplyCode.REQUESTER, f"You can't approve your own request. Ask an approver{_names(policy, request)}."
+        )
     if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
         return None
     return _in_place_of(policy, request, decider)

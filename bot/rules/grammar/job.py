@@ -41,7 +41,11 @@ _GPU_FIELDS = frozenset(GpuConstraint.__dataclass_fields__)
 _COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
 _KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
-_UNITS = re.compile(r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*", re.IGNORECASE)
+_UNITS = re.compile(r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|gpus?|x.*", re.IGNORECASE)
+#: The size of a model, such as 7B or 30B-A3B; no GPU is written like that.
+_MODEL_SIZE = re.compile(r"\d+(?:\.\d+)?b(?:-a\d+(?:\.\d+)?b)?", re.IGNORECASE)
+#: Countries as two capital letters, such as US or DE,PL; small letters would be words of a sentence.
+_COUNTRIES = re.compile(r"[A-Z]{2}(?:,[A-Z]{2})*|us|eu")
 #: What a bare word looks like → the key that reads it.
 _BARE = tuple(
     (re.compile(pattern), key)
@@ -50,7 +54,7 @@ _BARE = tuple(
         (r"-?\$.*/h(?:r|our)?", "price"),
         (r"-?\$.*|.*\d(?:usd|\$)", "max"),
         (r"\d{1,4}(?:gb|g)\+?|\d{1,4}(?:gb|g)?-\d{1,4}gb?", "memory"),
-        (r"-?\d+(?:-\d+)?\s*x|x\d+", "count"),
+        (r"-?\d+(?:-\d+)?\s*(?:x|gpus?)|x\d+", "count"),
         (r"[a-z]+:\S+", "offer"),
     )
 )
@@ -103,7 +107,7 @@ class Draft:
             return KEYS["for"].read(text, self.policy)
         for pattern, key in _BARE:
             if pattern.fullmatch(lowered):
-                return KEYS[key].read(lowered.strip("x ") if key == "count" else text, self.policy)
+                return KEYS[key].read(lowered.strip("xgpus ") if key == "count" else text, self.policy)
         if lowered in ("spot", "interruptible", "on-demand", "ondemand"):
             return {"spot": SPOT_WORDS[lowered]}
         clouds = cloud_words()
@@ -118,6 +122,10 @@ class Draft:
             return {}
         if lowered in _FILLERS:
             return {}
+        if _MODEL_SIZE.fullmatch(text):
+            return self.look(WordToken(f"model={text}", word.raw, word.position))
+        if _COUNTRIES.fullmatch(text):
+            return KEYS["region"].read(text.upper(), self.policy)
         if all(lookup(part) for part in text.split(",")):
             self._gpu_text = text
             return {"names": self._with(read_gpus(text, self.policy)["names"])}

@@ -82,7 +82,9 @@ _QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
 
 def question_word(word: WordToken, policy: Policy) -> Fields:
-    """Read one word of a comparison. Raises `BadWord`."""
+    """Read one word of a comparison; an amount such as $50 alone is the budget. Raises `BadWord`."""
+    if re.fullmatch(r"\$[\d.,;$]+k?", word.value, re.IGNORECASE):
+        return _budgets(word.value, policy)
     key, equals, value = word.value.lstrip("-").partition("=")
     found = _QUESTION.get(key.lower())
     if found is None:

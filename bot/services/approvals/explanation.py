@@ -102,7 +102,7 @@ def _sentences(
         f"It has {len(given)} of {plural(request.required_approvals, 'approval')}{by}. Approvers: {names}."
     )
     if policy.may_approve_not_pinged:
-        sentences.append(f"Approvers without a notification: {references(policy.may_approve_not_pinged)}.")
+        sentences.append(f"These approvers get no message: {references(policy.may_approve_not_pinged)}.")
     sentences += [f"{group} can approve too, because it has waited so long." for group in groups(policy, found)[1:]]
     further = chain(found.tier, policy.escalate_to)
     onwards = next_step(len(further), since, now, policy.escalate_after_s)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 from bot.services.runtime.commands import Reply
-from bot.slack.blocks.elements import Message, code, safe, section
+from bot.slack.blocks.elements import Message, code, safe, section, when
 
 #: How services name a Slack user; people read a mention.
 _SLACK_REF: Final = re.compile(r"\bslack:(?:[TE][A-Z0-9]{1,20}/)?([UW][A-Z0-9]{2,20})\b")
+#: How services write a moment, and how many of a text become each viewer's own time: a date is longer in Slack.
+_MOMENT: Final = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d UTC\b")
+_MOMENTS_MAX: Final = 10
 
 
 def answer(reply: Reply) -> Message:
@@ -20,8 +24,15 @@ def answer(reply: Reply) -> Message:
 
 
 def mentioned(text: str) -> str:
-    """Escape a text, with the Slack users that it names as mentions."""
-    return _SLACK_REF.sub(r"<@\1>", text)
+    """Turn the Slack users and the moments of an escaped text into mentions and into each viewer's own time."""
+    return _MOMENT.sub(_own_time, _SLACK_REF.sub(r"<@\1>", text), _MOMENTS_MAX)
+
+
+def _own_time(found: re.Match[str]) -> str:
+    try:
+        return when(datetime.strptime(found[0], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC))
+    except ValueError:  # Somebody typed a day that no calendar has.
+        return found[0]
 
 
 def broken(incident: str) -> Message:

@@ -89,8 +89,10 @@ def _existing(row: Instance, cloud: str) -> list[str]:
         how = "Reachable over SSH" if row.ssh_host else f"{cloud} reports that it runs"
         shown.append(f"{DONE} {how} {when(row.reachable_at)}.")
     elif row.state is _I.LIVE:
-        said = ": ".join(safe(part, 120) for part in (row.status, row.status_text) if part)
-        shown.append(f"{WAITING} Booting{f' ({cloud}: {said})' if said else ''}.")
+        # A cloud's progress helps somebody who waits; a bare state such as STARTING says "booting" twice.
+        words = row.status_text or ""
+        said = "" if words.isupper() else safe(words, 120)
+        shown.append(f"{WAITING} Booting on {cloud}{f': {said}' if said else ''}.")
         if row.ssh_host:
             shown.append(f"{WAITING} Waiting for SSH to answer.")
     if row.state is _I.TERMINATING and row.checkpoint_step == CheckpointStep.HELD and row.checkpoint_until is not None:

@@ -10,7 +10,7 @@ from bot.blockkit import quote_block
 from bot.rules.approvals.approvers import groups
 from bot.rules.checkpoints.verification import choice
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import rate
+from bot.rules.values.phrases import plural, rate
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
@@ -50,7 +50,7 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, request.job.checkpoint), 600)]
     said = " ".join(filter(None, rule))
     blocks += [section(f"*Rule*: {said}")] if said else []
-    text = f"Details of quote {request.quote_version}: {len(lines)} offers. {said}"
+    text = f"Details of quote {request.quote_version}: {plural(len(lines), 'offer')}. {said}"
     return Message(clip(text, 3_900), tuple(blocks))
 
 

@@ -61,11 +61,19 @@ def test_the_whole_line() -> None:
         "GPU=rtx-4090 gpus=2 duration=3",
         "--gpu=4090 --count=2 --hours=3.0",
         "4090 x2 3hrs",
+        "2 GPUs 4090 3h",
+        "4090 2gpus 3h",
         "nvidia geforce rtx 4090 x2 2h60m",
     ],
 )
 def test_one_thing_is_said_in_many_ways(words: str) -> None:
     assert args(words) == JobRequest(GpuConstraint(("RTX4090",), 2, 2), hours=Decimal(3))
+
+
+@pytest.mark.parametrize(("word", "regions"), [("US", ("US",)), ("eu", ("EU",)), ("DE,PL", ("DE", "PL"))])
+def test_a_country_needs_no_key(word: str, regions: tuple[str, ...]) -> None:
+    assert args(f"4090 {word} $0.40", "inventory") == args(f"4090 region={','.join(regions)} max=$0.40", "inventory")
+    assert error(f"inventory 4090 {word} region=SE").word == "region=SE"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,12 @@ def test_a_run_is_described_in_words_and_leaves_the_number_of_gpus_open() -> Non
     assert args("4090 6h", "plan").work == ()
 
 
+@pytest.mark.parametrize("size", ["7B", "7b", "1.5B", "30B-A3B"])
+def test_the_size_of_a_model_needs_no_key(size: str) -> None:
+    assert args(f"{size} tokens=2B", "plan").work == (f"model={size}", "tokens=2B")
+    assert error(f"plan {size} model=8B").word == "model=8B"
+
+
 def test_a_run_can_be_asked_for_without_hours_but_hours_that_were_said_win() -> None:
     assert args("4090 model=7B tokens=2B").work == ("model=7B", "tokens=2B")
     assert args("model=7B tokens=2B").gpu.names == ()
@@ -49,6 +55,7 @@ def test_a_run_can_be_asked_for_without_hours_but_hours_that_were_said_win() -> 
         ("compare buget=5", "buget=5", "Did you mean budget?"),
         ("compare budget", "budget", "needs a value"),
         ("compare hours=1 hours=2", "hours=2", "repeats"),
+        ("compare $50 budget=60", "budget=60", "repeats"),
         ("compare success=0", "success=0", "success rate must be above 0"),
     ],
 )
@@ -62,6 +69,9 @@ def test_a_comparison() -> None:
     plain = parse("compare")
     assert isinstance(plain, ParsedCommand)
     assert plain.question == ComparisonQuestion(Decimal(1))
+    amounts = parse("compare $50,$1,000 hours=2")
+    assert isinstance(amounts, ParsedCommand)
+    assert amounts.question == ComparisonQuestion(Decimal(2), (Decimal(50), Decimal(1000)))
     found = parse("compare budget=$1,000,5000 hours=90m buffer=0.2 baseline=$3.67 success=80% value=$1,000")
     assert isinstance(found, ParsedCommand)
     assert found.question == ComparisonQuestion(

@@ -65,6 +65,9 @@ def test_a_card_through_its_life(in_town: Window, camera: Camera) -> None:
     card.locator("button.replies").click()
     soon(in_town.page.locator("#thread"), "Details of quote 1")
     camera.take(in_town.page.locator("#thread"), "card-3-details")
+    # On a phone the thread covers the channel, and with it the card of the next pictures.
+    in_town.page.locator("#thread").get_by_role("button", name="Close").click()
+    expect(in_town.page.locator("#thread")).to_be_hidden()
 
     click(card, "Approve $")
     soon(card, "Approved by @bob")

@@ -98,6 +98,6 @@ async def test_teams_and_more_hours_have_their_tiers(w: World) -> None:
     assert (await w.decide(extension, CAROL)).code == "approved"
     w.tune(may_approve_not_pinged=(BOB.id,), allow_slack_decisions=False)
     told = " ".join((await explanation.why(w.ctx, own)).sentences)
-    assert "Approvers without a notification: slack:UBOB." in told
+    assert "These approvers get no message: slack:UBOB." in told
     assert "You can't approve or reject in Slack here" in told
     assert (await w.decide(own, BOB)).code == "slack_off"

@@ -160,7 +160,7 @@ async def test_a_budget_has_thresholds_of_its_own(w: World) -> None:
     assert {(one.partition(":")[0].partition("/")[0], one.rpartition("/")[2]) for one in told} == {
         ("global", "80"),
         ("user", "70"),
-    }
+    }  # One approval that reaches 50 % and 80 % at once sends one message.
 
 
 async def test_without_owners_the_administrators_are_told_or_else_the_operators(w: World) -> None:

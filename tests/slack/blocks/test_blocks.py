@@ -95,9 +95,10 @@ _I, _S = InstanceState, SessionState
         (
             _I.LIVE,
             {"ref": "77", "status": "booting", "status_text": "<b>"},
-            "Booting (Vast: booting: &lt;b&gt;)",
+            "Booting on Vast: &lt;b&gt;.",
             "Ready",
         ),
+        (_I.LIVE, {"ref": "77", "status": "booting", "status_text": "STARTING"}, "Booting on Vast.", "STARTING"),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "live_at": START}, "Waiting for SSH to answer", "Ready"),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "reachable_at": START}, "Reachable over SSH", "Booting"),
         (_I.TERMINATING, {"ref": "77", "outcome": "asked."}, "Ending (asked); Vast still lists it", "Ready"),

@@ -13,10 +13,12 @@ import typer
 from bot.cli.terminal import screen, terminal_tables
 from bot.rules.plans.comparison import Comparison, ComparisonQuestion
 from bot.rules.plans.comparison_text import markdown
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport, TextTable
 from bot.services.billing.shared_ledger import Summary, as_markdown
+from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from bot.slack.blocks import instance_failed
+from bot.slack.blocks import instance_failed, private_answer
 from bot.slack.blocks.elements import Message
 from bot.slack.render import render
 from bot.slack.settings import SlackSettings
@@ -85,6 +87,16 @@ async def test_a_reply_names_people_and_an_answer_with_blocks_stays_as_it_was_bu
     assert shown.message.text == "Your session abc is being ended by <@U0BOB>: &lt;!here&gt;"
     row.body = {"text": "*bold* <@U0BOB>", "blocks": []}
     assert (await render(cast("Context", None), SETTINGS, row)).message.text == "*bold* <@U0BOB>"
+
+
+def test_a_moment_in_an_answer_is_shown_in_each_viewers_own_time() -> None:
+    said = private_answer.answer(
+        Reply(True, ReplyCode.OK, "It ends at 2026-03-02 11:00 UTC, not 2026-02-30 11:00 UTC.")
+    )
+    shown = "It ends at <!date^1772449200^{date_short_pretty} {time}|2026-03-02 11:00 UTC>, not 2026-02-30 11:00 UTC."
+    assert said.text == shown
+    long = private_answer.answer(Reply(True, ReplyCode.OK, "2026-03-02 11:00 UTC " * 95))
+    assert long.text.count("<!date^") == 10
 
 
 def summary() -> str:
