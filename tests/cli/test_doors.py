@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -177,6 +178,10 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert over["state"] == "terminated"
     assert await t.good("sessions") == "There are no sessions.\n"
     assert running["id"][-6:] in await t.good("sessions", "--all")
+    (past,) = (await t.read("history"))["items"]
+    assert past["id"] == running["id"]
+    shown = await t.good("history", "--columns", "session,ran,total,why")
+    assert re.search(rf"{running['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
     assert t.w.alive() == []
 
 
@@ -220,6 +225,7 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("request", request_id, "--json"),
         ("request", str(other.data["request_id"])),
         ("sessions",),
+        ("history",),
         ("budget", "show"),
         ("session", request_id),
         ("session", "zzzzzz"),

@@ -13,6 +13,7 @@ from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
 from bot.rules.values.text_table import TextReport, TextTable
+from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import RequestState, SessionState
 from providers import cloud_names
@@ -119,6 +120,31 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
     )
     waits = dict.fromkeys(one.held for one in found if one.held)
     return listing("There are no sessions.", head, rows, waits, extra=("per hour",))
+
+
+def session_history(found: Sequence[SessionOut]) -> ListView:
+    """List sessions that ended."""
+    head = ("session", "GPU", "cloud", "ended", "ran", "total", "owner", "why")
+    rows = (
+        (
+            short_id(one.id),
+            f"{one.gpu_count}x {one.gpu or 'GPU'}",
+            one.cloud or "-",
+            time_cell(one.ended_at),
+            _ran(one),
+            usd(one.cost_usd),
+            name_of(one.owner),
+            END_LABELS.get(one.end_code) or one.end_code or "-",
+        )
+        for one in found
+    )
+    return listing("No session has ended yet.", head, rows, extra=("cloud", "why"))
+
+
+def _ran(one: SessionOut) -> str:
+    if one.ready_at is None or one.ended_at is None:
+        return "-"
+    return hours(Decimal(max(int((one.ended_at - one.ready_at).total_seconds()), 60)) / 3600)
 
 
 def state_of(one: SessionOut) -> str:

@@ -26,7 +26,7 @@ from bot.slack.blocks.elements import (
 )
 from bot.slack.blocks.money import spend_chart
 from bot.slack.blocks.private_answer import mentioned
-from ledger.kernel.end_reason import EndReason
+from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
 
 #: The most values of one group, and the most sessions of one list.
@@ -34,7 +34,6 @@ VALUES: Final = 5
 LINES: Final = 8
 _ORPHAN: Final = ":ghost:"
 _TITLES: Final = {"cloud": "By cloud", "owner": "By owner", "gpu": "By GPU"}
-_ENDS: Final[dict[str, str]] = {reason: reason.label for reason in EndReason}
 
 
 def digest(found: DigestDocument, command: str) -> Message:
@@ -118,7 +117,7 @@ def _ended(found: DigestDocument) -> list[Block]:
 
 
 def _why(name: str) -> str:
-    return _ENDS.get(name, safe(name.replace("_", " "), 40) or "other")
+    return END_LABELS.get(name, safe(name.replace("_", " "), 40) or "other")
 
 
 def _ended_line(one: Ended) -> str:
