@@ -12,7 +12,8 @@ from typing import Any
 from bot.services.plans.planner import Planned
 
 _SIZE_IN = (7.2, 4.4)
-_DPI = 150
+#: Twice the pixels of a screen at 100 dots per inch, for screens that show two per point.
+_DPI = 220
 
 
 def front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -56,17 +57,23 @@ def chart(planned: Planned) -> bytes:
     return _png(figure)
 
 
-def bars(title: str, points: Sequence[tuple[str, float]]) -> bytes:
-    """Draw one bar per point as a PNG."""
+def bars(title: str, points: Sequence[tuple[str, float]], units: tuple[str, str]) -> bytes:
+    """Draw one bar per point as a PNG, each with its name and its amount; `units` are the titles of the two axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=_SIZE_IN, dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.bar([label for label, _ in points], [value for _, value in points], color="#1d3a2f")
+    drawn = axes.bar([label for label, _ in points], [value for _, value in points], color="#1d3a2f")
+    # More than ten amounts are wider than their bars, so they stand upright.
+    upright = len(points) > 10
+    axes.bar_label(drawn, fmt="{:,.2f}", padding=3, fontsize=7 if upright else 8, rotation=90 if upright else 0)
+    axes.margins(y=0.2)
     axes.set_title(title)
-    axes.tick_params(axis="x", rotation=45, labelsize=8)
+    axes.set_xlabel(units[0])
+    axes.set_ylabel(units[1])
+    axes.tick_params(axis="x", rotation=90 if upright else 0, labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     return _png(figure)
 
