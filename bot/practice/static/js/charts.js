@@ -68,7 +68,9 @@ function axes(chart, low, high, step, y) {
 function amount(point, x, y, chart) {
   const upright = chart.axis_config.categories.length > CROWDED;
   const at = upright ? { x: x + 3, y, transform: `rotate(-90 ${x + 3} ${y})` } : { x, y, "text-anchor": "middle" };
-  return s("text", { class: "amount", ...at }, number(point.value));
+  const cents = chart.axis_config.y_label === "US dollars" ? 2 : 0;
+  const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: cents, maximumFractionDigits: 2 }).format(point.value);
+  return s("text", { class: "amount", ...at }, words);
 }
 
 function marks(chart, low, y) {
