@@ -30,7 +30,7 @@ from tests.cli.test_commands import elsewhere
 from tests.support import rows
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
-from tests.support.world import BOB, World, checked_world
+from tests.support.world import ALICE, BOB, CAROL, World, checked_world
 
 __all__ = ["elsewhere"]
 
@@ -329,6 +329,27 @@ async def test_the_market_is_the_same_elsewhere(terminal: Terminal, elsewhere: P
     assert "One run of 1 hour" in await t.good("compare", "--budget", "500")
     assert (await t.run("inventory", "--gpu", "RTX9999"))[0] == 2
     assert (await t.run("plan", "model"))[0] == 2
+
+
+async def test_people_are_shown_by_the_name_that_the_policy_knows(terminal: Terminal) -> None:
+    t = terminal
+    people = ((ALICE.id, "operator:alice"), (BOB.id, "operator:bob"))
+    # Nobody has linked a name to Carol's account, so its id is what there is.
+    t.w.tune(same_person=people, approvers=(BOB.id, CAROL.id, operator().ref))
+    waits = await t.w.ask()
+    await t.w.settle()
+    request_id = await t.w.running()
+    async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as url:
+        t.url = url
+        t.far()
+        told = await t.good("request", str(waits.data["request_id"]))
+        assert ("by alice is pending" in told, "approvers: bob, UCAROL, " in told) == (True, True), told
+        assert "Approved by bob, " in await t.good("request", request_id)
+        for command in (("requests",), ("sessions",), ("session", request_id)):
+            told = await t.good(*command)
+            assert ("alice" in told, "UALICE" in told) == (True, False), command
+        found = await t.read("request", request_id)
+        assert (found["requester"], found["requester_name"], found["decided_by_name"]) == (ALICE.ref, "alice", "bob")
 
 
 async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -> None:

@@ -48,7 +48,7 @@ def request_list(found: Sequence[RequestSummary]) -> ListView:
         (
             short_id(one.id),
             one.state,
-            name_of(one.requester),
+            one.requester_name or name_of(one.requester),
             time_cell(one.created_at),
             time_cell(one.expires_at),
             one.reason or "-",
@@ -63,7 +63,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
 
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
-    lead = f"Request {short_id(one.id)} by {name_of(one.requester)} is {one.state}."
+    lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {one.state}."
     rows = tuple(
         (
             str(option.rank),
@@ -83,7 +83,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         so = "must be approved first" if one.override_state == RequestState.PENDING else f"is {one.override_state}"
         said.append(f"Its 12-hour override, request {short_id(one.override_id)}, {so}.")
     if one.waiting:
-        named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups])
+        named = ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
         who = named or "none yet; the policy names no approver"
         said.append(one.waiting.rule)
         said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; approvers: {who}.")
@@ -93,7 +93,9 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         said.append(f"It expires {when(one.waiting.until)}.")
         said += one.excluded if verbose else []
     elif one.decided_by:
-        said.append(f"{one.state.capitalize()} by {name_of(one.decided_by)}, {when(one.decided_at)}.")
+        said.append(
+            f"{one.state.capitalize()} by {one.decided_by_name or name_of(one.decided_by)}, {when(one.decided_at)}."
+        )
     if one.session_id:
         said.append(f"Its session: `gpu-shopper session {short_id(one.session_id)}`.")
     said += [one.hint, one.held]
@@ -114,7 +116,7 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
             _rate(one.disk.price_usd_h if one.disk else one.price_usd_h),
             usd(one.cost_usd),
             time_cell(one.disk.until if one.disk and outlives(one) else one.deadline),
-            name_of(one.owner),
+            one.owner_name or name_of(one.owner),
         )
         for one in found
     )
@@ -133,7 +135,7 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
             time_cell(one.ended_at),
             _ran(one),
             usd(one.cost_usd),
-            name_of(one.owner),
+            one.owner_name or name_of(one.owner),
             END_LABELS.get(one.end_code) or one.end_code or "-",
         )
         for one in found
@@ -177,7 +179,7 @@ def session_details(one: SessionOut) -> TextReport:
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))
     said += [one.end_reason, f"Ended {when(one.ended_at)}." if one.ended_at else "", one.held]
-    lead = f"Session {short_id(one.id)} of {name_of(one.owner)} is {state_of(one)}."
+    lead = f"Session {short_id(one.id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
@@ -203,7 +205,7 @@ def _node_api(found: NodeApiOut, session: str) -> list[str]:
 def end_question(one: SessionOut) -> str:
     """Ask whether a session ends: what it is, what it has cost, and what is lost."""
     where = f" at {one.cloud}" if one.cloud else ""
-    of = f"of {name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
+    of = f"of {one.owner_name or name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
     what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
     return f"End session {short_id(one.id)} now: {what}? {lost}".rstrip()
