@@ -178,8 +178,6 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert over["state"] == "terminated"
     assert await t.good("sessions") == "There are no sessions.\n"
     assert running["id"][-6:] in await t.good("sessions", "--all")
-    (past,) = (await t.read("history"))["items"]
-    assert past["id"] == running["id"]
     shown = await t.good("history", "--columns", "session,ran,total,why")
     assert re.search(rf"{running['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
     assert t.w.alive() == []
@@ -333,23 +331,20 @@ async def test_the_market_is_the_same_elsewhere(terminal: Terminal, elsewhere: P
 
 async def test_people_are_shown_by_the_name_that_the_policy_knows(terminal: Terminal) -> None:
     t = terminal
-    people = ((ALICE.id, "operator:alice"), (BOB.id, "operator:bob"))
-    # Nobody has linked a name to Carol's account, so its id is what there is.
-    t.w.tune(same_person=people, approvers=(BOB.id, CAROL.id, operator().ref))
+    t.w.tune(approvers=(BOB.id, CAROL.id, operator().ref))  # No name is linked to Carol's account.
+    t.w.tune(same_person=((ALICE.id, "operator:alice"), (BOB.id, "operator:bob")))
+    t.far()
     waits = await t.w.ask()
-    await t.w.settle()
     request_id = await t.w.running()
     async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as url:
-        t.url = url
-        t.far()
+        t.monkeypatch.setenv("GPU_SHOPPER_URL", url)
         told = await t.good("request", str(waits.data["request_id"]))
         assert ("by alice is pending" in told, "approvers: bob, UCAROL, " in told) == (True, True), told
         assert "Approved by bob, " in await t.good("request", request_id)
         for command in (("requests",), ("sessions",), ("session", request_id)):
             told = await t.good(*command)
             assert ("alice" in told, "UALICE" in told) == (True, False), command
-        found = await t.read("request", request_id)
-        assert (found["requester"], found["requester_name"], found["decided_by_name"]) == (ALICE.ref, "alice", "bob")
+        assert (await t.read("request", request_id))["decided_by_name"] == "bob"
 
 
 async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -> None:
