@@ -100,6 +100,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         **_panel(
             "Sessions",
             sessions=_entry("List sessions.", "GET /sessions", at="commands.session:sessions"),
+            history=_entry("List sessions that ended.", "GET /sessions", at="commands.session:history"),
             session=_entry(
                 "Show one session and how to connect, or change it.",
                 "GET /sessions/{session}, POST /sessions/{session}/token",

@@ -30,7 +30,7 @@ from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
 from bot.slack.blocks.elements import Message, channel, code
-from bot.slack.blocks.listing import listing
+from bot.slack.blocks.listing import SHOWN, history, listing, team
 from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.profile import profile
@@ -138,7 +138,31 @@ async def _compare(handler: HandlerContext, _job: HandlerJob, parsed: ParsedComm
     return comparison(found)
 
 
-async def _list(handler: HandlerContext, job: HandlerJob, _parsed: ParsedCommand) -> Message | None:
+async def _refused_team(handler: HandlerContext, job: HandlerJob) -> Message | None:
+    """Return the refusal for somebody who may not see everybody's sessions; None for approvers and operators."""
+    facts = await handler.facts(job)
+    if facts.known and is_approver(handler.ctx.policy, facts):
+        return None
+    return answer(Reply(False, ReplyCode.NOT_AN_APPROVER, "Only approvers can see everybody's sessions."))
+
+
+async def _history(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    everybody = parsed.action == "team"
+    if everybody and (refused := await _refused_team(handler, job)):
+        return refused
+    actor, now = None if everybody else job.message.actor, handler.ctx.clock.now()
+    views = await service.history(handler.ctx, actor, SHOWN)
+    costs_usd = {view.session.id: cost_now(handler.ctx, view, now) for view in views}
+    return history(views, costs_usd, handler.settings.command, everybody=everybody)
+
+
+async def _list(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    if parsed.action == "team":
+        if refused := await _refused_team(handler, job):
+            return refused
+        views, at = await service.team(handler.ctx), handler.ctx.clock.now()
+        costs_usd = {view.session.id: cost_now(handler.ctx, view, at) for view in views}
+        return team(views, costs_usd, handler.settings.command, at)
     overview = await service.listing(handler.ctx, job.message.actor)
     waiting = await decidable(handler, await handler.facts(job))
     now = handler.ctx.clock.now()
@@ -282,6 +306,7 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "plan": _plan,
     "compare": _compare,
     "list": _list,
+    "history": _history,
     "status": _status,
     "terminate": _terminate,
     "extend": _extend,

@@ -177,7 +177,9 @@ class Notifier:
     async def _draw(self, charts: list[dict[str, Any]], channel: str) -> None:
         """Draw charts as pictures where Slack does not know its own block; without them send the message alone."""
         for chart in charts:
-            picture = await asyncio.to_thread(bars, chart["title"], points_of(chart))
+            axes = chart["chart"].get("axis_config", {})
+            units = (str(axes.get("x_label", "")), str(axes.get("y_label", "")))
+            picture = await asyncio.to_thread(bars, chart["title"], points_of(chart), units)
             try:
                 await self._web.share_picture(channel, "chart.png", picture, title=chart["title"], said=chart["title"])
             except WebError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Self
 
@@ -83,6 +84,8 @@ def reasons(group: EndGroup) -> frozenset[EndReason]:
     return frozenset(reason for reason in EndReason if reason.group is group)
 
 
+#: Stored reason → how people read it; older releases stored reasons that this one does not know.
+END_LABELS: Mapping[str, str] = {reason.value: reason.label for reason in EndReason}
 #: The approved end itself, by whichever limit came first.
 APPROVED = reasons(EndGroup.APPROVED)
 #: Ends that say how the work went.

@@ -127,11 +127,16 @@ async def session_views(tx: AsyncSession, *, whose: Whose | None = None, limit: 
 
 
 async def sessions_page(
-    tx: AsyncSession, *, whose: Whose | None, live: bool, before: str | None, limit: int
+    tx: AsyncSession, *, whose: Whose | None, live: bool, before: str | None, limit: int, ended: bool = False
 ) -> list[SessionView]:
-    """Return sessions from the newest on, older than the id `before`; of everybody when `whose` is None."""
+    """Return sessions from the newest on, older than the id `before`; of everybody when `whose` is None.
+
+    `ended` returns only those that ended, and `live` only the others.
+    """
     query = select(Session).order_by(Session.id.desc()).limit(limit)
-    if live:
+    if ended:
+        query = query.where(Session.state.not_in(LIVE_SESSION))
+    elif live:
         query = query.where(Session.state.in_(LIVE_SESSION))
     if whose is not None:
         query = query.where(whose.where(Session.owner))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,7 +30,7 @@ from tests.cli.test_commands import elsewhere
 from tests.support import rows
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
-from tests.support.world import BOB, World, checked_world
+from tests.support.world import ALICE, BOB, CAROL, World, checked_world
 
 __all__ = ["elsewhere"]
 
@@ -177,6 +178,8 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert over["state"] == "terminated"
     assert await t.good("sessions") == "There are no sessions.\n"
     assert running["id"][-6:] in await t.good("sessions", "--all")
+    shown = await t.good("history", "--columns", "session,ran,total,why")
+    assert re.search(rf"{running['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
     assert t.w.alive() == []
 
 
@@ -220,6 +223,7 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("request", request_id, "--json"),
         ("request", str(other.data["request_id"])),
         ("sessions",),
+        ("history",),
         ("budget", "show"),
         ("session", request_id),
         ("session", "zzzzzz"),
@@ -323,6 +327,24 @@ async def test_the_market_is_the_same_elsewhere(terminal: Terminal, elsewhere: P
     assert "One run of 1 hour" in await t.good("compare", "--budget", "500")
     assert (await t.run("inventory", "--gpu", "RTX9999"))[0] == 2
     assert (await t.run("plan", "model"))[0] == 2
+
+
+async def test_people_are_shown_by_the_name_that_the_policy_knows(terminal: Terminal) -> None:
+    t = terminal
+    t.w.tune(approvers=(BOB.id, CAROL.id, operator().ref))  # No name is linked to Carol's account.
+    t.w.tune(same_person=((ALICE.id, "operator:alice"), (BOB.id, "operator:bob")))
+    t.far()
+    waits = await t.w.ask()
+    request_id = await t.w.running()
+    async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as url:
+        t.monkeypatch.setenv("GPU_SHOPPER_URL", url)
+        told = await t.good("request", str(waits.data["request_id"]))
+        assert ("by alice is pending" in told, "approvers: bob, UCAROL, " in told) == (True, True), told
+        assert "Approved by bob, " in await t.good("request", request_id)
+        for command in (("requests",), ("sessions",), ("session", request_id)):
+            told = await t.good(*command)
+            assert ("alice" in told, "UALICE" in told) == (True, False), command
+        assert (await t.read("request", request_id))["decided_by_name"] == "bob"
 
 
 async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -> None:

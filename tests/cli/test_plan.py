@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from bot.api.routes.market import plan_out
@@ -291,8 +292,32 @@ async def test_the_chart_is_a_picture_with_one_mark_per_option(stage: Stage) -> 
     picture = chart(await planned(stage, f"{WORDS} spot=any"))
     assert picture.startswith(PNG)
     width, height = (int.from_bytes(picture[place : place + 4], "big") for place in (16, 20))
-    assert (width, height) == (1080, 660)
+    assert (width, height) == (1584, 968)
     assert chart(await planned(stage, f"{WORDS} price=$0.001")) != picture
+
+
+async def test_no_name_in_the_chart_covers_another(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes: list[Any] = []
+    # The picture alone does not say where its texts are, so they are read from the figure before it is written.
+    written = Figure.savefig
+
+    def read(figure: Figure, *arguments: Any, **named: Any) -> None:
+        figure.draw_without_rendering()
+        texts = [one for axes in figure.axes for one in axes.texts]
+        boxes.append(([one.get_text() for one in texts], [one.get_window_extent() for one in texts]))
+        boxes[-1] += ([axes.get_xlabel() for axes in figure.axes],)
+        written(figure, *arguments, **named)
+
+    monkeypatch.setattr(Figure, "savefig", read)
+    chart(await planned(stage, f"{WORDS} spot=any"))
+    chart(await planned(stage, "4090 6h spot=any"))
+    for names, extents, _ in boxes:
+        assert len(names) > 3
+        assert not [1 for n, one in enumerate(extents) for other in extents[:n] if one.overlaps(other)], names
+    (described, _, time), (totals, _, money) = boxes
+    assert all(name.startswith("#") for name in described)
+    assert all(re.fullmatch(r"\$\d+\.\d\d( to \$\d+\.\d\d)?", said) for said in totals)
+    assert (time, money[0].startswith("total cost (US dollars)")) == (["expected time (hours)"], True)
 
 
 @pytest.mark.slow

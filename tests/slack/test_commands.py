@@ -6,6 +6,9 @@ import re
 
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
+from bot.rules.values.phrases import usd
+from bot.services.billing.metering import cost_now
+from bot.services.sessions.service import history, team
 from ledger.engine.db import Database
 from tests.slack.conftest import Stage, staged
 from tests.support.clock import SteppedClock
@@ -43,6 +46,48 @@ async def test_list(stage: Stage) -> None:
     waits = all_text(private(stage, "bob"))
     assert ("Needs you" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
     assert "Nothing" not in waits
+
+
+async def test_the_list_of_the_team_is_for_approvers(stage: Stage) -> None:
+    for who in ("alice", "dave"):
+        for command in ("list", "history"):
+            await stage.command(who, f"/gpu {command} team")
+            assert private(stage, who).text == "Only approvers can see everybody's sessions."
+    await stage.command("bob", "/gpu list team")
+    assert private(stage, "bob").text == "The team has no sessions."
+    await running(stage)
+    (view,) = (await stage.w.books()).sessions
+    stage.w.clock.advance(1_500)
+    await stage.command("bob", "/gpu list team")
+    told = all_text(private(stage, "bob"))
+    now = stage.w.clock.now()
+    so_far = usd(cost_now(stage.ctx, (await team(stage.ctx))[0], now))
+    assert re.search(rf"\*Team\*: 1 session at \$0\.\d+/h, {re.escape(so_far)} so far", told)
+    line = next(one for one in told.splitlines() if view.id[-6:] in one and "ends" in one)
+    assert ("<@U0ALICE>" in line, f"{so_far} so far" in line, "left)" in line) == (True, True, True)
+
+
+async def test_history_lists_what_ended_with_its_time_total_and_reason(stage: Stage) -> None:
+    await running(stage)
+    await stage.command("alice", "/gpu history")
+    assert private(stage, "alice").text == "None of your sessions has ended yet."
+    (view,) = (await stage.w.books()).sessions
+    stage.w.clock.advance(1_500)
+    await stage.command("alice", f"/gpu terminate {view.id} now")
+    await stage.w.run(200)
+    (past,) = await history(stage.ctx, None, 9)
+    total = usd(cost_now(stage.ctx, past, stage.w.clock.now()))
+    for who, line, owner in (("alice", "/gpu history", False), ("bob", "/gpu history team", True)):
+        await stage.command(who, line)
+        told = all_text(private(stage, who))
+        assert re.search(
+            rf"`{view.id[-6:]}` 1× RTX4090 · .* · ran \d+ min · {re.escape(total)} · ended on request", told
+        )
+        assert ("<@U0ALICE>" in told) is owner
+    await stage.command("dave", "/gpu history")
+    assert private(stage, "dave").text == "None of your sessions has ended yet."
+    await stage.command("bob", "/gpu list team")
+    assert private(stage, "bob").text == "The team has no sessions."
 
 
 async def test_status(stage: Stage) -> None:

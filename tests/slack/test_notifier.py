@@ -120,7 +120,7 @@ async def test_blocks_that_slack_refuses_give_way_to_the_text(stage: Stage) -> N
 
 async def test_a_chart_that_slack_does_not_know_is_drawn(stage: Stage) -> None:
     days = [(START, Decimal(3)), (START + timedelta(days=1), Decimal(5))]
-    chart = money.spend_chart("Dollars per day", days, Period.DAILY)
+    (chart,) = money.spend_chart("Dollars per day", days, Period.DAILY)
     row = await tell(stage, NotificationKind.REPLY, "k", "C0GPU", text="costs", blocks=[chart, section("more")])
     stage.fault("chat.postMessage", "error", error="invalid_blocks")
     await stage.door.messenger.deliver(row)

@@ -36,12 +36,10 @@ async def test_a_plan_has_a_chart_that_only_whoever_asked_sees(stage: Stage) -> 
     await stage.command("alice", f"/gpu plan {RUN}")
     assert "Plan for" in all_text(stage.ws.ephemerals("alice")[-1])
     (message,) = charts(stage, "alice")
-    assert message.text == (
-        f"The chart of the plan for {RUN}: total cost against hours. Nothing was rented or asked for."
-    )
+    assert message.text == f"The chart of the plan for {RUN}. Nothing was rented or requested."
     (file,) = message.files
     stored = stage.practice.workspace.files[file["id"]]
-    assert (file["mimetype"], stored.alt_text) == ("image/png", "Expected cost against expected hours")
+    assert (file["mimetype"], stored.alt_text) == ("image/png", "Expected cost against expected time")
     assert stored.content.startswith(b"\x89PNG\r\n\x1a\n")
     assert not any(one.files for one in stage.ws.channel_messages("#gpu"))
 

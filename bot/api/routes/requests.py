@@ -14,7 +14,7 @@ from bot.api.problems import ProblemRaised
 from bot.api.routes.market import refused
 from bot.api.schemas.base import Done, Page, ReasonIn
 from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary
-from bot.api.views import request_out
+from bot.api.views import request_out, request_summary
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, Decision
 from bot.rules.grammar.job_document import JobDocument, plain
@@ -119,7 +119,7 @@ async def requests(
     async with deps.ctx.db.read() as tx:
         names = await authorization.visible(tx, deps.ctx.policy, who, deps.ctx.clock.now(), facts)
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
-    items = [RequestSummary.model_validate(row) for row in rows[:limit]]
+    items = [request_summary(row, deps.ctx.policy) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
 
 

@@ -47,6 +47,7 @@ async def sessions(
     deps: Deps,
     who: SessionReader,
     live: Annotated[bool, Query(description="true: only live sessions; false: ended ones, too.")] = True,
+    ended: Annotated[bool, Query(description="true: only sessions that ended.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[SessionOut]:
@@ -55,7 +56,7 @@ async def sessions(
     async with ctx.db.read() as tx:
         names = await authorization.visible(tx, ctx.policy, who)
         own = await authorization.mine(tx, ctx.policy, who.actor)
-        views = await sessions_page(tx, whose=names, live=live, before=cursor, limit=limit + 1)
+        views = await sessions_page(tx, whose=names, live=live, ended=ended, before=cursor, limit=limit + 1)
         between = await ranges(ctx, tx, [view.session.id for view in views[:limit]])
     now = ctx.clock.now()
     items = [

@@ -52,6 +52,7 @@ class Waiting(Out):
 
     rule: str = Field(description="The policy rule that requires the approval, in words.")
     approvers: list[str] = Field(description="The approvers.")
+    approver_names: list[str] = optional("The approvers by name where the policy knows it, else as above.", [])
     approver_groups: list[str] = Field(description="Groups whose members are approvers.")
     approvals: int = Field(description="How many approvals there are already.")
     required: int = Field(description="How many approvals are needed.")
@@ -76,6 +77,8 @@ class RequestSummary(Out):
     expires_at: fields.ExpiresAt
     decided_at: datetime | None = Field(description="When it was approved or closed; null while it is open.")
     decided_by: str | None = Field(description="Who approved or closed it; null while it is open.")
+    requester_name: str = optional("The requester's name, where the policy knows it.", "")
+    decided_by_name: str = optional("The name of who approved or closed it, where the policy knows it.", "")
 
 
 class RequestOut(RequestSummary):

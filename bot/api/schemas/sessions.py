@@ -94,6 +94,7 @@ class SessionOut(Out):
     request_id: fields.RequestId
     state: SessionState = Field(description="Its state.")
     owner: fields.Owner
+    owner_name: str = optional("The owner's name, where the policy knows it.", "")
     gpu: GpuName
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")

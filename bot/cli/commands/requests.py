@@ -151,7 +151,10 @@ async def _until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> i
 def _for_whom(one: RequestOut) -> str:
     if one.waiting is None:
         return ""
-    named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups]) or "nobody: the policy names no approver"
+    named = (
+        ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
+        or "nobody: the policy names no approver"
+    )
     return f", waits for {named}"
 
 

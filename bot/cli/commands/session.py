@@ -14,7 +14,7 @@ from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Reason, Word
 from bot.cli.terminal.screen import agreed, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result
-from bot.cli.terminal.views import end_question, session_details, session_list
+from bot.cli.terminal.views import end_question, session_details, session_history, session_list
 from bot.rules.grammar.commands import DONE_WORDS
 from bot.rules.values.text_table import TextReport
 from ledger.kernel.states import ENDABLE_SESSION
@@ -49,6 +49,16 @@ def sessions(
     """List sessions, the newest first."""
     found = spoken(lambda api: api.pages("/sessions", most, live="false" if everything else "true"))
     print_answer(found if as_json else session_list(Page[SessionOut].model_validate(found).items), columns)
+
+
+def history(
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
+    columns: Columns = "",
+    as_json: Json = False,
+) -> None:
+    """List sessions that ended, the newest first: how long they ran, their total, and why they ended."""
+    found = spoken(lambda api: api.pages("/sessions", most, ended="true"))
+    print_answer(found if as_json else session_history(Page[SessionOut].model_validate(found).items), columns)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
 from bot.rules.values.text_table import TextReport, TextTable
+from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import RequestState, SessionState
 from providers import cloud_names
@@ -47,7 +48,7 @@ def request_list(found: Sequence[RequestSummary]) -> ListView:
         (
             short_id(one.id),
             one.state,
-            name_of(one.requester),
+            one.requester_name or name_of(one.requester),
             time_cell(one.created_at),
             time_cell(one.expires_at),
             one.reason or "-",
@@ -62,7 +63,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
 
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
-    lead = f"Request {short_id(one.id)} by {name_of(one.requester)} is {one.state}."
+    lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {one.state}."
     rows = tuple(
         (
             str(option.rank),
@@ -82,7 +83,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         so = "must be approved first" if one.override_state == RequestState.PENDING else f"is {one.override_state}"
         said.append(f"Its 12-hour override, request {short_id(one.override_id)}, {so}.")
     if one.waiting:
-        named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups])
+        named = ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
         who = named or "none yet; the policy names no approver"
         said.append(one.waiting.rule)
         said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; approvers: {who}.")
@@ -92,7 +93,9 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         said.append(f"It expires {when(one.waiting.until)}.")
         said += one.excluded if verbose else []
     elif one.decided_by:
-        said.append(f"{one.state.capitalize()} by {name_of(one.decided_by)}, {when(one.decided_at)}.")
+        said.append(
+            f"{one.state.capitalize()} by {one.decided_by_name or name_of(one.decided_by)}, {when(one.decided_at)}."
+        )
     if one.session_id:
         said.append(f"Its session: `gpu-shopper session {short_id(one.session_id)}`.")
     said += [one.hint, one.held]
@@ -113,12 +116,37 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
             _rate(one.disk.price_usd_h if one.disk else one.price_usd_h),
             usd(one.cost_usd),
             time_cell(one.disk.until if one.disk and outlives(one) else one.deadline),
-            name_of(one.owner),
+            one.owner_name or name_of(one.owner),
         )
         for one in found
     )
     waits = dict.fromkeys(one.held for one in found if one.held)
     return listing("There are no sessions.", head, rows, waits, extra=("per hour",))
+
+
+def session_history(found: Sequence[SessionOut]) -> ListView:
+    """List sessions that ended."""
+    head = ("session", "GPU", "cloud", "ended", "ran", "total", "owner", "why")
+    rows = (
+        (
+            short_id(one.id),
+            f"{one.gpu_count}x {one.gpu or 'GPU'}",
+            one.cloud or "-",
+            time_cell(one.ended_at),
+            _ran(one),
+            usd(one.cost_usd),
+            one.owner_name or name_of(one.owner),
+            END_LABELS.get(one.end_code) or one.end_code or "-",
+        )
+        for one in found
+    )
+    return listing("No session has ended yet.", head, rows, extra=("cloud", "why"))
+
+
+def _ran(one: SessionOut) -> str:
+    if one.ready_at is None or one.ended_at is None:
+        return "-"
+    return hours(Decimal(max(int((one.ended_at - one.ready_at).total_seconds()), 60)) / 3600)
 
 
 def state_of(one: SessionOut) -> str:
@@ -151,7 +179,7 @@ def session_details(one: SessionOut) -> TextReport:
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))
     said += [one.end_reason, f"Ended {when(one.ended_at)}." if one.ended_at else "", one.held]
-    lead = f"Session {short_id(one.id)} of {name_of(one.owner)} is {state_of(one)}."
+    lead = f"Session {short_id(one.id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
@@ -177,7 +205,7 @@ def _node_api(found: NodeApiOut, session: str) -> list[str]:
 def end_question(one: SessionOut) -> str:
     """Ask whether a session ends: what it is, what it has cost, and what is lost."""
     where = f" at {one.cloud}" if one.cloud else ""
-    of = f"of {name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
+    of = f"of {one.owner_name or name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
     what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
     return f"End session {short_id(one.id)} now: {what}? {lost}".rstrip()

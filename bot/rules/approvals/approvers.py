@@ -181,6 +181,15 @@ def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
     return tuple(one for names in people if any(is_same(actor, one) for one in names) for one in names if one != actor)
 
 
+def display_name(policy: Policy, name: str) -> str:
+    """Return the name that a terminal shows for a person whom the policy links to an operator; empty for others.
+
+    `U012AB3CD` says nothing to a reader; where `same_person` links it to `operator:ada`, they are `ada`.
+    """
+    actor = named(name)
+    return next((one.id for one in (actor, *linked(policy, actor)) if one.kind is ActorKind.OPERATOR), "")
+
+
 def slack_account(policy: Policy, person: Actor) -> str | None:
     """Return a person's Slack user: themselves, or the first Slack account that the policy names as the same person."""
     people = (person, *linked(policy, person))

@@ -17,7 +17,7 @@ LEAST_DAYS = 3
 #: A cost is unusual above this many times the mean, and by at least so many dollars.
 TIMES = 3
 AT_LEAST_USD = Decimal(5)
-#: Days whose mean a forecast continues with.
+#: Days whose mean a forecast continues with; while fewer are known there is none.
 TREND_DAYS = 7
 
 
@@ -95,12 +95,13 @@ def days(first: date, last: date, zone: str) -> list[tuple[date, datetime, datet
     return [(day, _begins(day, zone), _begins(day + timedelta(days=1), zone)) for day in every]
 
 
-def forecast(month_usd: Decimal, recent_usd: Sequence[Decimal], window: Window) -> Decimal:
-    """Forecast the month's cost if its remaining days cost what the last days did on average."""
-    left = Decimal(str((window.month_until - window.until) / timedelta(days=1)))
+def forecast(month_usd: Decimal, recent_usd: Sequence[Decimal], window: Window) -> Decimal | None:
+    """Forecast the month's cost if its remaining days cost what the last seven did on average; None before seven."""
     recent = recent_usd[-TREND_DAYS:]
-    mean = sum(recent, Decimal(0)) / len(recent) if recent else Decimal(0)
-    return month_usd + mean * max(left, Decimal(0))
+    if len(recent) < TREND_DAYS:
+        return None
+    left = Decimal(str((window.month_until - window.until) / timedelta(days=1)))
+    return month_usd + sum(recent, Decimal(0)) / TREND_DAYS * max(left, Decimal(0))
 
 
 def anomalies(of: str, now_usd: Mapping[str, Decimal], base_usd: Mapping[str, Decimal], base_days: int) -> list[str]:

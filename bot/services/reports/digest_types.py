@@ -71,7 +71,8 @@ class DigestDocument(Strict):
     spent_usd: Decimal
     before_usd: Decimal
     month_usd: Decimal
-    forecast_usd: Decimal
+    #: None while fewer than seven days are known.
+    forecast_usd: Decimal | None
     budgets: tuple[str, ...]
     groups: dict[str, Shares]
     month: dict[str, Shares]

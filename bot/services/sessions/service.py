@@ -38,9 +38,12 @@ from ledger.queries.views import (
     session_to_change,
     session_view,
     session_views,
+    sessions_page,
 )
 from providers.profiles import model
 
+#: More sessions than a team runs at once; the list of the team reads no more.
+TEAM_SESSIONS = 500
 NO_SESSION = refuse(ReplyCode.NO_SESSION, f"That request has no session yet. To cancel it: {cli_command('cancel ID')}.")
 
 
@@ -65,6 +68,19 @@ async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
     async with ctx.db.read() as tx:
         whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
         return Overview(tuple(await session_views(tx, whose=whose)), tuple(await pending_requests(tx, whose=whose)))
+
+
+async def team(ctx: Context) -> tuple[SessionView, ...]:
+    """List everybody's sessions that have not ended, the soonest to end first, so that their rates can be summed."""
+    async with ctx.db.read() as tx:
+        return tuple(await session_views(tx, limit=TEAM_SESSIONS))
+
+
+async def history(ctx: Context, actor: Actor | None, limit: int) -> tuple[SessionView, ...]:
+    """List the newest sessions that ended: everybody's, or only one person's, under all of their names."""
+    async with ctx.db.read() as tx:
+        whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
+        return tuple(await sessions_page(tx, whose=whose, live=False, before=None, limit=limit, ended=True))
 
 
 async def status(ctx: Context, text: str) -> Status:

@@ -1,4 +1,4 @@
-"""Build the answer to `/gpu list`: live sessions, and requests that wait."""
+"""Build the answers to `/gpu list`, `/gpu list team` and `/gpu history`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.sessions.expiration import left
-from bot.rules.values.phrases import rate
+from bot.rules.values.phrases import plural, rate
 from bot.rules.values.state_text import state_words
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
+from bot.slack.blocks.progress import ran_for
+from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
 from ledger.models import Request
 from ledger.queries.views import SessionView
@@ -40,6 +42,50 @@ def listing(
         blocks.append(section(f":warning: {safe(waits, 600)}"))
         spoken.insert(0, waits)
     return Message(clip("; ".join(spoken), 3_900), (*blocks, context(hint)))
+
+
+def team(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], command: str, now: datetime) -> Message:
+    """List everybody's sessions with owner, end and cost, below what they cost together."""
+    if not views:
+        return Message.of("The team has no sessions.")
+    rate_usd_h = sum((_rate_usd_h(view) for view in views), Decimal(0))
+    so_far_usd = sum((costs_usd[view.session.id] for view in views), Decimal(0))
+    lead = f"*Team*: {plural(len(views), 'session')} at {rate(rate_usd_h)}, {dollars(so_far_usd)} so far"
+    hint = f"{code(f'{command} history team')} lists those that ended, {code(f'{command} status ID')} shows one."
+    spoken = [lead, *(_session_line(view, costs_usd, now) for view in views[:SHOWN])]
+    blocks = _chunks(f":busts_in_silhouette: {lead}", spoken[1:], len(views))
+    return Message(clip("; ".join(spoken), 3_900), (*blocks, context(hint)))
+
+
+def _rate_usd_h(view: SessionView) -> Decimal:
+    """Return what a session costs per hour now: nothing without a machine, its disk alone while that is stopped."""
+    if view.disk is not None:
+        return view.disk.price_usd_h
+    return view.instance.price_usd_h if view.instance is not None else Decimal(0)
+
+
+def history(
+    views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], command: str, *, everybody: bool
+) -> Message:
+    """List sessions that ended: when, how long they ran, their total, and why they ended."""
+    if not views:
+        return Message.of("No session has ended yet." if everybody else "None of your sessions has ended yet.")
+    title = "Ended sessions of the team" if everybody else "Your ended sessions"
+    lines = [_past_line(view, costs_usd[view.session.id], everybody=everybody) for view in views]
+    hint = f"The newest first. {code(f'{command} costs')} shows what was spent, {code(f'{command} status ID')} one."
+    blocks = _chunks(f":checkered_flag: *{title}*", lines, len(lines))
+    return Message(clip("; ".join([title, *lines]), 3_900), (*blocks, context(hint)))
+
+
+def _past_line(view: SessionView, cost_usd: Decimal, *, everybody: bool) -> str:
+    session, row = view.session, view.instance
+    parts = [f"{code(short_id(session.id))} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}"]
+    parts += [safe(row.cloud, 30)] if row is not None else []
+    parts += [person(session.owner)] if everybody else []
+    parts += [f"ended {when(session.ended_at)}"] if session.ended_at else []
+    parts += [f"ran {ran_for(session)}" if ran_for(session) else "never became ready", dollars(cost_usd)]
+    label = END_LABELS.get(session.end_code)
+    return " · ".join([*parts, label] if label else parts)
 
 
 def sessions(

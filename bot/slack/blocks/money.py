@@ -45,7 +45,7 @@ def costs(found: Costs, *, everybody: bool) -> Message:
     if found.finished.runs:
         parts.append(f"*Finished*: {escape(found.finished.sentence)}")
     hint = "Days and months are counted in UTC. `/gpu list` shows each machine."
-    graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
+    graph = spend_chart(_TITLES[found.period], found.buckets, found.period)
     return Message(clip(" ".join(parts), 3_900), (section(":receipt: " + "\n".join(parts)), *graph, context(hint)))
 
 
@@ -80,18 +80,24 @@ _TITLES = {
     Period.MONTHLY: "Dollars per month",
     Period.TOTAL: "Dollars per month",
 }
+_UNITS = {Period.HOURLY: "hour (UTC)", Period.DAILY: "day"}
 _LABELS = {Period.HOURLY: "%H:00", Period.DAILY: "%b %d"}
 #: Slack shows at most this many points in a chart.
 POINTS = 20
 
 
-def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> Block:
-    """Draw the newest buckets as bars, in Slack's own chart."""
-    points = [(f"{began:{_LABELS.get(period, '%Y-%m')}}", amount) for began, amount in buckets[-POINTS:]]
+def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> list[Block]:
+    """Draw the newest buckets as bars, in Slack's own chart, from the first that cost anything; none for one bar."""
+    first = next((n for n, (_, amount) in enumerate(buckets) if amount > 0), len(buckets))
+    shown = buckets[first:][-POINTS:]
+    if len(shown) < 2:
+        return []
+    points = [(f"{began:{_LABELS.get(period, '%Y-%m')}}", amount) for began, amount in shown]
     names = [name for name, _ in points]
     data = [{"label": name, "value": float(max(cents(amount), Decimal(0)))} for name, amount in points]
-    chart = {"type": "bar", "axis_config": {"categories": names}, "series": [{"name": "spent", "data": data}]}
-    return {"type": "data_visualization", "title": title, "chart": chart}
+    axes = {"categories": names, "x_label": _UNITS.get(period, "month"), "y_label": "US dollars"}
+    chart = {"type": "bar", "axis_config": axes, "series": [{"name": "spent", "data": data}]}
+    return [{"type": "data_visualization", "title": title, "chart": chart}]
 
 
 def _name(by: str, name: str) -> str:

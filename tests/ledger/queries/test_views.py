@@ -145,6 +145,10 @@ async def test_pages_from_the_newest_on(db: Database) -> None:
             newer = None if before is None else held[before].id
             views = await sessions_page(tx, whose=whose, live=live, before=newer, limit=limit)
             assert [view.session.id for view in views] == [held[n].id for n in expected]
+        for whose, before, limit, expected in ((None, None, 9, [3, 0]), (ada, 3, 9, [0]), (ben, None, 9, [])):
+            newer = None if before is None else held[before].id
+            views = await sessions_page(tx, whose=whose, live=True, before=newer, limit=limit, ended=True)
+            assert [view.session.id for view in views] == [held[n].id for n in expected]
         for whose, waiting, before, limit, expected in (
             (None, False, None, 9, [5, 4, 3, 2, 1, 0]),
             (None, True, None, 9, [5, 3, 2, 0]),

@@ -45,13 +45,13 @@ def test_the_first_of_a_month_speaks_of_the_month_before() -> None:
         datetime(2026, 2, 1, tzinfo=UTC),
         datetime(2026, 3, 1, tzinfo=UTC),
     )
-    assert forecast(Decimal(50), [Decimal(5)], window) == Decimal(50)  # No day is left.
+    assert forecast(Decimal(50), [Decimal(5)] * 7, window) == Decimal(50)  # No day is left.
 
 
 def test_the_forecast_goes_on_with_the_last_days() -> None:
     window = day_before(date(2026, 3, 22), "UTC")
     assert forecast(Decimal(100), [Decimal(90)] * 3 + [Decimal(10)] * 7, window) == Decimal(200)
-    assert forecast(Decimal(100), [], window) == Decimal(100)
+    assert forecast(Decimal(100), [Decimal(10)] * 6, window) is None
 
 
 def test_what_costs_far_more_than_usual_is_named_the_greatest_first() -> None:

@@ -74,6 +74,7 @@ async def test_every_kind_of_message_ends_with_its_session(stage: Stage) -> None
     assert session.state is SessionState.RUNNING
     await told_of(stage, session)
     before = await shown(stage)
+    assert [all_text(message) for _, message in of(before) if "∗" in all_text(message)] == []
     assert {kind for kind, _ in of(before)} | OF_NO_SESSION | {_N.SESSION_ENDED} == set(NotificationKind)
     assert sum(len(buttons(message)) for _, message in of(before)) > 5
     ready = next(message for kind, message in of(before) if kind is _N.SESSION_READY)
@@ -90,6 +91,7 @@ async def test_every_kind_of_message_ends_with_its_session(stage: Stage) -> None
             continue
         text = re.sub(r"<!date[^>]*>", "", all_text(message))
         assert buttons(message) == [], (kind, text)
+        assert "∗" not in text, (kind, text)  # Our own emphasis, shown as a sign because it went through `safe`.
         assert not AHEAD.search(text), (kind, text)
     lines = [message for kind, message in of(after) if kind in (_N.SESSION_READY, _N.SESSION_ENDING, _N.SESSION_IDLE)]
     assert len(lines) == 5

@@ -9,10 +9,12 @@ from bot.api.views import session_out
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text
 from bot.rules.values.phrases import usd
-from bot.services.billing import costs
+from bot.services.billing import costs, rollup
 from bot.services.billing.metering import cost_now
 from bot.services.notifications.request_message import show_again
-from bot.services.sessions.service import listing
+from bot.services.reports.digest import digest_due
+from bot.services.sessions.service import history, listing
+from ledger.kernel.states import InstanceState
 from ledger.models import Request
 from ledger.queries.views import SessionView
 from tests.slack.conftest import Stage
@@ -78,3 +80,50 @@ async def test_every_surface_shows_the_same_amount_through_stops_and_extensions(
     stopped = await compared(stage, card)
     assert re.search(r"\*(Stopped|Ready)\*", text)
     assert stopped >= so_far
+
+
+async def test_every_surface_shows_the_same_amount_after_a_failover(stage: Stage) -> None:
+    stage.w.tune(price_tolerance=Decimal(3))
+    await stage.restart(stage.ctx)
+    card = await stage.ask("/gpu provision 1x4090 2h clouds=vast spot=yes for=fine-tune")
+    await stage.click("bob", card, stage.approve_button(card))
+    await stage.w.run(60)
+    first = (await session(stage)).instance
+    assert first is not None
+    assert first.ref is not None
+    stage.w.clock.advance(900)
+    await stage.settle()
+    stage.w.clouds["vast"].disturb(first.ref, "outbid_a")
+    await stage.w.run(900, 60)
+    view = await session(stage)
+    assert view.instance is not None
+    assert view.instance.id != first.id
+    assert view.instance.state is InstanceState.LIVE
+    stage.w.clock.advance(900)
+    await stage.settle()
+    so_far = await compared(stage, card)
+    # What the first machine cost is part of it.
+    first_usd = view.accrued_usd - view.booked.usd
+    assert 0 < first_usd < so_far
+
+
+async def test_the_digest_shows_the_amount_of_the_ended_session(stage: Stage) -> None:
+    await running(stage)
+    view = await session(stage)
+    stage.w.clock.advance(2_700)
+    await stage.settle()
+    await stage.command("alice", f"/gpu terminate {view.session.id} now")
+    await stage.w.run(200)
+    (past,) = await history(stage.ctx, None, 9)
+    total = cost_now(stage.ctx, past, stage.w.clock.now())
+    stage.w.tune(digest_weekly="", digest_channel="C0GPU")
+    stage.w.clock.advance(86_400)
+    await rollup.roll_due(stage.ctx)
+    assert await digest_due(stage.ctx) == 1
+    await stage.settle()
+    told = all_text(stage.message())
+    assert f"*{usd(total)}* spent (the day before: $0.00)." in told
+    assert f"*By owner*: <@U0ALICE> {usd(total)}" in told
+    await stage.command("alice", "/gpu history")
+    assert f" · {usd(total)} · ended on request" in all_text(private(stage, "alice"))
+    assert (await costs.overview(stage.ctx)).total_usd == total

@@ -6,8 +6,10 @@ const COLOURS = ["#2f7ed8", "#1f9e77", "#e8912d", "#a05ac8", "#d64550", "#6b8e23
 const WIDTH = 480;
 const HEIGHT = 200;
 const LEFT = 46;
-const BOTTOM = 26;
-const TOP = 10;
+const BOTTOM = 48;
+const TOP = 34;
+/** With more columns than this, names and amounts stand upright. */
+const CROWDED = 8;
 
 const colour = (index) => COLOURS[index % COLOURS.length];
 const number = (value) => new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 }).format(value);
@@ -53,11 +55,22 @@ function axes(chart, low, high, step, y) {
   }
   const { categories } = chart.axis_config;
   const slot = (WIDTH - 6 - LEFT) / categories.length;
-  const every = Math.ceil(categories.length / 8);
   categories.forEach((words, index) => {
-    if (index % every === 0) parts.push(s("text", { x: LEFT + slot * (index + 0.5), y: HEIGHT - 8, "text-anchor": "middle" }, words));
+    const x = LEFT + slot * (index + 0.5);
+    const upright = categories.length > CROWDED && { transform: `rotate(-90 ${x + 3} ${HEIGHT - 6})` };
+    const at = upright ? { x: x + 3, y: HEIGHT - 6, "text-anchor": "start", ...upright } : { x, y: HEIGHT - 8, "text-anchor": "middle" };
+    parts.push(s("text", at, words));
   });
   return parts;
+}
+
+/** The amount above its bar; upright where the bars stand close. */
+function amount(point, x, y, chart) {
+  const upright = chart.axis_config.categories.length > CROWDED;
+  const at = upright ? { x: x + 3, y, transform: `rotate(-90 ${x + 3} ${y})` } : { x, y, "text-anchor": "middle" };
+  const cents = chart.axis_config.y_label === "US dollars" ? 2 : 0;
+  const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: cents, maximumFractionDigits: 2 }).format(point.value);
+  return s("text", { class: "amount", ...at }, words);
 }
 
 function marks(chart, low, y) {
@@ -65,10 +78,11 @@ function marks(chart, low, y) {
   const title = (series, point) => s("title", {}, `${series.name}, ${point.label}: ${number(point.value)}`);
   if (chart.type === "bar") {
     const wide = Math.min(34, (slot * 0.72) / chart.series.length);
-    return chart.series.flatMap((series, n) => series.data.map((point, index) => {
+    return chart.series.flatMap((series, n) => series.data.flatMap((point, index) => {
       const x = LEFT + slot * (index + 0.5) - (wide * chart.series.length) / 2 + n * wide;
       const [a, b] = [y(Math.max(0, point.value)), y(Math.min(0, point.value))];
-      return s("rect", { x, y: a, width: Math.max(1, wide - 2), height: Math.max(1, b - a), rx: 2, fill: colour(n) }, title(series, point));
+      const bar = s("rect", { x, y: a, width: Math.max(1, wide - 2), height: Math.max(1, b - a), rx: 2, fill: colour(n) }, title(series, point));
+      return chart.series.length > 1 ? [bar] : [bar, amount(point, x + wide / 2, a - 3, chart)];
     }));
   }
   return chart.series.flatMap((series, n) => {
