@@ -25,11 +25,11 @@ from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
-from bot.slack import browsing, charts, modals
+from bot.slack import browsing, charts, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
-from bot.slack.blocks.elements import Message, channel, code
+from bot.slack.blocks.elements import Message, channel
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
@@ -110,10 +110,7 @@ async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCom
         return None
     if (handler.settings.approvals_channel or job.message.channel).startswith(_PRIVATE):
         return answer(_nobody_decides_here(handler))
-    example = code(f"{handler.settings.command} provision 4xA100-80GB 6h for=fine-tune")
-    instead = f"The form could not be opened in time. Try again, or ask in words: {example}"
-    view = modals.provision(job.message.channel, handler.ctx.providers, handler.ctx.policy)
-    await handler.open(job, view, instead)
+    await provision_form.open_form(handler, job)
     return None
 
 
