@@ -50,6 +50,8 @@ async def click(handler: HandlerContext, job: HandlerJob) -> None:
     verb, value = job.message.action.partition(":")[0], job.message.value
     if verb in ("plan", "form"):
         await provision_form.click(handler, job)
+    elif verb == "details":
+        await handler.say(job, await commands.details(handler, job))
     elif verb == BROWSE:
         await handler.say(job, await browsing.browse(handler, job))
     elif verb == "extend":

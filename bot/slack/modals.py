@@ -30,8 +30,8 @@ OFFERS: Final = "offers"
 KEY: Final = "key"
 
 INPUT_MAX: Final = 3_000
-#: The action of the fields of the form that change its price.
-FORM: Final = "form:price"
+#: The start of the actions of the fields of the form that change its price.
+FORM: Final = "form:"
 #: The choice that leaves the GPU, or the time, to what the run needs.
 ANY: Final = "any"
 RUN_LONG: Final = "As long as the run takes"
@@ -64,8 +64,10 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy, form: Provisi
     times = [_option(short_hours(one), _time_label(one, policy)) for one in _times(policy)]
     if form.more:
         names, times = [_option(ANY, "Any GPU that fits the run"), *names], [_option(ANY, RUN_LONG), *times]
-    gpu = _select(names[:_GPU_OPTIONS], "Choose a GPU", initial=_chosen(names[:_GPU_OPTIONS], form.gpu), action=FORM)
-    time = _select(times, "2 hours", initial=_chosen(times, form.hours), action=FORM)
+    gpu = _select(
+        names[:_GPU_OPTIONS], "Choose a GPU", initial=_chosen(names[:_GPU_OPTIONS], form.gpu), action=f"{FORM}gpu"
+    )
+    time = _select(times, "2 hours", initial=_chosen(times, form.hours), action=f"{FORM}hours")
     elements: list[Block] = [button("Compare offers", "plan:form", "plan")]
     if not form.more:
         elements.insert(0, button("More options", "form:more", "more"))
@@ -87,7 +89,7 @@ def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
     blocks = [
         section("*Machine*"),
         _input("typed", "Alternative GPUs", _text("A100-80GB, H100"), optional=True, hint="Such as A100-80GB, H100."),
-        _input("count", "Number of GPUs", _select(counts, "1", action=FORM), optional=True),
+        _input("count", "Number of GPUs", _select(counts, "1", action=f"{FORM}count"), optional=True),
         _input("disk", "Disk", _text("100"), optional=True, hint="In GB, such as 100."),
     ]
     if known:
@@ -98,7 +100,7 @@ def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
     why = _text("fine-tune of the summariser", multiline=True, longest=policy.max_reason_chars)
     return [
         *blocks,
-        _input("spot", "Market", _select(spot, "On-demand only", initial=spot[0], action=FORM)),
+        _input("spot", "Market", _select(spot, "On-demand only", initial=spot[0], action=f"{FORM}spot")),
         section("*Limits*"),
         _input("max", "Total cost", _text("$50"), optional=True, hint="The most for everything, such as $50."),
         _input("price", "Hourly price", _text("$2.50"), optional=True, hint="For all GPUs together, such as $2.50."),

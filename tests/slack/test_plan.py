@@ -129,7 +129,7 @@ async def test_the_price_follows_what_is_chosen_and_is_the_one_on_the_card(stage
     assert "for 2 hours · 1×" in first
     form = stage.ws.view("alice")
     assert form is not None
-    await stage.as_("alice").click(form, "form:price", value="RTX4090", values={"gpu": "RTX4090", "hours": "6h"})
+    await stage.as_("alice").click(form, "form:hours", value="6h", values={"gpu": "RTX4090"})
     await stage.settle()
     changed = stage.ws.view("alice")
     assert changed is not None

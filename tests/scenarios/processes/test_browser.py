@@ -249,6 +249,7 @@ def test_the_form_and_a_rejection(window: Window) -> None:
     soon(form, "About $")
     window.picture("form")
     form.get_by_label("GPU", exact=True).select_option("RTX4090")
+    soon(form, "for 2 hours · 1× RTX4090")
     form.get_by_label("Time", exact=True).select_option("90m")
     soon(form, "for 1.5 hours · 1× RTX4090")
     form.get_by_role("button", name="More options").click()
