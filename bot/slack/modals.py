@@ -14,6 +14,8 @@ from typing import Any, Final
 from bot.blockkit import plain
 from bot.rules.grammar.job_words import LIMIT_WORDS
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
+from bot.rules.pricing.hours_cap import DurationOutcome
 from bot.rules.values.phrases import hours, rate, short_hours, usd
 from bot.slack.blocks.elements import Block, actions, button, code, context, dollars, person, safe, section
 from ledger.kernel.request_kind import RequestKind
@@ -113,12 +115,12 @@ def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
 
 def _times(policy: Policy) -> list[Decimal]:
     """Return the times that can be chosen, up to the longest that the policy takes."""
-    longest = policy.max_hours_ever
-    return sorted({*(one for one in _TIMES if one < longest), longest})
+    allowed = [one for one in _TIMES if hours_cap.check(one, Decimal(0), policy).outcome is not DurationOutcome.REFUSED]
+    return sorted({*allowed, policy.max_hours_ever})
 
 
 def _time_label(time_h: Decimal, policy: Policy) -> str:
-    beyond = f" (also needs a {short_hours(policy.max_hours)} override)" if time_h > policy.max_hours else ""
+    beyond = f" (also needs a {short_hours(policy.max_hours)} override)" if hours_cap.is_above(policy, time_h) else ""
     return f"{hours(time_h)}{beyond}"
 
 
