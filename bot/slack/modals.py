@@ -120,7 +120,7 @@ def _times(policy: Policy) -> list[Decimal]:
 
 
 def _time_label(time_h: Decimal, policy: Policy) -> str:
-    beyond = f" (also needs a {short_hours(policy.max_hours)} override)" if hours_cap.is_above(policy, time_h) else ""
+    beyond = f" (above {hours(policy.max_hours)}: needs an override)" if hours_cap.is_above(policy, time_h) else ""
     return f"{hours(time_h)}{beyond}"
 
 

@@ -152,7 +152,7 @@ def test_every_time_of_the_form_is_a_word_and_says_when_an_override_is_needed() 
         job = forms.read_job({"gpu": "A40", "hours": one["value"]}, policy)
         assert isinstance(job, JobRequest)
         assert ("override" in one["text"]["text"]) == (job.hours > 12)
-    assert options[-1]["text"]["text"] == "48 hours (also needs a 12h override)"
+    assert options[-1]["text"]["text"] == "48 hours (above 12 hours: needs an override)"
 
 
 def test_a_reason() -> None:
