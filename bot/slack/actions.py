@@ -7,15 +7,13 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.approvals.approvers import DeciderFacts, Deed
-from bot.rules.values.phrases import plural
+from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
 from bot.services.approvals import decisions
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments
 from bot.services.notifications.request_message import show_again
-from bot.services.plans import planner
 from bot.services.runtime.commands import (
     AddKey,
     AnswerCheckpointHold,
@@ -27,11 +25,10 @@ from bot.services.runtime.commands import (
     Terminate,
 )
 from bot.services.sessions import extension, idle_termination, service
-from bot.slack import browsing, charts, commands, forms, modals, offer_dialog
+from bot.slack import browsing, commands, forms, modals, offer_dialog, provision_form
 from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
-from bot.slack.blocks.elements import code, safe, section
+from bot.slack.blocks.elements import code, safe
 from bot.slack.blocks.inventory import BROWSE
-from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.session_ready_and_ended import KEEP_HOURS
 from bot.slack.handler_context import HandlerContext, HandlerJob
@@ -47,14 +44,14 @@ AMOUNT_CODES: Final = frozenset(
     {ReplyCode.AMOUNT_NEEDED, ReplyCode.AMOUNT_MISMATCH, ReplyCode.BAD_CAP, ReplyCode.CAP_RAISED, ReplyCode.LIMIT_SPENT}
 )
 
-_CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
-
 
 async def click(handler: HandlerContext, job: HandlerJob) -> None:
-    """Process a button: approve, reject, the plan of a form, or one about a session and the end it named."""
+    """Process a button: approve, reject, one of the form for a request, or one about a session and the end it named."""
     verb, value = job.message.action.partition(":")[0], job.message.value
-    if verb == "plan":
-        await _plan(handler, job)
+    if verb in ("plan", "form"):
+        await provision_form.click(handler, job)
+    elif verb == "details":
+        await handler.say(job, await commands.details(handler, job))
     elif verb == BROWSE:
         await handler.say(job, await browsing.browse(handler, job))
     elif verb == "extend":
@@ -147,9 +144,8 @@ async def submitted(handler: HandlerContext, job: HandlerJob) -> None:
     if received.view == modals.PROVISION:
         wanted = forms.read_job(received.values, policy)
         if isinstance(wanted, JobRequest):
-            asked_in = _asked_in(job)
             # One form submits one request, also when Slack shows an error and the same form is sent again.
-            await commands.submit(handler, job, wanted, asked_in, f"view:{received.view_id}")
+            await commands.submit(handler, job, wanted, provision_form.asked_in(job), f"view:{received.view_id}")
         return
     facts = await handler.decider(job)
     more = forms.read_extension(received.values, policy) if received.view == modals.EXTEND else None
@@ -186,11 +182,6 @@ async def submitted(handler: HandlerContext, job: HandlerJob) -> None:
         await _approve(handler, job, revised, changing=True)
 
 
-def _asked_in(job: HandlerJob) -> str:
-    """Return the conversation in which a form was opened; the person's own one when the form does not name it."""
-    return job.message.meta if _CHANNEL.fullmatch(job.message.meta) else job.message.user
-
-
 async def _add_key(handler: HandlerContext, job: HandlerJob) -> None:
     """Register the typed key, and show the card again on which its owner was named as without one."""
     ctx, received = handler.ctx, job.message
@@ -204,26 +195,6 @@ async def _add_key(handler: HandlerContext, job: HandlerJob) -> None:
             await show_again(tx, request, ctx.clock.now())
     ctx.hints.outbox.set()
     await handler.say(job, answer(reply), request.channel if request else "")
-
-
-async def _plan(handler: HandlerContext, job: HandlerJob) -> None:
-    """Show the plan of the typed job on top of the form, or privately in its conversation where that is impossible."""
-    ctx = handler.ctx
-    if refused := await handler.ineligible(job, Deed.READ):
-        await handler.say(job, answer(refused), _asked_in(job))
-        return
-    wanted = forms.read_job(job.message.values, ctx.policy, to_rent=False)
-    if not isinstance(wanted, JobRequest):
-        problems = "\n".join(f"• {safe(sentence)}" for sentence in wanted.values())
-        await handler.show(job, modals.planned([section(f"This cannot be planned yet.\n{problems}")]), "views.push")
-        return
-    asked = [cloud for cloud in ctx.providers if not wanted.candidates or cloud in wanted.candidates]
-    waiting = modals.planned([section(f"Asking {plural(len(asked), 'cloud')}…")])
-    view_id = await handler.show(job, waiting, "views.push")
-    found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
-    if not (view_id and await handler.change(view_id, modals.planned(plan_sections(found)))):
-        await handler.say(job, plan(found, handler.settings.command), _asked_in(job))
-    await charts.share(handler, job, found)
 
 
 async def _approve(handler: HandlerContext, job: HandlerJob, decide: Decide, *, changing: bool = False) -> None:

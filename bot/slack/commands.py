@@ -25,16 +25,19 @@ from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
-from bot.slack import browsing, charts, modals
+from bot.slack import browsing, charts, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
 from bot.slack.blocks.elements import Message, channel, code
 from bot.slack.blocks.listing import SHOWN, history, listing, team
+from bot.slack.blocks.elements import Message, channel
+from bot.slack.blocks.listing import listing
 from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.profile import profile
 from bot.slack.blocks.session_ending import end_question
+from bot.slack.blocks.status import details as status_details
 from bot.slack.blocks.status import status
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
@@ -110,10 +113,7 @@ async def _provision(handler: HandlerContext, job: HandlerJob, parsed: ParsedCom
         return None
     if (handler.settings.approvals_channel or job.message.channel).startswith(_PRIVATE):
         return answer(_nobody_decides_here(handler))
-    example = code(f"{handler.settings.command} provision 4xA100-80GB 6h for=fine-tune")
-    instead = f"The form could not be opened in time. Try again, or ask in words: {example}"
-    view = modals.provision(job.message.channel, handler.ctx.providers, handler.ctx.policy)
-    await handler.open(job, view, instead)
+    await provision_form.open_form(handler, job)
     return None
 
 
@@ -171,19 +171,54 @@ async def _list(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand)
 
 
 async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    ctx, now = handler.ctx, handler.ctx.clock.now()
+    found = await _seen(handler, job, parsed.target)
+    if isinstance(found, Message):
+        return found
+    view = found.session
+    facts = await card_facts(ctx, found.request, now)
+    between = await true_up.range_of(ctx, view.session.id) if view else None
+    return status(
+        found,
+        ctx.policy,
+        facts,
+        now,
+        mine=_is_mine(found, job),
+        command=handler.settings.command,
+        can_end=_can_end(handler, found),
+        between=between,
+    )
+
+
+async def details(handler: HandlerContext, job: HandlerJob) -> Message:
+    """Answer the button *Details* of a session with what its short status leaves out."""
+    if refused := await handler.ineligible(job, Deed.READ):
+        return answer(refused)
+    found = await _seen(handler, job, job.message.value)
+    if isinstance(found, Message) or found.session is None:
+        return found if isinstance(found, Message) else _unknown(LookupError(nothing_ends_in(job.message.value)))
+    policy, now = handler.ctx.policy, handler.ctx.clock.now()
+    return status_details(found.session, policy, now, mine=_is_mine(found, job), can_end=_can_end(handler, found))
+
+
+async def _seen(handler: HandlerContext, job: HandlerJob, target: str) -> service.Status | Message:
+    """Return what an id names, or the answer where it names nothing that this person may see."""
     try:
-        found = await service.status(handler.ctx, parsed.target)
+        found = await service.status(handler.ctx, target)
     except LookupError as error:
         return _unknown(error)
-    if await _hidden(handler, job, found.request.request.requester):
-        return _unknown(LookupError(nothing_ends_in(parsed.target)))
-    now, view = handler.ctx.clock.now(), found.session
-    mine = found.request.request.requester == job.message.actor.ref
+    hidden = await _hidden(handler, job, found.request.request.requester)
+    return _unknown(LookupError(nothing_ends_in(target))) if hidden else found
+
+
+def _is_mine(found: service.Status, job: HandlerJob) -> bool:
+    return found.request.request.requester == job.message.actor.ref
+
+
+def _can_end(handler: HandlerContext, found: service.Status) -> bool:
+    view = found.session
     provider = handler.ctx.providers.get(view.instance.cloud) if view and view.instance else None
-    can_end = provider is None or provider.capabilities.terminate
-    facts = await card_facts(handler.ctx, found.request, now)
-    between = await true_up.range_of(handler.ctx, view.session.id) if view else None
-    return status(found, handler.ctx.policy, facts, now, mine=mine, can_end=can_end, between=between)
+    return provider is None or provider.capabilities.terminate
 
 
 async def _terminate(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:

@@ -19,6 +19,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from bot.slack.inbound import WITHHELD
+from bot.slack.modals import ANY, RUN_LONG
 from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
@@ -26,11 +27,14 @@ Errors = dict[str, str]
 #: Blocks with the same name as the word of the grammar that reads them; `typed` is another GPU.
 _BLOCKS = ("gpu", "typed", "count", "hours", "disk", "max", "price", "clouds", "spot", "for")
 #: Block that shows a missing word → blocks whose own error may be why the word is missing.
-_MISSING = {"gpu": ("typed", {"gpu", "typed", "limits", "work"}), "hours": ("hours", {"hours", "work"})}
+_MISSING = {"gpu": ("gpu", {"gpu", "typed", "limits", "work"}), "hours": ("hours", {"hours", "work"})}
+#: Said where a run is described and a time is chosen, so that neither is dropped unsaid.
+TWO_TIMES = f"Choose “{RUN_LONG}” as the time, or leave the training run empty."
 
 
-def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True) -> JobRequest | Errors:
-    """Read the job of a provision form, or its errors by block id. Without `to_rent` nothing needs to be filled in."""
+def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
+    """Read the job of a provision form, or its errors by block id."""
+    values = {block: "" if block in ("gpu", "hours") and value == ANY else value for block, value in values.items()}
     draft, errors = Draft(policy), Errors()
     for block in (*_BLOCKS, "limits", "work"):
         try:
@@ -38,7 +42,9 @@ def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True)
                 draft.read(word)
         except (BadWord, UnclosedQuote) as error:
             errors[block] = str(error)[:300]
-    for needed, sentence in draft.missing(BY_NAME["provision"]) if to_rent else ():
+    if field_text(values, "work") and field_text(values, "hours") and "work" not in errors:
+        errors["work"] = TWO_TIMES
+    for needed, sentence in draft.missing(BY_NAME["provision"]):
         block, instead = _MISSING[needed]
         if not errors.keys() & instead:
             errors["work" if block == "hours" and draft.said.get("work") else block] = sentence[:300]

@@ -14,8 +14,10 @@ from typing import Any, Final
 from bot.blockkit import plain
 from bot.rules.grammar.job_words import LIMIT_WORDS
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
+from bot.rules.pricing.hours_cap import DurationOutcome
 from bot.rules.values.phrases import hours, rate, short_hours, usd
-from bot.slack.blocks.elements import Block, code, context, dollars, person, safe, section
+from bot.slack.blocks.elements import Block, actions, button, code, context, dollars, person, safe, section
 from ledger.kernel.request_kind import RequestKind
 from ledger.queries.views import RequestView
 from providers.gpus.table import GPUS
@@ -30,40 +32,100 @@ OFFERS: Final = "offers"
 KEY: Final = "key"
 
 INPUT_MAX: Final = 3_000
+#: The start of the actions of the fields of the form that change its price.
+FORM: Final = "form:"
+#: The choice that leaves the GPU, or the time, to what the run needs.
+ANY: Final = "any"
+RUN_LONG: Final = "As long as the run takes"
+PRICE_LATER: Final = "Reading prices…"
 _GPU_OPTIONS: Final = 100
+_TIMES: Final = tuple(map(Decimal, ("0.5", "1", "1.5", *range(2, 13), 16, 20, 24, 36, 48, 72, 96, 120, 168, 336)))
 
 View = dict[str, Any]
 
 
-def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
+@dataclass(frozen=True, slots=True)
+class ProvisionForm:
+    """What the form for a request shows; with `more` all its fields, else two.
+
+    `gpus` are the models for sale as `(value, label)`, without them every known one. `gpu` and `hours` are chosen.
+    `price` is mrkdwn.
+    """
+
+    gpus: Sequence[tuple[str, str]] = ()
+    gpu: str = ""
+    hours: str = "2h"
+    price: str = PRICE_LATER
+    more: bool = False
+
+
+def provision(channel: str, clouds: Iterable[str], policy: Policy, form: ProvisionForm | None = None) -> View:
     """Build the form for `/gpu provision` without words. The block ids are the words of the grammar."""
-    names = [_option(name) for name in list(GPUS)[:_GPU_OPTIONS]]
-    known = [_option(cloud) for cloud in clouds][:_GPU_OPTIONS]
-    spot = [_option("no", "No, on-demand only"), _option("any", "Either"), _option("yes", "Yes, spot only")]
-    longest = f"up to {hours(policy.max_hours)} without a second approval"
-    needed = f"Fill in this, or below what runs; {longest}."
-    work = "Its time follows from it; then GPU and number may be left to the plan, too."
+    form = form or ProvisionForm()
+    names = [_option(*one) for one in form.gpus or [(name, name) for name in GPUS]]
+    times = [_option(short_hours(one), _time_label(one, policy)) for one in _times(policy)]
+    if form.more:
+        names, times = [_option(ANY, "Any GPU that fits the run"), *names], [_option(ANY, RUN_LONG), *times]
+    gpu = _select(
+        names[:_GPU_OPTIONS], "Choose a GPU", initial=_chosen(names[:_GPU_OPTIONS], form.gpu), action=f"{FORM}gpu"
+    )
+    time = _select(times, "2 hours", initial=_chosen(times, form.hours), action=f"{FORM}hours")
+    elements: list[Block] = [button("Compare offers", "plan:form", "plan")]
+    if not form.more:
+        elements.insert(0, button("More options", "form:more", "more"))
     blocks = [
-        _input("gpu", "GPU", _select(names, "Choose a GPU"), optional=True, hint="Choose one here or type it below."),
-        _input("typed", "or type it", _text("4090, A100-80GB"), optional=True, hint="Several are separated by commas."),
-        _input("count", "How many", _text("1, or 2-4"), optional=True, hint="1 unless you say more."),
-        _input("hours", "For how long", _text("6h, 90m, 1h30m"), optional=True, hint=needed),
-        _input("work", "or what runs", _text("model=7B tokens=2B seq=2048"), optional=True, hint=work),
-        _input("disk", "Disk in GB", _text("100"), optional=True),
-        _input("max", "Most it may cost in all", _text("$50"), optional=True),
-        _input("price", "Most per hour", _text("$2.50"), optional=True, hint="For all GPUs together."),
+        _input("gpu", "GPU", gpu),
+        _input("hours", "Time", time),
+        *(_more_fields(clouds, policy) if form.more else []),
+        {**context(form.price), "block_id": "about"},
+        {**actions(*elements), "block_id": "plan"},
     ]
-    limits = _text("verified=yes total=160GB cuda=12.4 reliability=98%")
-    blocks.append(_input("limits", "Further limits", limits, optional=True, hint=f"Words: {', '.join(LIMIT_WORDS)}."))
+    return _modal(PROVISION, "Request GPUs", blocks, "Request", channel)
+
+
+def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
+    """Build what *More options* adds: the machine, the limits, the work. Each may stay empty."""
+    spot = [_option("no", "On-demand only"), _option("any", "Spot or on-demand"), _option("yes", "Spot only")]
+    counts = [_option(str(one)) for one in (1, 2, 3, 4, 5, 6, 7, 8, 16, 32) if one <= policy.max_gpus]
+    known = [_option(cloud) for cloud in clouds][:_GPU_OPTIONS]
+    blocks = [
+        section("*Machine*"),
+        _input("typed", "Alternative GPUs", _text("A100-80GB, H100"), optional=True, hint="Such as A100-80GB, H100."),
+        _input("count", "Number of GPUs", _select(counts, "1", action=f"{FORM}count"), optional=True),
+        _input("disk", "Disk", _text("100"), optional=True, hint="In GB, such as 100."),
+    ]
     if known:
         picked = {"type": "multi_static_select", "action_id": "in", "options": known}
-        blocks.append(_input("clouds", "Only these clouds", picked, optional=True))
-    blocks.append(_input("spot", "May it be interrupted (spot)?", _select(spot, "No", initial=spot[0])))
+        blocks.append(_input("clouds", "Clouds", picked, optional=True, hint="Empty: all of them."))
+    limits = _text("verified=yes region=EU cuda=12.4")
+    run = _text("model=7B tokens=2B seq=2048")
     why = _text("fine-tune of the summariser", multiline=True, longest=policy.max_reason_chars)
-    blocks.append(_input("for", "What for", why, optional=True, hint="Approvers read this."))
-    button = {"type": "button", "action_id": "plan:form", "text": plain("Show what it would cost", 75)}
-    blocks.append({"type": "actions", "block_id": "plan", "elements": [button]})
-    return _modal(PROVISION, RequestKind.PROVISION.label, blocks, "Ask", channel)
+    return [
+        *blocks,
+        _input("spot", "Market", _select(spot, "On-demand only", initial=spot[0], action=f"{FORM}spot")),
+        section("*Limits*"),
+        _input("max", "Total cost", _text("$50"), optional=True, hint="The most for everything, such as $50."),
+        _input("price", "Hourly price", _text("$2.50"), optional=True, hint="For all GPUs together, such as $2.50."),
+        _input("limits", "Other limits", limits, optional=True, hint=f"Words: {', '.join(LIMIT_WORDS)}."),
+        section("*Work*"),
+        _input("work", "Training run", run, optional=True, hint=f"Such as model=7B tokens=2B. Time: {RUN_LONG}."),
+        _input("for", "Purpose", why, optional=True, hint="Approvers read this."),
+    ]
+
+
+def _times(policy: Policy) -> list[Decimal]:
+    """Return the times that can be chosen, up to the longest that the policy takes."""
+    allowed = [one for one in _TIMES if hours_cap.check(one, Decimal(0), policy).outcome is not DurationOutcome.REFUSED]
+    return sorted({*allowed, policy.max_hours_ever})
+
+
+def _time_label(time_h: Decimal, policy: Policy) -> str:
+    beyond = f" (above {hours(policy.max_hours)}: needs an override)" if hours_cap.is_above(policy, time_h) else ""
+    return f"{hours(time_h)}{beyond}"
+
+
+def _chosen(options: Sequence[Block], value: str) -> Block | None:
+    return next((one for one in options if one["value"] == value), None)
 
 
 def planned(blocks: Sequence[Block]) -> View:
@@ -83,11 +145,11 @@ def extend(meta: str, policy: Policy) -> View:
     why = _text("one more epoch", multiline=True, longest=policy.max_reason_chars)
     beyond = f"Needed above {hours(policy.max_hours)} in all. Approvers read it."
     blocks = [
-        _input("hours", "How much more", _text("1h, 90m")),
-        _input("for", "What for", why, optional=True, hint=beyond),
+        _input("hours", "Extra time", _text("1h, 90m"), hint="Such as 1h or 90m."),
+        _input("for", "Purpose", why, optional=True, hint=beyond),
         context("Time that is already approved is added at once. More time needs an approval."),
     ]
-    return _modal(EXTEND, RequestKind.EXTEND.label, blocks, "Ask", meta)
+    return _modal(EXTEND, RequestKind.EXTEND.label, blocks, "Request", meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +220,7 @@ def offers(meta: str, choices: Sequence[OfferChoice], picked: str = "", to_type:
     radio: Block = {"type": "radio_buttons", "action_id": "offer:pick", "options": shown}
     initial = [one for one in shown if one["value"] == picked]
     radio |= {"initial_option": initial[0]} if initial else {}
-    blocks = [{**_input("offer", "Offer", radio), "dispatch_action": True}]
+    blocks = [_input("offer", "Offer", radio)]
     if to_type:
         blocks.append(_input("amount", f"Type {to_type} to confirm", _text("123.45")))
     blocks.append(context("The approval is recorded under your name."))
@@ -204,12 +266,14 @@ def _modal(callback: str, title: str, blocks: list[Block], submit: str = "", met
 
 
 def _input(block_id: str, label: str, element: Block, *, optional: bool = False, hint: str = "") -> Block:
+    """Build one field. A field with an action of its own reports each choice at once."""
     block: Block = {
         "type": "input",
         "block_id": block_id,
         "label": plain(label, 200),
         "element": element,
         "optional": optional,
+        **({"dispatch_action": True} if element["action_id"] != "in" else {}),
     }
     return {**block, "hint": plain(hint, 200)} if hint else block
 
@@ -225,10 +289,10 @@ def _text(placeholder: str, typed: str = "", *, multiline: bool = False, longest
     }
 
 
-def _select(options: list[Block], placeholder: str, *, initial: Block | None = None) -> Block:
+def _select(options: list[Block], placeholder: str, *, initial: Block | None = None, action: str = "in") -> Block:
     element: Block = {
         "type": "static_select",
-        "action_id": "in",
+        "action_id": action,
         "placeholder": plain(placeholder, 150),
         "options": options,
     }

@@ -87,6 +87,7 @@ async def test_status_shows_how_far_it_is_and_what_it_costs_until_then(sqlite_do
         assert Decimal(told["cost_to_finish_usd"]) > 0
         assert told["eta"] > seen["created_at"]
         assert "At this speed it is done" in told["line"]
+        assert ("The session ends before that." in told["line"]) == (told["eta"] > seen["deadline"])
         without = (await door.call("GET", f"/sessions/{bare}", key)).json()["agent"]
         assert "can't end early for being idle or unresponsive" in without["line"]
         assert without["heartbeat_age_s"] is None

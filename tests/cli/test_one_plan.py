@@ -63,7 +63,11 @@ async def by_button(stage: Stage) -> str:
     await stage.command("alice", "/gpu provision")
     form = stage.ws.view("alice")
     assert form is not None
-    await stage.as_("alice").click(form, "Show what it would cost", values={"work": WORDS})
+    await stage.click("alice", form, "More options")
+    form = stage.ws.view("alice")
+    assert form is not None
+    values = {"gpu": "any", "hours": "any", "work": WORDS}
+    await stage.as_("alice").click(form, "Compare offers", values=values)
     await stage.settle()
     shown = stage.ws.view("alice")
     assert shown is not None

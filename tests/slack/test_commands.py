@@ -9,8 +9,12 @@ from bot.practice.reader import all_text, buttons
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import cost_now
 from bot.services.sessions.service import history, team
+from bot.services.nodes.connection import fingerprint
+from ledger.core.writes import amend
 from ledger.engine.db import Database
-from tests.slack.conftest import Stage, staged
+from ledger.models import Instance
+from ledger.queries.views import session_view
+from tests.slack.conftest import Stage, staged, words_before_the_buttons
 from tests.support.clock import SteppedClock
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBpYRlvm0dvKqjKmzqQ8mDqyNLlH4CSp9nTgQH8dDGIH ada@laptop"
@@ -96,12 +100,37 @@ async def test_status(stage: Stage) -> None:
     await stage.command("alice", f"/gpu status {view.id[-6:]}")
     mine = all_text(private(stage, "alice"))
     assert "Connect: `ssh -p" in mine
-    assert [b["text"]["text"] for b in buttons(private(stage, "alice"))] == ["End it now"]
+    shown = private(stage, "alice")
+    assert [b["text"]["text"] for b in buttons(shown)] == ["End it now", "Details"]
+    assert words_before_the_buttons(shown) <= 40
     await stage.command("dave", f"/gpu status {view.id[-6:]}")
-    assert "Connect" not in all_text(private(stage, "dave"))
-    assert buttons(private(stage, "dave")) == []
+    theirs = private(stage, "dave")
+    assert "Connect" not in all_text(theirs)
+    assert [b["text"]["text"] for b in buttons(theirs)] == ["Details"]
+    await stage.click("dave", theirs, "Details")
+    assert "Host" not in private(stage, "dave").text
     await stage.command("alice", "/gpu status zzzz99")
     assert "There is no request or session" in private(stage, "alice").text
+
+
+async def test_a_host_key_is_shown_by_the_button_of_the_ready_message_while_the_session_runs(stage: Stage) -> None:
+    await running(stage)
+    (session,) = (await stage.w.books()).sessions
+    key = f"ssh-ed25519 {'A' * 68}"
+    async with stage.ctx.db.write() as tx:
+        view = await session_view(tx, session.id)
+        assert view.instance is not None
+        await amend(tx, Instance, view.instance.id, host_key=key)
+    (ready,) = [one for one in stage.ws.dm_messages("alice") if "is ready" in one.text]
+    for machinery in ("Host key", "known_hosts", "A" * 68):
+        assert machinery not in all_text(ready)
+    await stage.click("alice", ready, "Details")
+    told = stage.ws.dm_messages("alice")[-1].text
+    for part in ("Host `", "port `", fingerprint(key), key, "It ends at its approved time"):
+        assert part in told
+    await stage.command("alice", f"/gpu terminate {session.id[-6:]} now")
+    await stage.w.run(200)
+    assert buttons(stage.ws.now(ready)) == []
 
 
 async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
@@ -126,6 +155,8 @@ async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
     assert stage.w.alive() == []
     await stage.command("alice", f"/gpu status {session.id[-6:]}")
     over = private(stage, "alice").text
+    assert buttons(private(stage, "alice")) == []
+    assert words_before_the_buttons(private(stage, "alice")) <= 40
     assert "Ended " in over
     assert "It cost $" in over
     assert "Cost so far" not in over

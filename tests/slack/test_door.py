@@ -265,12 +265,24 @@ async def test_nothing_to_offer_says_why(stage: Stage) -> None:
 
 async def test_the_form_asks_like_the_words(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision")
-    refused = await stage.submit("alice", {"typed": "RTX 9999", "hours": "0"})
-    assert not refused.ok
+    form = stage.ws.view("alice")
+    assert form is not None
+    await stage.click("alice", form, "More options")
+    refused = await stage.submit("alice", {"typed": "RTX 9999", "max": "free"})
+    assert set(refused.errors) == {"typed", "max"}
     assert stage.ws.channel_messages() == []
-    await stage.submit("alice", {"typed": "4090", "hours": "2h", "for": "from the form"})
+    values = {"gpu": "RTX4090", "hours": "6h", "typed": "", "max": "$50", "for": "from the form"}
+    await stage.submit("alice", values)
     assert stage.ws.view("alice") is None
-    assert "from the form" in all_text(stage.message())
+    card = all_text(stage.message())
+    for said in ("RTX4090 for 6 hours", "from the form"):
+        assert said in card
+
+
+async def test_the_form_is_sent_as_it_is_proposed(stage: Stage) -> None:
+    await stage.command("alice", "/gpu provision")
+    await stage.submit("alice", {})
+    assert "for 2 hours" in all_text(stage.message())
 
 
 async def test_two_doors_in_one_channel_never_post_twice(stage: Stage) -> None:

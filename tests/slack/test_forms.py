@@ -57,8 +57,9 @@ def test_a_run_can_be_described_instead_of_a_time() -> None:
     assert job.work == ("model=7B", "tokens=2B", "seq=2048")
     assert (job.gpu.count_min, job.gpu.count_max) == (1, POLICY.max_gpus)
     both = forms.read_job({"typed": "2x4090", "hours": "6", "work": "model=7B"}, POLICY)
-    assert isinstance(both, JobRequest)
-    assert (both.work, both.hours) == ((), Decimal(6))
+    assert both == {"work": forms.TWO_TIMES}
+    for_any = {"gpu": modals.ANY, "hours": modals.ANY, "work": "model=7B tokens=2B seq=2048"}
+    assert forms.read_job(for_any, POLICY) == job
     counted = forms.read_job({"typed": "2x4090", "work": "model=7B tokens=2B"}, POLICY)
     assert isinstance(counted, JobRequest)
     assert counted.gpu.count_max == 2
@@ -84,7 +85,7 @@ def test_a_run_that_says_too_little_is_explained_at_its_field(typed: str, said: 
 @pytest.mark.parametrize(
     ("changes", "block", "said"),
     [
-        ({"gpu": "", "typed": ""}, "typed", "Say which GPU"),
+        ({"gpu": "", "typed": ""}, "gpu", "Say which GPU"),
         ({"typed": "RTX 9999"}, "typed", "not a GPU"),
         ({"count": "0"}, "count", "At least one"),
         ({"count": "900"}, "count", "limit"),
@@ -112,6 +113,48 @@ def test_every_error_at_once() -> None:
     assert set(errors) == {"typed", "hours", "max"}
 
 
+def inputs(form: modals.ProvisionForm | None = None, policy: Policy = POLICY) -> dict[str, dict[str, Any]]:
+    """The fields of the form by their block."""
+    view = modals.provision("C1", ["vast"], policy, form)
+    assert validate_view(view) == []
+    return {block["block_id"]: block for block in view["blocks"] if block["type"] == "input"}
+
+
+def test_the_form_asks_for_two_things_and_proposes_both() -> None:
+    sale = [("A40", "A40 · 48 GB · from $0.30/h"), ("RTX4090", "RTX4090 · 24 GB · from $0.35/h")]
+    shown = inputs(modals.ProvisionForm(sale, "RTX4090"))
+    assert list(shown) == ["gpu", "hours"]
+    assert not any(block["optional"] for block in shown.values())
+    values = {name: block["element"]["initial_option"]["value"] for name, block in shown.items()}
+    assert values == {"gpu": "RTX4090", "hours": "2h"}
+    assert [one["text"]["text"] for one in shown["gpu"]["element"]["options"]] == [label for _, label in sale]
+    job = forms.read_job(values, POLICY)
+    assert isinstance(job, JobRequest)
+    assert (job.gpu.names, job.hours) == (("RTX4090",), Decimal(2))
+
+
+def test_more_options_keep_what_is_chosen_and_add_the_rest() -> None:
+    form = modals.ProvisionForm([("A40", "A40")], "A40", "6h", more=True)
+    shown = inputs(form)
+    assert shown["gpu"]["element"]["initial_option"]["value"] == "A40"
+    assert shown["hours"]["element"]["initial_option"]["value"] == "6h"
+    rest = ["typed", "count", "disk", "clouds", "spot", "max", "price", "limits", "work", "for"]
+    assert list(shown) == ["gpu", "hours", *rest]
+    view = modals.provision("C1", ["vast"], POLICY, form)
+    groups = [block["text"]["text"] for block in view["blocks"] if block["type"] == "section"]
+    assert groups == ["*Machine*", "*Limits*", "*Work*"]
+
+
+def test_every_time_of_the_form_is_a_word_and_says_when_an_override_is_needed() -> None:
+    policy = Policy(max_hours=Decimal(12), max_hours_ever=Decimal(48))
+    options = inputs(policy=policy)["hours"]["element"]["options"]
+    for one in options:
+        job = forms.read_job({"gpu": "A40", "hours": one["value"]}, policy)
+        assert isinstance(job, JobRequest)
+        assert ("override" in one["text"]["text"]) == (job.hours > 12)
+    assert options[-1]["text"]["text"] == "48 hours (above 12 hours: needs an override)"
+
+
 def test_a_reason() -> None:
     assert forms.read_reason({"reason": " too\u202e dear "}, POLICY) == "too dear"
     assert "reason" in forms.read_reason({"reason": "  "}, POLICY)
@@ -132,7 +175,8 @@ FIELD = st.text(max_size=40) | st.lists(st.text(max_size=10), max_size=3) | st.n
 
 @given(st.dictionaries(st.sampled_from([*FULL, "reason", "amount", "cap"]), FIELD))
 def test_no_input_raises_and_every_error_fits(values: dict[str, Any]) -> None:
-    blocks = {block["block_id"] for block in modals.provision("C1", ["vast"], POLICY)["blocks"]}
+    shown = modals.provision("C1", ["vast"], POLICY, modals.ProvisionForm(more=True))["blocks"]
+    blocks = {block["block_id"] for block in shown if block["type"] == "input"}
     found = forms.read_job(values, POLICY)
     if isinstance(found, dict):
         assert found
@@ -149,7 +193,7 @@ def test_dialogs_are_valid_for_any_text(problem: str, offer: str, amount: Decima
         modals.amount("token", spend, problem),
         modals.reject("token", POLICY),
         modals.provision("C1", ["vast", "runpod"], POLICY),
-        modals.provision("C1", [], Policy(max_reason_chars=100_000)),
+        modals.provision("C1", [], Policy(max_reason_chars=100_000), modals.ProvisionForm(more=True)),
     ):
         assert validate_view(view) == []
 
@@ -219,7 +263,7 @@ def test_the_same_bad_input_gets_the_same_sentence_everywhere() -> None:
         line = parse(f"provision {word}={value}", POLICY)
         assert isinstance(line, GrammarError), word
         typed = f"{word}={value}" if block in ("limits", "work") else value
-        form = forms.read_job({"typed": "4090", "hours": "2", block: typed}, POLICY)
+        form = forms.read_job({"typed": "4090", "hours": "" if block == "work" else "2", block: typed}, POLICY)
         assert isinstance(form, dict)
         with pytest.raises(BadJob) as document:
             read_job(JobDocument.model_validate(field), POLICY)
@@ -228,7 +272,7 @@ def test_the_same_bad_input_gets_the_same_sentence_everywhere() -> None:
 
 
 def test_what_is_not_said_is_asked_for_with_the_same_sentence_everywhere() -> None:
-    for values, line, block in (({"hours": "2"}, "2h", "typed"), ({"typed": "4090"}, "4090", "hours")):
+    for values, line, block in (({"hours": "2"}, "2h", "gpu"), ({"typed": "4090"}, "4090", "hours")):
         typed = parse(f"provision {line}", POLICY)
         assert isinstance(typed, GrammarError)
         assert forms.read_job(values, POLICY) == {block: typed.message}

@@ -68,6 +68,8 @@ async def test_it_is_done_and_words(stage: Stage) -> None:
     await stage.command("alice", f"/gpu status {row.id[-6:]}")
     told = all_text(private(stage, "alice"))
     assert "min left)" in told
+    await stage.click("alice", private(stage, "alice"), "Details")
+    told = all_text(private(stage, "alice"))
     assert "warning 1 hour, 30 minutes, 10 minutes and 2 minutes before" in told
     warning = await before_the_end(stage, 10)
     await stage.click("alice", warning, action(warning, "done"))

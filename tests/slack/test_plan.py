@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bot.practice.model import ChatMessage, OpenView
 from bot.practice.reader import all_text
+from bot.rules.grammar.job import everything
+from bot.slack import provision_form
+from bot.slack.modals import PRICE_LATER
+from bot.slack.provision_form import PROPOSED_GB
+from providers.gpus.table import GPUS
 from tests.slack.conftest import Stage
 
 RUN = "model=1B tokens=2B seq=2048 batch=512"
@@ -22,12 +29,20 @@ def shown(stage: Stage, who: str = "alice") -> str:
     return all_text(view)
 
 
-async def plan_button(stage: Stage, values: dict[str, Any]) -> OpenView:
-    """Open the form, fill in some of it and press the button."""
+async def opened(stage: Stage) -> OpenView:
+    """Open the form."""
     await stage.command("alice", "/gpu provision")
     form = stage.ws.view("alice")
     assert form is not None
-    await stage.as_("alice").click(form, "Show what it would cost", values=values)
+    return form
+
+
+async def plan_button(stage: Stage, values: dict[str, Any]) -> OpenView:
+    """Open the form with all its fields, fill in some of them and compare the offers."""
+    await stage.click("alice", await opened(stage), "More options")
+    form = stage.ws.view("alice")
+    assert form is not None
+    await stage.as_("alice").click(form, "Compare offers", values=values)
     await stage.settle()
     return form
 
@@ -65,11 +80,12 @@ async def test_an_upload_that_is_not_taken_is_told(stage: Stage) -> None:
 
 
 async def test_the_form_shows_the_plan_of_what_is_typed_and_asks_for_nothing(stage: Stage) -> None:
-    form = await plan_button(stage, {"work": RUN, "typed": "H100, A100-80GB"})
+    form = await plan_button(stage, {"work": RUN, "gpu": "any", "hours": "any", "typed": "H100, A100-80GB"})
     told = shown(stage)
     for word in ("Plan\n", "*#1*", "expected (", "Assumed:", "tokens"):
         assert word in told
-    assert charts(stage, "alice")
+    # A chart would be a message that nobody asked for.
+    assert charts(stage, "alice") == []
     books = await stage.w.books()
     assert not books.requests
     view = stage.ws.view("alice")
@@ -79,25 +95,82 @@ async def test_the_form_shows_the_plan_of_what_is_typed_and_asks_for_nothing(sta
     assert stage.ws.ephemerals("alice") == []
 
 
-async def test_the_form_may_be_planned_before_anything_is_typed(stage: Stage) -> None:
+async def test_the_form_is_compared_as_it_is_proposed(stage: Stage) -> None:
     await plan_button(stage, {})
+    assert "Plan for a machine for 2 hours" in shown(stage)
     assert "*#1*" in shown(stage)
 
 
+async def test_an_empty_form_is_not_priced(stage: Stage) -> None:
+    await plan_button(stage, {"gpu": None, "hours": None})
+    told = shown(stage)
+    assert "Say which GPU" in told
+    assert "Say for how long" in told
+    assert "$" not in told
+
+
 async def test_what_cannot_be_read_is_said_on_top_of_the_form(stage: Stage) -> None:
-    await plan_button(stage, {"hours": "soon", "typed": "4090"})
-    assert "This cannot be planned yet." in shown(stage)
+    await plan_button(stage, {"max": "free"})
+    assert "Something is missing or wrong." in shown(stage)
     assert charts(stage, "alice") == []
 
 
+def price(view: OpenView) -> str:
+    """The line of the form with what it would cost."""
+    (block,) = [one for one in view.blocks if one["block_id"] == "about"]
+    return str(block["elements"][0]["text"])
+
+
+async def test_the_price_follows_what_is_chosen_and_is_the_one_on_the_card(stage: Stage) -> None:
+    first = price(await opened(stage))
+    assert first.startswith("About *$")
+    assert "for 2 hours · 1×" in first
+    form = stage.ws.view("alice")
+    assert form is not None
+    await stage.as_("alice").click(form, "form:hours", value="6h", values={"gpu": "RTX4090"})
+    await stage.settle()
+    changed = stage.ws.view("alice")
+    assert changed is not None
+    assert changed.id == form.id
+    said = price(changed)
+    assert "for 6 hours · 1× RTX4090" in said
+    await stage.submit("alice", {})
+    amount = said.partition("*")[2].partition("*")[0]
+    card = all_text(stage.message())
+    assert "RTX4090 for 6 hours" in card
+    assert f"about {amount}" in card
+
+
+async def test_only_what_is_for_sale_can_be_chosen_each_with_its_price(stage: Stage) -> None:
+    form = await opened(stage)
+    options = form.blocks[0]["element"]["options"]
+    policy = stage.ctx.policy
+    listing = await stage.ctx.catalog.inventory(everything(policy), policy)
+    sold = {offer.gpu for row in listing.rows for offer in row.offers if offer.price_usd_h}
+    assert {one["value"] for one in options} == sold & set(GPUS)
+    assert all("GB · from $" in one["text"]["text"] for one in options)
+    assert GPUS[form.blocks[0]["element"]["initial_option"]["value"]].memory_gb >= PROPOSED_GB
+
+
+async def test_the_form_opens_before_slow_clouds_have_answered(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provision_form, "OPEN_WAIT_S", 0.0)
+    form = await opened(stage)
+    (before,) = stage.calls("views.open")
+    assert PRICE_LATER in str(before["view"])
+    assert price(form).startswith("About *$")
+    assert form.blocks[0]["element"]["initial_option"]
+
+
 async def test_a_form_that_was_closed_gets_the_plan_as_a_message(stage: Stage) -> None:
+    form = await opened(stage)
     stage.fault("views.update", "error", error="not_found")
-    await plan_button(stage, {"typed": "4090", "hours": "6h"})
+    await stage.as_("alice").click(form, "Compare offers", values={"gpu": "RTX4090", "hours": "6h"})
+    await stage.settle()
     assert "Plan for a machine for 6 hours" in all_text(stage.ws.ephemerals("alice")[-1])
 
 
 async def test_nothing_fits_is_said_in_the_dialog_with_what_would_help(stage: Stage) -> None:
-    await plan_button(stage, {"typed": "4090", "hours": "6h", "price": "$0.001"})
+    await plan_button(stage, {"gpu": "RTX4090", "hours": "6h", "price": "$0.001"})
     assert "no offer fits now" in shown(stage)
     assert "fits" in shown(stage)
 

@@ -39,9 +39,12 @@ async def test_a_second_delivery_asks_once(socket_stage: Stage) -> None:
 async def test_a_form_that_was_wrong_can_be_sent_again(socket_stage: Stage) -> None:
     await connected(socket_stage)
     await socket_stage.command("alice", "/gpu provision")
-    refused = await socket_stage.submit("alice", {"typed": "4090", "hours": "0"})
+    form = socket_stage.ws.view("alice")
+    assert form is not None
+    await socket_stage.click("alice", form, "More options")
+    refused = await socket_stage.submit("alice", {"max": "free"})
     assert not refused.ok
-    await socket_stage.submit("alice", {"typed": "4090", "hours": "2h"})
+    await socket_stage.submit("alice", {"max": "$50"})
     assert len((await socket_stage.w.books()).requests) == 1
 
 

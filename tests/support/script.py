@@ -10,7 +10,8 @@ from typing import Any
 
 from bot.cli.demo.demo_stack import Playground, playground
 from bot.practice.driver import Driver
-from bot.practice.model import ChatMessage
+from bot.practice.model import ChatMessage, OpenView
+from bot.practice.reader import all_text
 from bot.services.audit import invariants
 from ledger.queries.audit import Books, read_books
 from tests.support.personas import STEP_S, Screens
@@ -90,3 +91,18 @@ async def play(*, socket_mode: bool = False, boot_s: float = BOOT_S) -> AsyncIte
         playing = Play(running)
         yield playing
         await playing.comes_to_rest()
+
+
+async def with_all_fields(ws: Driver, who: str) -> OpenView:
+    """Wait until the form for a request shows a price, click *More options* and wait for all its fields."""
+
+    def form(said: str) -> OpenView | None:
+        view = ws.view(who)
+        return view if view is not None and said in all_text(view) else None
+
+    priced = await ws.until(lambda: form("About *$"))
+    assert priced is not None
+    await ws.as_(who).click(priced, "More options")
+    full = await ws.until(lambda: form("Purpose"))
+    assert full is not None
+    return full

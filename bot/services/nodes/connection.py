@@ -14,7 +14,11 @@ def ssh_command(row: Instance) -> str:
     """Return the SSH command to type, without a host or user that could be read as an option or shell word."""
     host, user = row.ssh_host or "", row.ssh_user or "root"
     port = f"-p {row.ssh_port} " if row.ssh_port else ""
-    return f"ssh {port}{user}@{host}" if _is_plain(host) and _is_plain(user) else f"ssh {port}(see host and user below)"
+    return (
+        f"ssh {port}{user}@{host}"
+        if _is_plain(host) and _is_plain(user)
+        else f"ssh {port}(host and user: see its details)"
+    )
 
 
 def fingerprint(key: str) -> str:

@@ -14,13 +14,17 @@ from ledger.queries.views import SessionView
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """Describe an agent for people. `line` is in every status; `heard` is None for an instance without an agent."""
+    """Describe an agent for people. `line` is in every status; `heard` is None for an instance without an agent.
+
+    `ends_first`: at its speed so far the job is done only after the session's approved end.
+    """
 
     line: str
     heard: NodeStatus | None = None
     age_s: int | None = None
     eta: datetime | None = None
     cost_to_finish_usd: Decimal | None = None
+    ends_first: bool = False
 
 
 def agent_view(view: SessionView, now: datetime) -> AgentView:
@@ -34,4 +38,7 @@ def agent_view(view: SessionView, now: datetime) -> AgentView:
     if ahead is None:
         return AgentView(line, found, age_s)
     line = f"{line} At this speed it is done {ahead.eta:%Y-%m-%d %H:%M} UTC, for {usd(ahead.cost_to_finish_usd)} more."
-    return AgentView(line, found, age_s, ahead.eta, ahead.cost_to_finish_usd)
+    end = view.session.deadline
+    ends_first = end is not None and ahead.eta > end
+    line += " The session ends before that." if ends_first else ""
+    return AgentView(line, found, age_s, ahead.eta, ahead.cost_to_finish_usd, ends_first)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from urllib.parse import quote
 
 from bot.rules.values.phrases import hours, rate, unreconciled
-from bot.services.nodes.connection import fingerprint, known_hosts, ssh_command
+from bot.services.nodes.connection import known_hosts, ssh_command
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
     Block,
@@ -46,12 +46,6 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         return Message(f"Your {what(session)} is ready.", (section(f"Your *{what(session)}* is ready."),))
     lead = f"Your *{what(session)}* at {safe(row.cloud, 40)} is ready."
     lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else [_no_address(able)]
-    if row.ssh_host:
-        lines.append(
-            f"Host {code(row.ssh_host)} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
-        )
-    if row.ssh_host and row.host_key:
-        lines.append(f"Host key {code(fingerprint(row.host_key))}{known(row)}")
     if row.ssh_host and keyless:
         add = code(f"{command} key add ssh-ed25519 AAAA…")
         lines.append(f"You can't log in, because you have no SSH key here. For the next machine: {add}")
@@ -60,9 +54,11 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
         lines.append(f"More time: {code(f'{command} extend {short_id(session.id)} 1h')}")
     ending = f"To end it earlier: the button, or {code(f'{command} terminate {short_id(session.id)}')}."
-    end: tuple[Block, ...] = (actions(end_button(session)),)
+    buttons = [end_button(session)]
     if able is not None and not able.terminate:
-        ending, end = GOES_ON, ()
+        ending, buttons = GOES_ON, []
+    buttons += [details_button(session)] if row.ssh_host else []
+    end = (actions(*buttons),) if buttons else ()
     text = f"{lead} {' · '.join(lines)}. {ending}"
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
 
@@ -143,6 +139,12 @@ def end_button(session: Session, value: str = "", *, label: str = "", over: str 
     label = label or f"End session {short}"
     mark = value or session.id
     return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)
+
+
+def details_button(session: Session) -> Block:
+    """Build the button that shows the host key, what ends the session and what its agent reports."""
+    short = short_id(session.id)
+    return button("Details", f"details:{short}", session.id, label=f"Details of session {short}")
 
 
 def what(session: Session) -> str:

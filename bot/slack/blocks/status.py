@@ -7,17 +7,23 @@ from decimal import Decimal
 
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
-from bot.rules.values.phrases import retained_disk, unreconciled
+from bot.rules.values.phrases import rate, retained_disk, unreconciled
 from bot.rules.values.state_text import state_words
 from bot.services.nodes.connection import api_url, fingerprint, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.sessions.service import Status
-from bot.slack.blocks import request, session_ready_and_ended
+from bot.slack.blocks import progress, request, session_ready_and_ended
 from bot.slack.blocks.elements import Block, Message, actions, clip, code, context, dollars, safe, section, when
+from bot.slack.blocks.job import cloud
+from bot.slack.blocks.session_ready_and_ended import details_button
 from ledger.kernel.checkpoint_step import WAITS
-from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, SessionState
 from ledger.models import Session
 from ledger.queries.views import SessionView
+
+#: States in which the newest step says more than the state: what is launched, or why it was not.
+_LAUNCHING = (SessionState.QUEUED, SessionState.PROVISIONING)
 
 
 def status(
@@ -27,51 +33,104 @@ def status(
     now: datetime,
     *,
     mine: bool,
+    command: str = "/gpu",
     can_end: bool = True,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
-    """Show the request's message without buttons, then the countdown and what ends the session.
+    """Show a session in at most 40 words, with *Details* for the rest; before it exists, the request's card.
 
     Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it. `between`: the least and
-    most that it can have cost where the cloud never reports it.
+    most that it can have cost where the cloud never reports it. `command` is the slash command.
     """
-    shown = request.request_message(found.request, policy, facts)
-    cost_usd = facts.cost_usd
-    blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
-    text = shown.text
     view = found.session
-    if view is not None:
-        disk = ", its disk kept" if view.retained_disk else ""
-        lines = [f"Session {code(view.session.id)} is *{state_words(view.session.state)}*{disk}."]
-        ended = view.session.ended_at
-        if ended is not None:
-            lines.append(f"Ended {when(ended)}.")
-        elif view.session.deadline and not view.retained_disk:
-            lines.append(f"Ends {when(view.session.deadline)}" + _countdown(view.session, now))
-        if cost_usd is not None:
-            lines.append(f"Cost so far {dollars(cost_usd)}." if ended is None else f"It cost {dollars(cost_usd)}.")
-        if between is not None:
-            lines.append(safe(unreconciled(*between)))
-        row = view.instance
-        still = view.disk is not None  # Nothing answers there until it is started again.
-        if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION and not still:
-            lines.append(f"Connect: {code(ssh_command(row), 400)}")
-            if row.host_key:
-                lines.append(f"Host key {code(fingerprint(row.host_key))}.")
-            lines += _node_api(view)
-        if row is not None and row.checkpoint_step in WAITS and row.gate_note:
-            lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
-        if view.disk is not None:
-            lines.append(retained_disk(view.disk.price_usd_h, view.disk.until))
-        if view.session.state in ENDABLE_SESSION:
-            agent = agent_view(view, now).line
-            lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))
-        blocks.append(section(" ".join(lines)))
-        text = f"{text} {' '.join(lines)}"
-        if mine and view.session.state in ENDABLE_SESSION:
-            blocks.append(actions(session_ready_and_ended.end_button(view.session)))
-    blocks.append(context(f"Request {code(found.request.request.id)}"))
-    return Message(clip(text, 3_900), tuple(blocks))
+    if view is None:
+        shown = request.request_message(found.request, policy, facts)
+        blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
+        blocks.append(context(f"Request {code(short_id(found.request.request.id))}"))
+        return Message(clip(shown.text, 3_900), tuple(blocks))
+    session, row = view.session, view.instance
+    lines = [_headline(view, now), *_amounts(view, facts.cost_usd, between)]
+    if mine and _reachable(view) and row is not None:
+        lines.append(f"Connect: {code(ssh_command(row), 400)}")
+    if session.state in _LAUNCHING:
+        lines += progress.lines(found.request)[-1:]
+    lines += _warnings(view, now, command, can_end=can_end)
+    block = section("\n".join(lines))
+    buttons = [session_ready_and_ended.end_button(session)] if mine and session.state in ENDABLE_SESSION else []
+    buttons += [] if session_ready_and_ended.is_over(session) else [details_button(session)]
+    ids = context(f"Session {code(short_id(session.id))} · request {code(short_id(found.request.request.id))}")
+    return Message(clip(" ".join(lines), 3_900), (block, *([actions(*buttons)] if buttons else []), ids))
+
+
+def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can_end: bool = True) -> Message:
+    """Show what the short status leaves out: host key, the API of its machine, what ends it, what its agent reports."""
+    session, row = view.session, view.instance
+    if session_ready_and_ended.is_over(session):
+        return Message.of("This session has ended.")
+    lines = []
+    if mine and _reachable(view) and row is not None:
+        lines.append(
+            f"Host {code(row.ssh_host or '')} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
+        )
+        if row.host_key:
+            lines.append(f"Host key {code(fingerprint(row.host_key))}{session_ready_and_ended.known(row)}")
+        lines += _node_api(view)
+    if session.state in ENDABLE_SESSION:
+        agent = agent_view(view, now).line
+        lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))
+    lines = lines or ["There is nothing more to show yet."]
+    return Message(clip(" ".join(lines), 3_900), (section("\n".join(lines)),))
+
+
+def _headline(view: SessionView, now: datetime) -> str:
+    """Name the machine, where it is, its state and its end."""
+    session, row = view.session, view.instance
+    where = f" on {safe(cloud(row.cloud), 40)}" if row is not None else ""
+    line = f"*{session_ready_and_ended.what(session)}*{where} is *{state_words(session.state)}*"
+    line += ", its disk kept." if view.retained_disk else "."
+    if session.ended_at is not None:
+        why = f" {safe(session.end_reason, 300)}" if session.end_reason else ""
+        return f"{line} Ended {when(session.ended_at)}.{why}"
+    if session.deadline and not view.retained_disk:
+        return f"{line} Ends {when(session.deadline)}{_countdown(session, now)}"
+    return line
+
+
+def _amounts(view: SessionView, cost_usd: Decimal | None, between: tuple[Decimal, Decimal] | None) -> list[str]:
+    """Say the price, and what it has cost; a free run or one without an instance has neither."""
+    parts = []
+    if view.instance is not None and view.session.ended_at is None and view.disk is None:
+        parts.append(rate(view.instance.price_usd_h))
+    if cost_usd is not None:
+        so_far = f"{dollars(cost_usd)} so far"
+        parts.append(so_far if view.session.ended_at is None else f"It cost {dollars(cost_usd)}.")
+    said = [" · ".join(parts)] if parts else []
+    return said + ([safe(unreconciled(*between))] if between is not None else [])
+
+
+def _warnings(view: SessionView, now: datetime, command: str, *, can_end: bool) -> list[str]:
+    """Say what may surprise: a job that needs longer, an end that waits, a disk that costs on, another certificate."""
+    session, row, node = view.session, view.instance, view.node
+    said = []
+    agent = agent_view(view, now)
+    if agent.ends_first and agent.eta is not None and session.state in ENDABLE_SESSION:
+        more = code(f"{command} extend {short_id(session.id)} 1h")
+        said.append(f":warning: Ends before its job: at this speed that is done {when(agent.eta)}. More time: {more}")
+    if row is not None and row.checkpoint_step in WAITS and row.gate_note:
+        said.append(f"Its end waits. {safe(row.gate_note, 600)}")
+    if view.disk is not None:
+        said.append(retained_disk(view.disk.price_usd_h, view.disk.until))
+    if node is not None and node.api_other is not None and _reachable(view):
+        said.append(":warning: Its API showed another certificate: see *Details*.")
+    if not can_end and session.state in ENDABLE_SESSION:
+        said.append(session_ready_and_ended.GOES_ON)
+    return said
+
+
+def _reachable(view: SessionView) -> bool:
+    """Whether somebody can log in; nothing answers on a stopped machine."""
+    row = view.instance
+    return row is not None and bool(row.ssh_host) and view.session.state in LIVE_SESSION and view.disk is None
 
 
 def _node_api(view: SessionView) -> list[str]:

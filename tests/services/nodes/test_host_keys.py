@@ -12,7 +12,7 @@ from bot.services.nodes import host_keys
 from bot.services.nodes.connection import fingerprint, known_hosts
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
-from bot.slack.blocks import session_ready_and_ended
+from bot.slack.blocks import session_ready_and_ended, status
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
@@ -62,7 +62,8 @@ async def test_the_first_key_is_shown_and_another_one_is_told_once_and_ends_noth
     assert out.ssh is not None
     assert (out.ssh.host_key, out.ssh.fingerprint, out.ssh.known_hosts) == (row.host_key, mark, line)
     assert f"For known_hosts: {line}" in session_details(out).sentences
-    assert line in session_ready_and_ended.ready(view, "/gpu").text
+    assert line in status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
+    assert line not in session_ready_and_ended.ready(view, "/gpu").text
     wipe(w, row)
     await look(w, 300)
     assert alarms(w, row) == set()  # Nobody looked yet.

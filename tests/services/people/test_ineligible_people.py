@@ -188,7 +188,7 @@ async def test_a_dialog_that_is_open_already(sqlite_db: Database, clock: Stepped
         amount = f"{option.expected_usd:.2f}"
         accepted = []
         for verb, values in (
-            ("provision", {"typed": "1x4090", "hours": "1"}),
+            ("provision", {"gpu": "RTX4090", "hours": "1h"}),
             ("reject", {"reason": "no"}),
             ("change", {"hours": "1h"}),
             ("approve", {"amount": amount}),

@@ -11,7 +11,7 @@ import pytest
 
 from bot.rules.policy.policy import Policy
 from bot.services.nodes.connection import ssh_command
-from bot.slack.blocks import elements, job, progress, session_ending, session_ready_and_ended
+from bot.slack.blocks import elements, job, progress, session_ending, session_ready_and_ended, status
 from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import CardFacts, request_message
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
@@ -224,8 +224,13 @@ def test_how_to_connect() -> None:
     running = session(_S.RUNNING, deadline=START)
     shown = SessionView(running, view(RequestState.APPROVED).request, row, None, Decimal(0), None)
     told = all_text_of(session_ready_and_ended.ready(shown, "/gpu"))
-    for part in ("`ssh -p 2222 root@ssh4.example.com`", "port `2222`", "$4.20/h", "6 hours", "`/gpu terminate ymabv2`"):
+    for part in ("`ssh -p 2222 root@ssh4.example.com`", "$4.20/h", "6 hours", "`/gpu terminate ymabv2`"):
         assert part in told
+    assert "port `2222`" not in told
+    more = all_text_of(status.details(shown, Policy(), START, mine=True))
+    for part in ("Host `ssh4.example.com`", "port `2222`", "user `root`"):
+        assert part in more
+    assert "Host" not in all_text_of(status.details(shown, Policy(), START, mine=False))
     assert "no SSH address" in session_ready_and_ended.ready(replace(shown, instance=instance(_I.LIVE)), "/gpu").text
     assert "is ready" in session_ready_and_ended.ready(replace(shown, instance=None), "/gpu").text
 
@@ -237,7 +242,7 @@ def all_text_of(message: elements.Message) -> str:
 @pytest.mark.parametrize(("host", "user"), [("-oProxyCommand=x", "root"), ("h; rm -rf /", "root"), ("host", "$(x)")])
 def test_a_host_that_is_no_host_is_not_put_into_a_command(host: str, user: str) -> None:
     row = instance(_I.LIVE, ssh_host=host, ssh_port=22, ssh_user=user)
-    assert ssh_command(row) == "ssh -p 22 (see host and user below)"
+    assert ssh_command(row) == "ssh -p 22 (host and user: see its details)"
 
 
 def about(shown: SessionView, **columns: Any) -> session_ending.Ending:
