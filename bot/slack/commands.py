@@ -29,10 +29,8 @@ from bot.slack import browsing, charts, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
-from bot.slack.blocks.elements import Message, channel, code
-from bot.slack.blocks.listing import SHOWN, history, listing, team
 from bot.slack.blocks.elements import Message, channel
-from bot.slack.blocks.listing import listing
+from bot.slack.blocks.listing import SHOWN, history, listing, team
 from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.profile import profile

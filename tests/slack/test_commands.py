@@ -8,8 +8,8 @@ from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import cost_now
-from bot.services.sessions.service import history, team
 from bot.services.nodes.connection import fingerprint
+from bot.services.sessions.service import history, team
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.models import Instance

@@ -144,6 +144,8 @@ def _one(database: str, seconds: float, seed: int) -> Outcome:
         with postgres_template() as server:
             url = server.url("chaos")
             finish(server.execute("CREATE DATABASE chaos TEMPLATE template0"))
+            # A commit is in the log before it counts, because a crash of the server must lose nothing.
+            finish(server.execute("ALTER DATABASE chaos SET synchronous_commit = on"))
             finish(_migrate(url))
             return asyncio.run(run(database, url, folder, on, seconds, seed))
 
