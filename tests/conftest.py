@@ -7,6 +7,7 @@ with `--all` every test does.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -31,6 +32,8 @@ from tests.support.tables import print_tables
 from tests.support.wire import Wire
 
 network.install()
+# With a width set, which pytest-xdist does for its workers, commands print lists for people.
+os.environ.pop("COLUMNS", None)
 # How long an example takes is the machine's doing; a test that hangs is ended by its timeout.
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("full"), max_examples=QUICK_EXAMPLES)

@@ -107,6 +107,8 @@ async def same_everywhere(d: Doors, request_id: str) -> dict[str, Any]:
     """A waiting request at every door: each option's numbers, the rule, the reason. Returns what REST answers."""
     shown: dict[str, Any] = (await d.rest("atlas", "GET", f"/requests/{request_id}")).json()
     assert json.loads(await d.printed("atlas", "request", request_id, "--json")) == shown
+    d.stage.w.clock.advance(2)
+    await d.stage.settle()  # The details are a reply in the card's thread.
     terminal, slack = await d.printed("atlas", "request", request_id, "--verbose"), d.slack()
     assert shown["options"]
     for option in shown["options"]:

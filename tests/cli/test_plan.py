@@ -253,6 +253,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         file.write_text(text)
         found = parse(line)
         assert isinstance(found, ParsedCommand), found.message
+        assert found.job is not None
         # `candidates` of a file are an order of preference; `clouds` are not.
         assert job_of(job_in(str(file)), POLICY) == replace(found.job, clouds_in_order=text == fields)
 

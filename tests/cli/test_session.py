@@ -70,7 +70,7 @@ def test_budgets_and_costs_are_printed(url: str) -> None:
     assert said("show") == "The policy sets no budget.\n"
     assert "2026-" in said("costs")
     alone = CliRunner().invoke(build(), ["costs", "--period", "month", "--consumer", "atlas"])
-    assert (alone.exit_code, alone.output) == (0, said("costs", "daily"))
+    assert (alone.exit_code, alone.output.startswith("$0.00 since")) == (0, True)
     policy = Path("policy.yml")
     policy.write_text("policy: {budgets: {global: {daily: 50, monthly: 900}}}")
     assert "global: daily $2.00 of $50.00 (4 %), of that $2.00 reserved" in said("show")

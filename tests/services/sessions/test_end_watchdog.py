@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import resource
-import sqlite3
 import stat
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -20,7 +17,6 @@ from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from bot.services.runtime.ends_copy import NAME
 from bot.services.sessions.end_watchdog import EndWatchdog
-from ledger.core.writes import amend
 from ledger.engine import db as engine
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
@@ -30,12 +26,11 @@ from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import Grant
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
-from ledger.models import Instance, Orphan, Session
+from ledger.models import Orphan
 from providers.contract import InstanceSpec, ObservedInstance, Provider
+from tests.services.sessions.watchdog import OPERATORS, Broken, Watched, locked, url_of
 from tests.support.proxy_provider import InFront
 from tests.support.world import ALICE, World
-
-OPERATORS = "C0OPS"
 
 
 @pytest.fixture(autouse=True)
@@ -50,57 +45,6 @@ async def db(sqlite_db_url: str) -> AsyncIterator[Database]:
     opened = Database(sqlite_db_url)
     yield opened
     await opened.close()
-
-
-@dataclass
-class Watched:
-    """A watchdog on a world's ledger with connections of its own, and what it said to whom."""
-
-    w: World
-    dog: EndWatchdog
-    said: list[tuple[str, str]]
-    #: How many other replicas say that they can write; None: none is set up.
-    able: int | None = None
-
-    @property
-    def pages(self) -> list[str]:
-        return [text for to, text in self.said if to == OPERATORS]
-
-    async def say(self, to: str, text: str) -> bool:
-        self.said.append((to, text))
-        return True
-
-    async def others(self) -> int | None:
-        return self.able
-
-    async def session(self) -> Session:
-        return (await self.w.books()).sessions[0]
-
-    async def to_the_end(self, after_s: float = 25.0) -> None:
-        """Let time pass to so long after the approved end while no job runs."""
-        row = await self.session()
-        assert row.deadline is not None
-        self.w.clock.advance(row.deadline - self.w.clock.now() + timedelta(seconds=after_s))
-
-    async def change(self, **values: Any) -> None:
-        """Set columns of the instance."""
-        async with self.w.ctx.db.write() as tx:
-            row = (await self.w.books()).instances[0]
-            await amend(tx, Instance, row.id, **values)
-
-    async def jobs_try(self) -> None:
-        """The jobs run once, and fail where they need a write."""
-        with suppress(Exception):
-            await self.w.tick()
-
-    async def look(self) -> None:
-        """Look, and let the cloud carry the order out."""
-        await self.dog.look()
-        self.w.clock.advance(1)
-
-
-def url_of(w: World) -> str:
-    return w.ctx.db.url.render_as_string(hide_password=False)
 
 
 @pytest.fixture
@@ -118,50 +62,6 @@ async def _silent(_to: str, _text: str) -> bool:
 
 async def _nobody() -> int | None:
     return None
-
-
-@contextmanager
-def locked(watched: Watched) -> Iterator[None]:
-    """Another process holds the write lock of the file."""
-    other = sqlite3.connect(str(watched.w.ctx.db.url.database), isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    try:
-        yield
-    finally:
-        other.execute("ROLLBACK")
-        other.close()
-
-
-async def _pragma(watched: Watched, line: str) -> None:
-    for db in (watched.w.ctx.db, watched.dog.ctx.db):
-        async with db.writer.connect() as connection:
-            pooled = await connection.get_raw_connection()
-            raw: sqlite3.Connection = pooled.driver_connection.raw  # type: ignore[union-attr] # Our own driver.
-            raw.execute(line)  # Outside of any transaction: one that writes cannot begin on a read-only ledger.
-
-
-class Broken:
-    """A ledger that takes no write until `mend`."""
-
-    def __init__(self, watched: Watched, how: str) -> None:
-        self._watched, self._how, self._stack = watched, how, ExitStack()
-        self._limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    async def begin(self) -> None:
-        if self._how == "locked":
-            self._stack.enter_context(locked(self._watched))
-        elif self._how == "read-only":
-            await _pragma(self._watched, "PRAGMA query_only=ON")
-        else:
-            # No file of this process may grow, as on a full disk: the copy beside the data can't be written either.
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, self._limits[1]))
-
-    async def mend(self) -> None:
-        self._stack.close()
-        if self._how == "read-only":
-            await _pragma(self._watched, "PRAGMA query_only=OFF")
-        elif self._how == "full":
-            resource.setrlimit(resource.RLIMIT_FSIZE, self._limits)
 
 
 def kinds(events: object) -> list[str]:
