@@ -47,7 +47,7 @@ async def test_every_filter_bites_at_the_route_and_in_the_language(sqlite_db: Da
     async with checked_world(sqlite_db, clock, policy=policy) as w, opened(w) as door:
         key = await door.key()
         wide = {"count": "1-8", "spot": "any"}
-        unfiltered = {"sort", "limit", "cursor"}
+        unfiltered = {"sort", "limit", "cursor", "words"}
         assert set(InventoryQuery.model_fields) == {name for name, _, _ in FILTERS} | unfiltered
         everything = await w.ctx.catalog.inventory(_job("inventory count=1-8 spot=any", policy), policy)
         for field, value, keeps in FILTERS:
@@ -87,4 +87,6 @@ def _job(line: str, policy: Policy) -> JobRequest:
 
 def test_the_route_and_the_command_line_have_the_same_filters() -> None:
     typed = set(inspect.signature(on_the_command_line).parameters)
-    assert typed == (set(InventoryQuery.model_fields) - {"memory", "cursor"}) | {"gpu_ram", "columns", "as_json"}
+    assert typed == (set(InventoryQuery.model_fields) - {"memory", "cursor", "words"}) | {
+        *("gpu_ram", "columns", "as_json", "said")
+    }

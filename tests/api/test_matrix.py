@@ -130,8 +130,8 @@ async def staged(door: Door) -> Stage:
     (node,) = [one for one in nodes if machine.id.partition("_")[2] in one.env[enrollment.TOKEN]]
     own = next(one for one in nodes if one is not node).env[enrollment.TOKEN]
     # The number of one session's token before the secret of another's.
-    tokens |= {NODE: node.env[enrollment.TOKEN], ANONYMOUS: ""}
-    tokens[FORGED] = "_".join((*own.split("_", 2)[:2], tokens[NODE].split("_", 2)[2]))
+    tokens |= {NODE: node.token or node.env[enrollment.TOKEN], ANONYMOUS: ""}
+    tokens[FORGED] = "_".join((*own.split("_", 2)[:2], node.env[enrollment.TOKEN].split("_", 2)[2]))
     made = await door.call("POST", "/webhooks", tokens[OWNER], json={"url": "http://127.0.0.1:9/hooks"})
     assert made.status_code == 201, made.text
     names = {"request": waiting, "session": held, "cloud": "vast", "key_id": "0" * 12}

@@ -15,9 +15,7 @@ from bot.services.billing.shared_ledger import manifest
 from bot.services.instances import power
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
-from bot.services.sessions.service import Status
 from bot.slack.blocks import status
-from bot.slack.blocks.request import CardFacts
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
@@ -109,7 +107,7 @@ def node_port(w: World) -> int:
 async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(door: Door) -> None:
     w = door.w
     async with listening(w):
-        request_id = await w.running(ALICE, candidates=("vast",))
+        await w.running(ALICE, candidates=("vast",))
         node, row = agent(w), (await w.books()).instances[0]
         await pass_time(w, 61)
         head = {"Authorization": f"Bearer {node.token}"}
@@ -145,9 +143,7 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
         assert [one["api"] for one in (await manifest(w.ctx, ATLAS, everybody=True, endpoints=False))["instances"]] == [
             None
         ]
-        page = status.status(
-            Status(await w.view(request_id), view), w.ctx.policy, CardFacts(), w.clock.now(), mine=True
-        ).text
+        page = status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
         assert first in page
         assert second in page
         assert "Do not trust it" in page

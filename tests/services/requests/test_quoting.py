@@ -84,7 +84,7 @@ async def test_a_cloud_that_runs_programs_says_that_it_needs_one_and_how_many_gp
     assert (refused.ok, refused.code) == (False, "run_missing")
     assert 'kaggle runs one program and nothing else. Name it, such as run="python train.py".' in refused.sentence
     view = await quoted(w, **one, run="python train.py")
-    assert "With count=2, 1 offer would answer: kaggle:t4x2" in view.request.outcome
+    assert "With count=2, 1 offer fits: kaggle:t4x2" in view.request.outcome
     two = await quoted(w, candidates=("kaggle",), gpu=GpuConstraint(("T4",), 2, 2), run="python train.py")
     assert [option.cloud for option in two.options] == ["kaggle"]
 
