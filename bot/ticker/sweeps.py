@@ -96,7 +96,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ScheduledJob("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=delivery.WIDTH),
         ScheduledJob("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
         ScheduledJob("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),
-        ScheduledJob("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, drain=False),
+        ScheduledJob("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, (hints.clock,), drain=False),
         ScheduledJob("cost-ledger", lambda: shared_ledger.import_due(ctx), ACCRUE_S, drain=False),
         ScheduledJob("rollup", lambda: rollup.roll_due(ctx), ROLL_S),
         ScheduledJob("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),

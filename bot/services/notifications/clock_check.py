@@ -28,6 +28,9 @@ async def clock_check_due(ctx: Context) -> int:
     if shown is not None:
         clock.note_database(shown, clock.monotonic() - began_s)
     doubt = clock.problem()
+    if clock.was_in_doubt and not doubt:
+        ctx.hints.clock.set()  # What waited for the right time need not wait for its next turn.
+    clock.was_in_doubt = bool(doubt)
     if bool(doubt) == bool(clock.paged_as) or (doubt and not clock.is_confirmed):
         return 0
     now, host = clock.now(), platform.node()

@@ -66,6 +66,8 @@ class GuardedClock:
         self._database: Reading | None = None
         #: The subject of the message that says that this clock is in doubt; "" while it is trusted.
         self.paged_as = ""
+        #: Whether the last check found it in doubt; a process begins with that.
+        self.was_in_doubt = True
 
     def now(self) -> datetime:
         """Return the trusted time, aware UTC."""

@@ -37,6 +37,8 @@ class Hints:
     outbox: asyncio.Event = field(default_factory=asyncio.Event)
     inbox: asyncio.Event = field(default_factory=asyncio.Event)
     journal: asyncio.Event = field(default_factory=asyncio.Event)
+    #: The clock is trusted again, or for the first time.
+    clock: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True, eq=False)

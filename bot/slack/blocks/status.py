@@ -11,6 +11,7 @@ from bot.rules.values.phrases import rate, retained_disk, unreconciled
 from bot.rules.values.state_text import state_words
 from bot.services.nodes.connection import api_url, fingerprint, ssh_command
 from bot.services.nodes.views import agent_view
+from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Status
 from bot.slack.blocks import progress, request, session_ready_and_ended
 from bot.slack.blocks.elements import Block, Message, actions, clip, code, context, dollars, safe, section, when
@@ -109,9 +110,10 @@ def _amounts(view: SessionView, cost_usd: Decimal | None, between: tuple[Decimal
 
 
 def _warnings(view: SessionView, now: datetime, command: str, *, can_end: bool) -> list[str]:
-    """Say what may surprise: a job that needs longer, an end that waits, a disk that costs on, another certificate."""
+    """Say what may surprise: recovery mode, a longer job, an end that waits, a costly disk, another certificate."""
     session, row, node = view.session, view.instance, view.node
-    said = []
+    waits = recovery_mode.of_session(view)
+    said = [f":warning: {safe(waits, 600)}"] if waits else []
     agent = agent_view(view, now)
     if agent.ends_first and agent.eta is not None and session.state in ENDABLE_SESSION:
         more = code(f"{command} extend {short_id(session.id)} 1h")

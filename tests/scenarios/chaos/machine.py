@@ -58,6 +58,7 @@ class Machine:
             "FAKETIME_TIMESTAMP_FILE": str(self._clock_file(replica)),
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DISABLE_SHM": "1",
         }
 
     def step_clock(self, replica: int, seconds: int) -> None:
