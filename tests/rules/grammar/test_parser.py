@@ -214,6 +214,7 @@ def test_commands(line: str, command: ParsedCommand) -> None:
         ("key frob", "frob", "add, list and remove"),
         ("key add", "", "public key is missing"),
         ("key list x", "x", "takes no words"),
+        ("budget mine", "mine", "budget takes no words after it"),
         ("provision 4091 2h", "4091", "Did you mean RTX4090"),
         ("provision 4xA101 2h", "A101", "Did you mean A10"),
         ("provision gpu=banana 2h", "gpu=banana", "is not a GPU that is known here."),

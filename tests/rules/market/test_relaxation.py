@@ -54,6 +54,14 @@ def test_a_budget_says_how_much_more_is_needed_and_then_it_answers() -> None:
     assert rank(market, job(budget_cap_usd=needed - Decimal("0.01")), POLICY, CLOUDS).answered == 0
 
 
+def test_the_image_of_the_request_is_no_advice() -> None:
+    """Its price is what is in the way, whichever of the policy's images it names."""
+    for image in POLICY.image_capabilities:
+        wanted = job(image=image, max_price_usd_h=Decimal("0.25"))
+        advised = [one.instead for one in relax([offer(), offer("2")], wanted, POLICY, CLOUDS)]
+        assert f"image={image}" not in advised
+
+
 def test_no_gpu_with_less_memory_than_asked_is_advised() -> None:
     small = [offer("v100", gpu="V100-16GB", memory_gb=Decimal(16), price_usd_h=Decimal("0.10"))]
     large = [offer("h200", gpu="H200", memory_gb=Decimal(141), price_usd_h=Decimal(3))]

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from bot.rules.instances.power import PowerAction
 from bot.rules.reports.digest import day_before
-from bot.rules.values.phrases import rate
+from bot.rules.values.phrases import rate, retained_disk
 from bot.services.checkpoints import hold
 from bot.services.instances.power import switch
 from bot.services.reports import digest
@@ -48,7 +48,7 @@ async def shown_as_a_disk(w: World, disk: Disk) -> None:
     assert not {"terminating", "ending"} & set(line.split())
     found = await status_of(w.ctx, disk.session_id)
     told_of = status(found, w.ctx.policy, CardFacts(), now, mine=True).text
-    assert (f"Its disk stays until {when(disk.until)}" in told_of, "Connect" in told_of) == (True, False)
+    assert (retained_disk(disk.price_usd_h, disk.until) in told_of, "Connect" in told_of) == (True, False)
     assert not [part for part in ("still lists it", "Ends ") if part in told_of]
     async with w.ctx.db.read() as tx:
         window = day_before(now.date(), "UTC")
