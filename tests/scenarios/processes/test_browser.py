@@ -33,7 +33,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the page, from the line that the program prints for people."""
     pipe = subprocess.PIPE
     folder = tmp_path_factory.mktemp("demo")
-    with subprocess.Popen([PROGRAM, "demo", "--port", "0"], stdout=pipe, stderr=pipe, text=True, cwd=folder) as process:
+    with subprocess.Popen(
+        [PROGRAM, "demo", "--empty", "--port", "0"], stdout=pipe, stderr=pipe, text=True, cwd=folder
+    ) as process:
         assert process.stdout is not None
         said = ""
         while (found := re.search(r"Open (http://127\.0\.0\.1:\d+/)", said)) is None:
