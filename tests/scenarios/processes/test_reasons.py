@@ -17,6 +17,7 @@ from sqlalchemy import select
 from bot.practice.reader import all_text
 from bot.services.sessions import overspend
 from ledger.engine.db import Database
+from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Option
 from providers.sandbox.vast.account import Contract
@@ -78,8 +79,8 @@ async def told_in_the_end(s: Scene, slack: Slack, code: str, why: str) -> None:
         assert s.heard[OWNER], "what happened meanwhile is told when Slack is back"
     assert s.stage.ws.duplicates() == []
     morning = await s.digest()
-    assert f"1 {code.replace('_', ' ')}" in morning
-    assert why in morning
+    assert f"1 {END_LABELS.get(code, code.replace('_', ' '))}" in morning
+    assert why in (await s.session()).end_reason
 
 
 # ── announced, then ended when its time comes ────────────────────────────────────────────────────
