@@ -28,6 +28,7 @@ from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, OrphanState
 from ledger.models import Instance, Orphan
 from ledger.queries.lookups import instances_by_label
+from ledger.queries.nodes import open_exchange
 from ledger.queries.orphans import CountedGone, add_orphan, counted_gone, open_orphans
 from ledger.queries.terminations import approved_ends
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
@@ -307,6 +308,9 @@ async def _gone(ctx: Context, tx: Tx, orphan: Orphan, ended_at: datetime, now: d
     await accrue_orphan(ctx, tx, orphan, ended_at)
     values = {"ended_at": ended_at}
     await move(tx, Orphan, orphan.id, OrphanState.GONE, now, SYSTEM, version=orphan.version, values=values)
+    if orphan.instance_id is not None:
+        # A duplicate had the same boot token, and its agent may have exchanged it before that of the instance.
+        await open_exchange(tx, orphan.instance_id, now)
 
 
 async def _end(provider: Provider, ref: str) -> None:

@@ -22,6 +22,7 @@ from bot.slack.blocks.elements import SENTENCE_MAX, Block, Message, actions, but
 SHOWN = 5
 #: The verb of every button and menu below a list of offers.
 BROWSE = "browse"
+NEXT = "next"
 #: Above this no menu is shown, because an action id, which holds what was typed, has 255 characters.
 LONGEST_WORDS = 200
 #: Slack shows at most so many choices in a menu.
@@ -63,7 +64,7 @@ def _menus(found: MarketListing, page: MarketPage, words: str) -> list[Block]:
     if clean(words, LONGEST_WORDS) != words:
         return []
     after = cursor_after(found, page.items[-1].rank) if page.items else None
-    made = [button(f"Next {SHOWN}", f"{BROWSE}:next:{words}", after)] if after else []
+    made = [button(f"Next {SHOWN}", f"{BROWSE}:{NEXT}:{words}", after)] if after else []
     first = [row.offers[0] for row in found.rows]
     regions = sorted({one.country or one.region for row in found.rows for one in row.offers} - {""})
     clouds = sorted({one.cloud for one in first})

@@ -65,7 +65,7 @@ async def test_a_create_that_lands_after_the_quarantine_is_destroyed_and_booked_
     view = await w.view(request_id)
     assert states(view) == [InstanceState.TOMBSTONE]
     assert (view.request.state, view.request.quote_version) == (RequestState.PENDING, 2)
-    assert "unknown whether" in view.request.outcome
+    assert "never confirmed the launch" in view.request.outcome
     assert session_state(view) is SessionState.QUEUED
     assert [g.state for g in (await w.books()).grants] == [GrantState.VOID]
     assert "request.result" in w.board.kinds(request_id)

@@ -177,7 +177,7 @@ async def test_an_instance_of_an_account_that_is_gone_is_never_called_ended(w: W
     await w.run(720, 60)
     assert await states(w, request_id) == (SessionState.TERMINATING, InstanceState.TERMINATING)
     pages = [note for note in (await w.books()).notifications if note.kind == "operator.page"]
-    assert ["not set up here" in str(note.body["text"]) for note in pages] == [True]
+    assert ["none of its keys is set up here" in str(note.body["text"]) for note in pages] == [True]
     w.use(there)
     await w.run(180, 30)
     assert await states(w, request_id) == (SessionState.TERMINATED, InstanceState.GONE)

@@ -95,7 +95,7 @@ async def test_the_budget_of_a_program_reaches_its_webhook_once_for_each_share_a
         atlas.status = 503
         assert (await w.decide(first)).code == "approved"
         await pump(w)
-        assert (atlas.taken, atlas.attempts) == ([], 2)
+        assert (atlas.taken, atlas.attempts) == ([], 1)  # One approval reached several shares: the highest says it.
         atlas.status = 200
         second = str((await w.ask(ATLAS, candidates=("vast",))).data["request_id"])
         await w.settle()
@@ -103,9 +103,9 @@ async def test_the_budget_of_a_program_reaches_its_webhook_once_for_each_share_a
         await w.run(600, 60)
         await pump(w)
         said = [(one["type"], one["data"]) for one in atlas.taken]
-        assert [name for name, _ in said] == ["budget.threshold"] * 2, said
+        assert [name for name, _ in said] == ["budget.threshold"], said
         assert all("consumer:atlas" in str(data) for _, data in said), said
-        assert len(set(atlas.ids)) == 2
+        assert len(set(atlas.ids)) == 1
         assert {one.state for one in await log_of(w, hook_id)} == {"sent"}
         assert hermes.attempts == 0
         # The budget bought one machine, and the end of its hours comes as approved.

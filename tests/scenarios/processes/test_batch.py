@@ -79,11 +79,11 @@ async def crash(place: Town, held: Held, down_s: float = DOWN_S) -> None:
 
 async def test_quota_push_completion_and_output(place: Town) -> None:
     offers = await asked(place)
-    for words in ("free", "of a quota", "$0.00"):
+    for words in ("Kaggle", "$0.00"):
         assert words in all_text(offers)
     await place.approve()
     ready = await place.screens.wrote("alice", "is ready")
-    assert "there is no SSH" in all_text(ready)
+    assert "There is no SSH" in all_text(ready)
     assert "Its cloud can't end it" in all_text(ready)
     await completed(place)
 

@@ -150,7 +150,7 @@ REASONS = {
         "The approved amount of $0.30 is used up.",
         (600, 120),
         approval=(("cap_usd", Decimal("0.30")),),
-        ahead="The approved amount of $0.30 is used up then.",
+        ahead="The approved amount of $0.30 will be used up then.",
     ),
     "no-heartbeat": Reason(silence, "no_heartbeat", "Its agent last reported at", (300,), UNATTENDED, agents=True),
     "idle-training": idling("training", 30, "30 minutes"),
@@ -285,7 +285,7 @@ async def test_an_end_by_somebodys_word_is_at_once(
             assert "<@U0BOB>" in told
         await s.confirmed()
         assert (await s.session()).end_code == code
-        counted = "on request" if code == "asked" else code
+        counted = "ended on request" if code == "asked" else code
         await told_in_the_end(s, slack, counted, why)
 
 

@@ -6,7 +6,7 @@ const EMOJI = {
   cloud: "☁️", coin: "🪙", construction: "🚧", computer: "💻", credit_card: "💳", desktop_computer: "🖥️", dollar: "💵",
   double_vertical_bar: "⏸️", exclamation: "❗", eyes: "👀", fire: "🔥", floppy_disk: "💾", gear: "⚙️", ghost: "👻",
   globe_with_meridians: "🌐", green_circle: "🟢", hammer_and_wrench: "🛠️", hand: "✋", heavy_check_mark: "✔️",
-  hourglass: "⌛", hourglass_flowing_sand: "⏳", inbox_tray: "📥", information_source: "ℹ️", key: "🔑",
+  hourglass: "⌛", hourglass_flowing_sand: "⏳", inbox_tray: "📥", information_source: "ℹ️", key: "🔑", busts_in_silhouette: "👥",
   large_blue_circle: "🔵", large_green_circle: "🟢", large_orange_circle: "🟠", large_yellow_circle: "🟡", link: "🔗",
   lock: "🔒", mag: "🔍", memo: "📝", money_with_wings: "💸", moneybag: "💰", no_entry: "⛔", no_entry_sign: "🚫",
   bank: "🏦", scroll: "📜", ok_hand: "👌", package: "📦", page_facing_up: "📄", ping_pong: "🏓", question: "❓", raised_hand: "✋", receipt: "🧾",
