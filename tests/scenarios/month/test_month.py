@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from bot.rules.billing.true_up import SETTLED
 from tests.scenarios.month.run import Size, play
 from tests.support.tables import TABLE
 
@@ -18,8 +20,9 @@ SEED = int(os.environ.get("MONTH_SEED", "7"))
 DAYS = float(os.environ.get("MONTH_DAYS", "30"))
 #: What is lived through on PostgreSQL, and with the messages in the Slack stand-in: both cost more by the day.
 ELSEWHERE_DAYS = min(DAYS, 2.0)
-#: A few hours with four times the faults: cheap enough for every run of the suite.
-SMALL = Size(days=0.15, sessions_a_day=60, clouds=("vast", "lambda"), hours_max=1, drain=timedelta(hours=3), faults=4)
+#: A few hours with four times the faults, and then the days until bills are settled: cheap enough for every run.
+FEW_HOURS = Size(days=0.15, sessions_a_day=60, clouds=("vast", "lambda"), hours_max=1, faults=4)
+SMALL = replace(FEW_HOURS, drain=timedelta(hours=3) + SETTLED)
 
 
 @pytest.mark.slow
