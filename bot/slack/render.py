@@ -213,7 +213,7 @@ async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
             cost_now(ctx, view, ctx.clock.now()),
             view.cap_usd,
             (await expiration.why_it_ends(ctx, tx, view.session, ahead=True))[1] if view.instance else "",
-            await extension.is_inside(tx, view.session, session_ready_and_ended.KEEP_HOURS),
+            await extension.is_inside(ctx, tx, view.session, session_ready_and_ended.KEEP_HOURS),
             bool(await waiting_extensions(tx, view.request.id)),
             able is None or able.terminate,
         )

@@ -75,5 +75,5 @@ def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeyp
     code, said = run("gone", "vast/acct-1", "--reason", "closed")
     assert (code, said.startswith("2 instances closed, and")) == (0, True)
     assert states(url) == (["gone", "gone"], [f"operator:{getpass.getuser()}"] * 2)
-    assert run("list") == (0, "Everything that is open can be looked at.")
+    assert run("list") == (0, "Every open instance is in an account that can be reached.")
     assert run("gone", row, "--reason", "closed")[1] == f"{row} is gone, so it needs no closing."

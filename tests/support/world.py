@@ -325,7 +325,11 @@ class World:
     async def violations(self, *, healed: bool = False) -> list[str]:
         """What the ledger and the clouds' truth say that must never be."""
         found = await invariants.check(
-            self.ctx.db, self.clock, truth(self.engine, self.clouds.values()), is_settled=healed
+            self.ctx.db,
+            self.clock,
+            truth(self.engine, self.clouds.values()),
+            is_settled=healed,
+            providers=self.ctx.providers,
         )
         return [str(one) for one in found]
 

@@ -129,6 +129,21 @@ def billed_s(used_s: Decimal, rule: BillingRule) -> int:
     return max(quanta * rule.quantum_s, rule.minimum_s)
 
 
+def paid_s(cap_usd: Decimal, rate_usd_h: Decimal, rule: BillingRule, most_s: int) -> int:
+    """Return the longest time that an amount pays for, in seconds: whole steps of the bill, at most `most_s`.
+
+    A step that has started is billed in full, so a step that is paid in part is not used.
+    """
+    if rate_usd_h <= 0 or amount(Decimal(most_s), rate_usd_h, rule) <= cap_usd:
+        return most_s
+    # What is booked is rounded, so the division alone may be a step off.
+    step_usd = rate_usd_h * rule.quantum_s / HOUR_S
+    steps = int((max(cap_usd, Decimal(0)) + money.MICRO_USD) / step_usd)
+    while steps and money.amount(step_usd * steps) > cap_usd:
+        steps -= 1
+    return min(steps * rule.quantum_s, most_s)
+
+
 def running(
     start: datetime | None,
     until: datetime,

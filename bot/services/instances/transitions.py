@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billing.billed_time import bills_gpu
+from bot.rules.billing.metering import paid_s
 from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_aside_usd
-from bot.services.billing.metering import accrue_rest, before_now, billed_from, change_rate
+from bot.services.billing.metering import accrue_rest, before_now, billed_from, change_rate, rule_of
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.notifications import end_of_session, interruption
@@ -30,7 +31,7 @@ from providers.contract import InstanceStatus, ObservedInstance
 
 HOUR_S = 3600
 #: A year: beyond every approved end, and within what a time can be added to.
-LONGEST_S = 8760.0 * HOUR_S
+LONGEST_S = 8760 * HOUR_S
 ADOPTABLE = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
 LOST = "The cloud no longer has the instance, and GPU Shopper didn't terminate it."
 NOT_KEPT = "The cloud no longer has its disk, and GPU Shopper didn't delete it."
@@ -72,7 +73,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
         # A replacement runs until the end that was approved for its predecessor.
         kept = session.deadline if grant.kind == GrantKind.REPLACE else None
         end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
-        await ends_at(tx, session, await paid_until(tx, row, grant, row.price_usd_h, end), now)
+        await ends_at(tx, session, await paid_until(ctx, tx, row, grant, row.price_usd_h, end), now)
         await check_rate(ctx, tx, row, grant, seen, now)
     return row
 
@@ -98,13 +99,15 @@ async def check_rate(
         if money.rate(seen.price_usd_h) != row.price_usd_h:
             await change_rate(ctx, tx, row.id, seen.price_usd_h, now)
         if step is not PriceStep.END and session.deadline is not None:
-            end = await paid_until(tx, row, grant, money.rate(seen.price_usd_h), session.deadline)
+            end = await paid_until(ctx, tx, row, grant, money.rate(seen.price_usd_h), session.deadline)
             await ends_at(tx, session, end, now)
     return step is not PriceStep.END
 
 
-async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
-    """Return `end`, or an earlier time if the approved amounts pay for less at this rate, in whole seconds.
+async def paid_until(
+    ctx: Context, tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime
+) -> datetime:
+    """Return `end`, or an earlier time if the approved amounts pay for less at this rate.
 
     What is reserved for a checkpoint hold is not spent on the time before it; time at another rate cost that rate.
     """
@@ -113,8 +116,8 @@ async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decima
     kept_usd = set_aside_usd(Reserved.of(row.hold_usd, row.hold_s).usd, price_usd_h, grant.price_cap_usd_h)
     cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - kept_usd
     cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
-    paid_s = min(float(max(cap_usd, Decimal(0)) / price_usd_h) * HOUR_S, LONGEST_S)
-    return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))
+    since = row.sent_at or row.created_at
+    return min(end, since + timedelta(seconds=paid_s(cap_usd, price_usd_h, rule_of(ctx, row), LONGEST_S)))
 
 
 async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> None:

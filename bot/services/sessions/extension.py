@@ -93,7 +93,9 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     verdict = hours_cap.check(command.hours, await _already(tx, session, row, now), ctx.policy)
     if not verdict.allowed:
         return refuse(verdict.code, verdict.sentence)
-    if held is None and extension.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
+    if held is None and extension.is_inside(
+        deadline, command.hours, await _approved_until(ctx, tx, session, row, deadline)
+    ):
         return await _keep(tx, session, command, deadline, now)
     if command.only_inside:
         sentence = f"That is more than was approved. Request an extension: {cli_command('extend ID 2h')}."
@@ -101,20 +103,20 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     return await _ask(ctx, tx, session, row, command, now)
 
 
-async def is_inside(tx: Tx, session: Session, extra_hours: Decimal) -> bool:
+async def is_inside(ctx: Context, tx: Tx, session: Session, extra_hours: Decimal) -> bool:
     """Whether an extension lies inside what was approved for a session already."""
     rows = await instances_of_session(tx, session.id)
     if session.deadline is None or not rows:
         return False
-    most = await _approved_until(tx, session, rows[-1], session.deadline)
+    most = await _approved_until(ctx, tx, session, rows[-1], session.deadline)
     return extension.is_inside(session.deadline, extra_hours, most)
 
 
-async def _approved_until(tx: Tx, session: Session, row: Instance, deadline: datetime) -> datetime:
+async def _approved_until(ctx: Context, tx: Tx, session: Session, row: Instance, deadline: datetime) -> datetime:
     """Return until when the session may run under its current approvals."""
     began_at = await billed_since(tx, session.id) or session.created_at
     end = max(deadline, extension.later(began_at, Decimal(session.hours)))
-    return await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
+    return await paid_until(ctx, tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
 
 
 async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, now: datetime) -> Reply:
@@ -225,7 +227,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
         # Where the amount ends the session early, the new amount pays for the new hours and not for the old ones.
         end = extension.later(session.deadline, hours)
-        end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
+        end = await paid_until(ctx, tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
         await ends_at(tx, session, end, now)
     less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"

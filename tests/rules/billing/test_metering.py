@@ -15,6 +15,7 @@ from bot.rules.billing.metering import (
     at_stop,
     booked_at_stops,
     is_booked,
+    paid_s,
     pieces,
     rate_step,
     running,
@@ -115,6 +116,23 @@ def test_a_rate_that_changes_costs_each_part_its_own_rate(seconds: list[int], pr
             steps += rate_step(NOW, at, rate, prices[number + 1])
     billed = sum((amount(Decimal(part), rate, SECOND) for part, rate in zip(seconds, prices, strict=False)), Decimal(0))
     assert abs(sum(booked.values(), steps) - billed) <= Decimal("0.00003")
+
+
+@given(micro=st.integers(1, 40_000_000), rate=st.decimals("0.01", "90", places=6), rule=RULES)
+def test_an_amount_pays_for_whole_steps_and_not_for_one_more(micro: int, rate: Decimal, rule: BillingRule) -> None:
+    cap_usd, step = Decimal(micro) / 1_000_000, BillingRule(quantum_s=rule.quantum_s)
+    most = paid_s(cap_usd, rate, rule, 10**9)
+    assert most % rule.quantum_s == 0
+    assert amount(Decimal(most), rate, step) <= cap_usd < amount(Decimal(most + rule.quantum_s), rate, step)
+    assert paid_s(cap_usd, rate, rule, most // 2) == most // 2
+
+
+def test_an_amount_that_is_exactly_the_price_of_the_hours_pays_for_all_of_them() -> None:
+    assert paid_s(Decimal("0.333333"), Decimal("0.333333"), LAMBDA, 10**9) == 3600
+    assert paid_s(Decimal("0.01"), Decimal("0.60"), LAMBDA, 10**9) == 60
+    assert paid_s(Decimal("0.009999"), Decimal("0.60"), LAMBDA, 10**9) == 0
+    assert paid_s(Decimal(-1), Decimal(1), LAMBDA, 10**9) == 0
+    assert paid_s(Decimal(0), Decimal(0), LAMBDA, 7200) == 7200
 
 
 def test_what_was_ended_at_once_costs_the_minimum_of_its_cloud() -> None:

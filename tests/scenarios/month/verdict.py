@@ -66,7 +66,8 @@ async def judge(month: Month, people: People, injector: Injector) -> Verdict:
     """Look at everything."""
     ctx = month.life.ctx
     books = await read_books(ctx.db)
-    found = await invariants.check(ctx.db, month.clock, truth(month.engine, month.clouds.values()), is_settled=True)
+    seen = truth(month.engine, month.clouds.values())
+    found = await invariants.check(ctx.db, month.clock, seen, is_settled=True, providers=ctx.providers)
     verdict = Verdict({cloud: Line(cloud) for cloud in month.clouds})
     # The bill is judged below, by session, where clouds differ in what they tell.
     verdict.broken += [str(one) for one in found if one.rule != "the ledger agrees with the bill"]

@@ -5,13 +5,14 @@ The checks run after every service, end-to-end and fault test, and at the end of
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from bot.services.audit.invariants import announced, history, money, settled, spending, world
 from bot.services.audit.invariants.world import Truth, Violation
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from ledger.queries.audit import read_books
+from providers.contract import Provider
 
 __all__ = ["Truth", "Violation", "check"]
 
@@ -24,14 +25,17 @@ async def check(
     is_settled: bool = False,
     secrets: Collection[str] = (),
     acknowledged: Collection[str] = (),
+    providers: Mapping[str, Provider] | None = None,
 ) -> list[Violation]:
     """Return every violated invariant; an empty list when all hold.
 
     `truth` is the reply of a sandbox's `/_sandbox/truth`. `is_settled` adds what must hold once faults are off and time
     has passed. `secrets` may occur nowhere in the ledger; `acknowledged` are inbox keys that must still be there.
+    `providers` say in which steps their clouds bill time; a cloud that is not among them is held to the second.
     """
     books = await read_books(db)
-    found = [*history.check(books), *spending.check(books), *money.check(books)]
+    steps_s = {cloud: one.capabilities.billing.quantum_s for cloud, one in (providers or {}).items()}
+    found = [*history.check(books), *spending.check(books), *money.check(books, steps_s)]
     found += announced.check(books, clock.now())
     found += [*world.no_secrets(books, secrets), *world.nothing_lost(books, acknowledged)]
     if truth is not None:

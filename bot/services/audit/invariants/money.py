@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from bot.services.audit.invariants.world import Truth, Violation
@@ -21,9 +21,9 @@ BELOW_S = 10
 SPENT = (EntryKind.ACCRUE, EntryKind.TRUE_UP, EntryKind.LOSS)
 
 
-def check(books: Books) -> list[Violation]:
-    """Check entries, reservations and budgets."""
-    return [*_entries(books), *_reservations(books), *_budgets(books)]
+def check(books: Books, bill_steps_s: Mapping[str, int]) -> list[Violation]:
+    """Check entries, reservations and budgets. `bill_steps_s` are the seconds, by cloud, in whose steps it bills."""
+    return [*_entries(books), *_reservations(books), *_budgets(books, bill_steps_s)]
 
 
 def _entries(books: Books) -> Iterator[Violation]:
@@ -51,7 +51,7 @@ def _reservations(books: Books) -> Iterator[Violation]:
             yield Violation("every entry balances", grant.id, "it released something else than it reserved")
 
 
-def _budgets(books: Books) -> Iterator[Violation]:
+def _budgets(books: Books, bill_steps_s: Mapping[str, int]) -> Iterator[Violation]:
     """Check that a session cost no more than was approved for it, apart from the time that its end took."""
     approvals = {row.id: row for row in books.approvals}
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
@@ -66,7 +66,7 @@ def _budgets(books: Books) -> Iterator[Violation]:
         mine = [g for g in books.grants if session.id == g.session_id or session.request_id == g.request_id]
         covers = {grant.approval_id for grant in mine}
         cap = sum((approvals[a].total_cap_usd or Decimal(0) for a in covers if a in approvals), Decimal(0))
-        allowed = cap + _late_usd(books, session)
+        allowed = cap + _late_usd(books, session, bill_steps_s)
         if spent[session.id] > allowed:
             text = f"${spent[session.id]} was used, ${allowed} was approved"
             yield Violation("budgets never overshoot", session.id, text)
@@ -77,7 +77,7 @@ def _signed(entry: LedgerEntry) -> Decimal:
     return -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
 
 
-def _late_usd(books: Books, session: Session) -> Decimal:
+def _late_usd(books: Books, session: Session, bill_steps_s: Mapping[str, int]) -> Decimal:
     """Return the cost after the approved end, while the termination was under way.
 
     A checkpoint hold does not count as late: it was reserved.
@@ -88,8 +88,9 @@ def _late_usd(books: Books, session: Session) -> Decimal:
     for row in books.instances:
         end = max(session.deadline, row.checkpoint_until or session.deadline)
         if row.session_id == session.id and row.billing_until is not None and row.billing_until > end:
-            # A second that has started is billed in full.
-            late += row.price_usd_h * Decimal((row.billing_until - end).total_seconds() + 1) / 3600
+            # A step that has started is billed in full.
+            late_s = (row.billing_until - end).total_seconds() + bill_steps_s.get(row.cloud, 1)
+            late += row.price_usd_h * Decimal(late_s) / 3600
     return late
 
 
