@@ -91,8 +91,9 @@ def recover(as_json: Json = False) -> None:
     else:
         show(_orphan_list(found["waiting"], "No orphan waits for you."))
         looked = sum(one["listed"] for one in found["clouds"])
+        unknown = len(found["waiting"])
         where = f"{plural(looked, 'instance')} at {plural(len(found['clouds']), 'cloud')}"
-        said = f"{where}; {len(found['waiting'])} of ours are unknown here."
+        said = f"{where}; {unknown} of ours {'is' if unknown == 1 else 'are'} unknown here."
         say(f"{said} {found['held']}".strip(), stderr=True)
     if not found["clouds"]:
         fail("No cloud is set up here, so nothing was looked at. Run `gpu-shopper doctor`.",

@@ -40,7 +40,11 @@ async def record_sent(ctx: Context, tx: Tx, sent: Sent, now: datetime) -> None:
             code, sentence = await why_it_ends(ctx, tx, session)
             await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)
         row = await tx.get_one(Instance, sent.instance_id, populate_existing=True)
-        if row.state is InstanceState.TERMINATING and row.terminate_acked_at is None:
-            await amend(tx, Instance, row.id, terminate_acked_at=sent.at, absent_at=[])
+        acked_at = row.terminate_acked_at
+        if row.state is InstanceState.TERMINATING and (acked_at is None or sent.at < acked_at):
+            # The cloud still had it then. An earlier listing without it was wrong, although the ledger could not store
+            # the later ones that had it.
+            absent_at = [at for at in row.absent_at if datetime.fromisoformat(at) >= sent.at]
+            await amend(tx, Instance, row.id, terminate_acked_at=sent.at, absent_at=absent_at)
     subject, kind_of = f"{sent.instance_id}/{sent.order}-directly", NotificationKind.OPERATOR_PAGE
     await announce(tx, now, kind_of, subject, destination=OPERATORS, body={"text": f"{said} It is recorded now."})

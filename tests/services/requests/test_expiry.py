@@ -50,7 +50,7 @@ async def test_a_request_that_nobody_decides_is_brought_up_until_it_expires(w: W
     await pass_time(w, 900)
     assert (await w.view(request_id)).request.state is RequestState.EXPIRED
     # Nobody is reminded of it again, and each reminder is edited to what became of the request.
-    assert reminders(w)[3:] == [(f"{request_id}/1.{number}", 2) for number in (1, 2, 3)]
+    assert sorted(reminders(w)[3:]) == [(f"{request_id}/1.{number}", 2) for number in (1, 2, 3)]
 
 
 async def test_nobody_is_reminded_of_what_is_decided(w: World) -> None:

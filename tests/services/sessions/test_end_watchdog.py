@@ -174,6 +174,32 @@ async def test_what_was_sent_is_recorded_by_the_next_process(watched: Watched, t
     assert abs(booked - w.bill()) <= w.bill() / 100
 
 
+async def test_a_listing_that_lacked_an_instance_before_its_direct_end_does_not_shorten_its_cost(
+    watched: Watched,
+) -> None:
+    w = watched.w
+    await w.running(candidates=("vast",))
+    await watched.change(absent_at=[w.clock.now().isoformat()])
+    await watched.dog.look()
+    with locked(watched):
+        await watched.to_the_end()
+        await watched.look()
+        assert w.alive() == []
+    # The jobs are faster than the record: they order the end, and the cloud does not know the instance any more.
+    await w.run(60, 20)
+    row = (await w.books()).instances[0]
+    assert (row.state, row.terminate_acked_at is None, len(row.absent_at) > 1) == (
+        InstanceState.TERMINATING,
+        False,
+        True,
+    )
+    assert await watched.dog.probe()
+    await w.run(200, 20)
+    booked = sum(entry.amount_usd for entry in (await w.books()).entries if entry.kind is EntryKind.ACCRUE)
+    assert w.bill() > 0
+    assert abs(booked - w.bill()) <= w.bill() / 100
+
+
 async def test_the_copy_is_private_and_replaced_whole(watched: Watched, tmp_path: Path) -> None:
     await watched.w.running()
     await watched.dog.look()
