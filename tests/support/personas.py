@@ -9,7 +9,7 @@ from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, button_texts
 
 #: Long enough for a machine that does much else at the same time; a test that passes never waits for it.
-STEP_S = 25.0
+STEP_S = 60.0
 
 
 class Screens:
