@@ -30,6 +30,11 @@ def _problem(error: Any) -> str:
         return f"{guess}There is no option {error.option_name}."
     if extra := re.match(r"Got unexpected extra argument(?:\(s\)|s)?\s*\((.*)\)", text):
         return f'This command takes no "{extra[1]}".'
+    if unknown := re.match(r"No such command '(.*?)'", text):
+        listed = list(error.ctx.command.commands) if error.ctx else []
+        near = difflib.get_close_matches(unknown[1], listed, n=1)
+        guess = f"Did you mean `{error.ctx.command_path} {near[0]}`? " if near else ""
+        return f'{guess}There is no command "{unknown[1][:40]}" here; there are {", ".join(listed)}.'
     name = _name(error)
     if kind == "MissingParameter":
         return f"{name} is missing."
@@ -41,7 +46,7 @@ def _problem(error: Any) -> str:
 
 def _name(error: Any) -> str:
     """Return how a person writes the option or word: `--most`, REQUEST."""
-    param = error.param
+    param = getattr(error, "param", None)
     if param is None:
         return "A value"
     if param.param_type_name == "option":
