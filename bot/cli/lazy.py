@@ -265,12 +265,25 @@ def imported(name: str) -> Any:
     return get_command(found)
 
 
+#: Words that people bring from Slack or from other tools, and the command that does it here.
+SAME_AS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("list", "ls", "ps"), "sessions"),
+        **dict.fromkeys(("status", "show", "connect", "ssh"), "session ID"),
+        **dict.fromkeys(("terminate", "end", "down", "destroy", "kill"), "shutdown ID"),
+        **dict.fromkeys(("launch", "up", "create", "rent"), "provision"),
+        "key": "ssh-key",
+        "login": "config",
+    }
+)
+
+
 def _unknown(typed: str) -> str:
-    """Answer a command that does not exist: the one that is spelt most like it first, then where all of them are."""
+    """Answer a command that does not exist: the one that is meant or spelt most like it, then where all of them are."""
     import difflib  # noqa: PLC0415  Only a misspelt command needs it.
 
     listed = [name for name, entry in COMMANDS.items() if not entry.hidden]
-    near = next(iter(difflib.get_close_matches(typed, listed, n=1)), "")
+    near = SAME_AS.get(typed) or next(iter(difflib.get_close_matches(typed, listed, n=1)), "")
     guess = f"Did you mean `gpu-shopper {near}`? " if near else ""
     return f'{guess}There is no command "{typed[:40]}". Run `gpu-shopper --help` for all commands.'
 

@@ -11,8 +11,8 @@ from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.cli.access.api_client import spoken
 from bot.cli.terminal.options import Json
 from bot.cli.terminal.screen import fail, group
+from bot.cli.terminal.terminal_tables import print_report, show_result
 from bot.cli.terminal.terminal_tables import show as print_answer
-from bot.cli.terminal.terminal_tables import show_result
 from bot.rules.budgets.budget import CostView, Period
 from bot.rules.grammar.job_words import near
 from bot.rules.grammar.job_words import show as quoted
@@ -104,7 +104,7 @@ def costs_(
     shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]
     tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()
     done = (f"finished {costs.finished.sentence}",) if costs.finished.runs else ()
-    print_answer(TextReport(lead=lead, tables=tables, sentences=done))
+    print_report(TextReport(lead=lead, tables=tables, sentences=done), is_list=True)
 
 
 def _print_text(text: str, out: Path | None) -> None:

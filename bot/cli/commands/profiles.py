@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import typer
-from rich.table import Table
 
-from bot.cli.access.settings import console, fail
+from bot.cli.access.settings import fail
+from bot.cli.terminal.listing import listing, print_listing
 from bot.clock import SystemClock
 from providers.capabilities import Capabilities
 from providers.profiles import model
@@ -23,12 +23,13 @@ def overview(ctx: typer.Context) -> None:
     """List the profiles, with how billing stops at each cloud."""
     if ctx.invoked_subcommand is not None:
         return
-    table = Table("cloud", "kind", "billing stops by", "a job survives in", "spot", box=None, pad_edge=False)
-    for name in model.names():
-        front = _loaded(name).front
-        spot = "yes" if front.spot_available else "no"
-        table.add_row(name, front.kind.value, front.meter_stop_verb.value, front.detach_primitive.value, spot)
-    console().print(table)
+    head = ("cloud", "kind", "billing stops by", "a job survives in", "spot")
+    found = {name: _loaded(name).front for name in model.names()}
+    rows = (
+        (name, one.kind, one.meter_stop_verb, one.detach_primitive, "yes" if one.spot_available else "no")
+        for name, one in found.items()
+    )
+    print_listing(listing("No profile is installed.", head, rows))
 
 
 @app.command()

@@ -30,9 +30,9 @@ def page() -> str:
         f"Set `{URL}` and `{KEY}` to use `gpu-shopper` from anywhere, over the REST API. Without them, it works on the "
         "ledger of this machine, as the operator who types. The commands are the same. Results go to standard output, "
         "progress and refusals to standard error; `NO_COLOR` is obeyed. On a terminal a list is a table with local "
-        "times. In a pipe it is tab-separated values without a heading; `--columns` chooses the columns. `--json` "
-        "prints one document for programs, with times in UTC. With `COLUMNS` set, the output is as on a terminal of "
-        "that width.",
+        "times. In a pipe it is tab-separated values without a heading, and sentences go to standard error; "
+        "`--columns` chooses the columns. `--json` prints one document for programs, with times in UTC. With `COLUMNS` "
+        "set, the output is as on a terminal of that width.",
         table(("command", "what it does", "the same by REST"), rows),
         "## Exit codes",
         table(("code", "meaning"), [(code(number), meaning) for number, meaning in ENDS]),

@@ -55,12 +55,17 @@ def _key(name: str) -> str:
     return name.strip().lower().replace(" ", "-")
 
 
+def print_values(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows for programs: tab-separated values without a heading."""
+    for row in rows:
+        typer.echo("\t".join("" if cell == NONE else visible(cell).translate(GAPS) for cell in row))
+
+
 def print_listing(one: ListView, columns: str = "") -> None:
     """Print a list for people, or one line a row for programs; then its sentences are on standard error."""
     one = chosen(one, columns)
     if not for_people():
-        for row in one.rows:
-            typer.echo("\t".join("" if cell == NONE else visible(cell).translate(GAPS) for cell in row))
+        print_values(one.rows)
     elif one.rows:
         out = console()
         safe = tuple(tuple(map(visible, row)) for row in one.rows)

@@ -9,24 +9,32 @@ import typer
 from rich.console import Console
 
 from bot.cli.terminal.layout import lines
-from bot.cli.terminal.listing import ListView, print_listing
-from bot.cli.terminal.screen import console, say, visible
+from bot.cli.terminal.listing import ListView, print_listing, print_values
+from bot.cli.terminal.screen import console, for_people, say, visible
 from bot.rules.values.text_table import TextReport
 
 
-def print_report(report: TextReport, out: Console | None = None) -> None:
-    """Print an answer for people, on standard output unless another console is given."""
+def print_report(report: TextReport, out: Console | None = None, *, is_list: bool = False) -> None:
+    """Print an answer for people, on standard output unless another console is given.
+
+    `is_list`: its tables are all of it, so that in a pipe they are tab-separated values and its words go to standard
+    error.
+    """
+    is_data = is_list and bool(report.tables) and not for_people()
     out = out or console()
     if report.lead:
-        say(report.lead)
+        say(report.lead, stderr=is_data)
     for table in report.tables:
+        if is_data:
+            print_values(table.rows)
+            continue
         if table.title:
             say(table.title, "italic")
         safe = tuple(tuple(map(visible, row)) for row in table.rows)
         for line in lines(table.head, safe, out):
             out.print(line)
     for said in report.sentences:
-        say(said)
+        say(said, stderr=is_data)
 
 
 def show(what: Any, columns: str = "") -> None:

@@ -50,7 +50,7 @@ def request_list(found: Sequence[RequestSummary]) -> ListView:
             one.state,
             one.requester_name or name_of(one.requester),
             time_cell(one.created_at),
-            time_cell(one.expires_at),
+            time_cell(one.expires_at if one.state == RequestState.PENDING else None),
             one.reason or "-",
         )
         for one in found
@@ -162,10 +162,11 @@ def outlives(one: SessionOut) -> bool:
 def session_details(one: SessionOut) -> TextReport:
     """Describe one session and how to connect."""
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
-    said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {usd(one.cost_usd)} so far." if one.cloud else gpus]
+    cost = f"{usd(one.cost_usd)} {'in all' if one.ended_at else 'so far'}"
+    said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {cost}." if one.cloud else gpus]
     if one.low_usd is not None and one.high_usd is not None:
         said.append(unreconciled(one.low_usd, one.high_usd))
-    if one.deadline and not outlives(one):
+    if one.deadline and not outlives(one) and one.ended_at is None:
         said.append(f"Ends {when(one.deadline)} (approved for at most {hours(one.hours)}).")
     if one.ends_early_at:
         said.append(f"It ends earlier, {when(one.ends_early_at)}: {one.ends_early_because}")
@@ -178,7 +179,8 @@ def session_details(one: SessionOut) -> TextReport:
         said += _ssh(one.ssh)
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))
-    said += [one.end_reason, f"Ended {when(one.ended_at)}." if one.ended_at else "", one.held]
+    ran = f" It ran {_ran(one)}." if one.ready_at else ""
+    said += [one.end_reason, f"Ended {when(one.ended_at)}.{ran}" if one.ended_at else "", one.held]
     lead = f"Session {short_id(one.id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 

@@ -211,6 +211,8 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decision is Decision.CANCEL and not is_approver(policy, decider):
         return deny(ReplyCode.NOT_YOURS, "Only the requester or an approver can cancel this request.")
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
+        if closed := _closed(request):
+            return closed
         if decision is Decision.REJECT:
             return deny(ReplyCode.REQUESTER, "You can't reject your own request. Cancel it instead.")
         return deny(
@@ -279,10 +281,8 @@ STILL_QUOTING = deny(ReplyCode.QUOTING, "This request has no offers yet. Try aga
 
 def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
     """Refuse a decision on a closed, unquoted or expired request; cancelling only needs an open one."""
-    if request.state in _CLOSED:
-        by = f" by {request.decided_by}" if request.decided_by else ""
-        code, sentence = _CLOSED[request.state]
-        return deny(code, f"{sentence}{by}.")
+    if closed := _closed(request):
+        return closed
     if what.decision is Decision.CANCEL:
         return None
     if request.state is not RequestState.PENDING:
@@ -293,6 +293,14 @@ def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) ->
     if what.decision is Decision.APPROVE and what.quote_version != request.quote_version:
         return deny(ReplyCode.QUOTE_MOVED, "The offers of this request have changed. Choose from the new ones.")
     return None
+
+
+def _closed(request: RequestFacts) -> Verdict | None:
+    if request.state not in _CLOSED:
+        return None
+    by = f" by {request.decided_by}" if request.decided_by else ""
+    code, sentence = _CLOSED[request.state]
+    return deny(code, f"{sentence}{by}.")
 
 
 def _approve(
