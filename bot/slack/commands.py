@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from bot.rules.approvals.approvers import Deed
+from bot.rules.approvals.approvers import Deed, references
 from bot.rules.approvals.decision import is_approver
 from bot.rules.budgets.budget import Period
 from bot.rules.grammar.job import everything
@@ -141,7 +141,10 @@ async def _refused_team(handler: HandlerContext, job: HandlerJob) -> Message | N
     facts = await handler.facts(job)
     if facts.known and is_approver(handler.ctx.policy, facts):
         return None
-    return answer(Reply(False, ReplyCode.NOT_AN_APPROVER, "Only approvers can see everybody's sessions."))
+    policy = handler.ctx.policy
+    names = references((*policy.approvers, *policy.approver_groups))
+    sentence = f"Only approvers can see everybody's sessions{f': {names}' if names else ''}."
+    return answer(Reply(False, ReplyCode.NOT_AN_APPROVER, sentence))
 
 
 async def _history(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:

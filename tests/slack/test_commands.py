@@ -56,7 +56,7 @@ async def test_the_list_of_the_team_is_for_approvers(stage: Stage) -> None:
     for who in ("alice", "dave"):
         for command in ("list", "history"):
             await stage.command(who, f"/gpu {command} team")
-            assert private(stage, who).text == "Only approvers can see everybody's sessions."
+            assert private(stage, who).text.startswith("Only approvers can see everybody's sessions: <@U0BOB>")
     await stage.command("bob", "/gpu list team")
     assert private(stage, "bob").text == "The team has no sessions."
     await running(stage)

@@ -148,7 +148,7 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         "key",
         "key add PUBLIC-KEY, key list, key remove",
         "Manage the public SSH key that your machines get.",
-        "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqP8b2rH1 ada@laptop",
+        "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMwCHH0TBaOfJSd4sdQ5gwsm7j/UwAXxaJnI06ctNuO ada@laptop",
         CommandShape.KEY,
     ),
     Subcommand("profile", "profile CLOUD", "Show how billing stops at a cloud.", "profile runpod", CommandShape.CLOUD),

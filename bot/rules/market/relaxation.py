@@ -26,7 +26,8 @@ ADVISED = 2
 class Relaxation:
     """Describe one limit that alone keeps the market closed: its word and what to write instead.
 
-    It also says how many offers that opens, and the expected total of the first of them in dollars.
+    It also says how many offers that opens, and the expected total of the first of them in dollars. `is_far` where the
+    amount is more than twice what was asked: another machine is the better advice then.
     """
 
     word: str
@@ -34,6 +35,7 @@ class Relaxation:
     opens: int
     expected_usd: Decimal
     sentence: str
+    is_far: bool = False
 
 
 def relax(
@@ -55,7 +57,7 @@ def relax(
         opened, _ = ordered(large, wider, policy, capabilities, **how)
         if opened:
             found.append(_relaxation(word, job, wider, opened))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: one.is_far))
 
 
 def _asked_gb(gpu: GpuConstraint) -> Decimal:
@@ -140,8 +142,12 @@ def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: 
     """Return the least amount that opens the market, rounded up to cents, and how much above the limit that is."""
     least = money.cents_up(min(needed))
     within = [one for one, amount in zip(opened, needed, strict=True) if amount <= least]
-    more = usd(least - (limit or _ZERO))
-    return _said(word, f"{word}={usd(least)}", len(within), within[0], f", {more} more")
+    asked = limit or _ZERO
+    if least > 2 * asked:
+        said, total = f"{word}={usd(least)}", within[0].expected_usd
+        sentence = f"The cheapest that fits needs {said}: {_machine(within[0].offer)}, about {usd(total)}."
+        return Relaxation(word, said, len(within), total, sentence, is_far=True)
+    return _said(word, f"{word}={usd(least)}", len(within), within[0], f", {usd(least - asked)} more")
 
 
 def _more(count: int, job: JobRequest) -> int:
@@ -151,5 +157,9 @@ def _more(count: int, job: JobRequest) -> int:
 def _said(word: str, instead: str, opens: int, best: Scored, more: str = "") -> Relaxation:
     total = best.expected_usd
     fit = "fits" if opens == 1 else "fit"
-    sentence = f"With {instead}{more}, {plural(opens, 'offer')} {fit}: {best.offer.id}, about {usd(total)}."
+    sentence = f"With {instead}{more}, {plural(opens, 'offer')} {fit}: {_machine(best.offer)}, about {usd(total)}."
     return Relaxation(word, instead, opens, total, sentence)
+
+
+def _machine(offer: Offer) -> str:
+    return f"{offer.gpu_count}x {offer.gpu} at {offer.cloud}"

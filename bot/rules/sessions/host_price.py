@@ -72,7 +72,7 @@ def question(
     asked = f"{cloud} now bills {billed}, above the approved {approved}. The new rate needs an approval."
     if is_stopped:
         return f"{asked} Until then it can't start."
-    runs = f"The session keeps running within the approved {usd(cap_usd)} and now ends at {end:%Y-%m-%d %H:%M} UTC."
+    runs = f"The session keeps running within the approved {usd(cap_usd)} and now ends {end:%Y-%m-%d %H:%M} UTC."
     if not may_stop:
         return f"{asked} {runs} A stop at {cloud} would not help."
     return (

@@ -91,7 +91,8 @@ async def add(ctx: Context, command: AddKey) -> Reply:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
         actor = command.actor
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_ADDED, reason=fingerprint, key=command.key)
-    sentence = f"Your key {fingerprint} is registered. New instances accept it."
+    old = " It replaces your earlier one, which machines that run already still accept." if known is not None else ""
+    sentence = f"Your key {fingerprint} is registered. New machines accept it.{old}"
     return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
 
 

@@ -82,6 +82,16 @@ def _waived(policy: Policy, view: RequestView) -> list[str]:
     return found
 
 
+#: A state in which nobody decides any more, as a sentence begins that may name who decided.
+_CLOSED = {
+    RequestState.APPROVED: "It was approved",
+    RequestState.REJECTED: "It was rejected",
+    RequestState.CANCELLED: "It was cancelled",
+    RequestState.EXPIRED: "It expired",
+    RequestState.UNAVAILABLE: "No offer fitted it",
+}
+
+
 def _sentences(
     policy: Policy,
     view: RequestView,
@@ -95,7 +105,7 @@ def _sentences(
     sentences = [request.rule or "It has no offers yet, so no rule applies to it."]
     if request.state is not RequestState.PENDING:
         by = f" by {request.decided_by}" if request.decided_by else ""
-        return [*sentences, f"It is {request.state}{by}.", *waived]
+        return [*sentences, f"{_CLOSED.get(request.state, f'It is {request.state}')}{by}.", *waived]
     names = references(mentioned_approvers(policy, found)) or "nobody, because the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
     sentences.append(

@@ -231,7 +231,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         await ends_at(tx, session, end, now)
     less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
-    said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
+    said = f"{more}: session {short_id(session.id)} now ends {end:%Y-%m-%d %H:%M} UTC."
     record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for person in sorted({session.owner, request.requester}):

@@ -65,7 +65,7 @@ def _attention(found: DigestDocument) -> Iterator[str]:
         )
         yield f":ghost: *Orphans found* ({found.orphans_in_all}): {_joined(each, found.orphans_in_all, '; ')}"
     if found.anomalies:
-        each = (safe(one, 120) for one in found.anomalies)
+        each = (mentioned(safe(one, 120)) for one in found.anomalies)
         yield f":warning: *Unusual*: {_joined(each, len(found.anomalies), '; ')}"
 
 
@@ -80,7 +80,7 @@ def _machines(found: DigestDocument) -> Iterator[str]:
     count = sum(found.ended_by.values())
     saved = f" Saved by early ends and stops: {dollars(found.saved_usd)}." if found.saved_usd > 0 else ""
     if count:
-        why = _joined((f"{number} {_why(name)}" for name, number in found.ended_by.items()), len(found.ended_by))
+        why = _joined((f"{_why(name)} ×{number}" for name, number in found.ended_by.items()), len(found.ended_by))
         yield f":checkered_flag: *Ended*: {plural(count, 'session')} ({why}).{saved}"
     elif saved:
         yield f":moneybag:{saved}"

@@ -101,9 +101,10 @@ def button(
     return made
 
 
-def confirm(title: str, text: str, yes: str, no: str = "Back") -> Block:
-    """Build the question before a button does its work."""
-    return {"title": plain(title, 100), "text": plain(text, 300), "confirm": plain(yes, 30), "deny": plain(no, 30)}
+def confirm(title: str, text: str, yes: str, no: str = "Back", *, is_danger: bool = False) -> Block:
+    """Build the question before a button does its work; `is_danger` makes the button in it red."""
+    said = {"title": plain(title, 100), "text": plain(text, 300), "confirm": plain(yes, 30), "deny": plain(no, 30)}
+    return said | ({"style": "danger"} if is_danger else {})
 
 
 def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Iterable[int] = ()) -> Block:

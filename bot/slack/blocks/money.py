@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.blockkit import escape
@@ -45,6 +45,7 @@ def costs(found: Costs, *, everybody: bool) -> Message:
     if found.finished.runs:
         parts.append(f"*Finished*: {escape(found.finished.sentence)}")
     hint = "Days and months are counted in UTC. `/gpu list` shows each machine."
+    hint += "" if everybody else " Approvers see everybody's costs here."
     graph = spend_chart(_TITLES[found.period], found.buckets, found.period)
     return Message(clip(" ".join(parts), 3_900), (section(":receipt: " + "\n".join(parts)), *graph, context(hint)))
 
@@ -89,7 +90,7 @@ POINTS = 20
 def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> list[Block]:
     """Draw the newest buckets as bars, in Slack's own chart, from the first that cost anything; none for one bar."""
     first = next((n for n, (_, amount) in enumerate(buckets) if amount > 0), len(buckets))
-    shown = buckets[first:][-POINTS:]
+    shown = _without_gaps(buckets[first:], period)[-POINTS:]
     if len(shown) < 2:
         return []
     points = [(f"{began:{_LABELS.get(period, '%Y-%m')}}", amount) for began, amount in shown]
@@ -98,6 +99,16 @@ def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period:
     axes = {"categories": names, "x_label": _UNITS.get(period, "month"), "y_label": "US dollars"}
     chart = {"type": "bar", "axis_config": axes, "series": [{"name": "spent", "data": data}]}
     return [{"type": "data_visualization", "title": title, "chart": chart}]
+
+
+def _without_gaps(buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> list[tuple[datetime, Decimal]]:
+    """Add the hours or days in between that cost nothing, so that equal distances are equal times."""
+    step = {Period.HOURLY: timedelta(hours=1), Period.DAILY: timedelta(days=1)}.get(period)
+    if step is None or not buckets:
+        return list(buckets)
+    spent, last = dict(buckets), buckets[-1][0]
+    moments = [buckets[0][0] + step * number for number in range((last - buckets[0][0]) // step + 1)]
+    return [(moment, spent.get(moment, Decimal(0))) for moment in moments]
 
 
 def _name(by: str, name: str) -> str:

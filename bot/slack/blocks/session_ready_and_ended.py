@@ -135,7 +135,9 @@ def _free_hours(row: Instance | None) -> str:
 def end_button(session: Session, value: str = "", *, label: str = "", over: str = "") -> Block:
     """Build the button *End it now* with its question, for the session or the end that `value` names."""
     short = short_id(session.id)
-    question = confirm("End this session?", over or f"{what(session)} ends and its disk is deleted.", "End it")
+    question = confirm(
+        "End this session?", over or f"{what(session)} ends and its disk is deleted.", "End it", is_danger=True
+    )
     label = label or f"End session {short}"
     mark = value or session.id
     return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)

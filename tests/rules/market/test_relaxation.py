@@ -41,17 +41,29 @@ def test_the_one_limit_that_is_in_the_way_is_named_with_the_least_step(
     assert rank(market, wanted, POLICY, CLOUDS).options == ()
     (found,) = relax(market, wanted, POLICY, CLOUDS)
     assert (found.instead, found.opens) == (instead, 2)
-    assert found.sentence.startswith(f"With {instead}")
-    assert "vast:1" in found.sentence
+    assert found.sentence.startswith(f"With {instead}, ") or found.is_far
+    assert f" {instead}" in found.sentence
+    assert f"{market[0].gpu_count}x {market[0].gpu} at vast" in found.sentence
 
 
 def test_a_budget_says_how_much_more_is_needed_and_then_it_answers() -> None:
     market = [offer(), offer("dear", price_usd_h=Decimal(4))]
-    (found,) = relax(market, job(budget_cap_usd=Decimal(1)), POLICY, CLOUDS)
-    needed = Decimal(found.instead.removeprefix("max=$"))
-    assert f"${needed - 1} more, 1 offer fits" in found.sentence
+    (far,) = relax(market, job(budget_cap_usd=Decimal("0.05")), POLICY, CLOUDS)
+    assert (far.is_far, far.sentence.startswith(f"The cheapest that fits needs {far.instead}: ")) == (True, True)
+    needed = Decimal(far.instead.removeprefix("max=$"))
+    (found,) = relax(market, job(budget_cap_usd=needed - Decimal("0.10")), POLICY, CLOUDS)
+    assert (found.instead, found.is_far) == (far.instead, False)
+    assert "$0.10 more, 1 offer fits" in found.sentence
     assert rank(market, job(budget_cap_usd=needed), POLICY, CLOUDS).answered == 1
     assert rank(market, job(budget_cap_usd=needed - Decimal("0.01")), POLICY, CLOUDS).answered == 0
+
+
+def test_a_price_that_is_far_from_what_was_asked_is_the_last_advice() -> None:
+    wanted = job(gpu=GpuConstraint(("RTX3090",), 1, 1), max_price_usd_h=Decimal("0.10"))
+    dear = offer("3", gpu="RTX3090", price_usd_h=Decimal("0.90"))
+    cheap = offer("4", gpu="RTX4090", price_usd_h=Decimal("0.09"))
+    found = relax([dear, cheap], wanted, POLICY, CLOUDS)
+    assert [(one.word, one.is_far) for one in found] == [("gpu", False), ("price", True)]
 
 
 def test_the_image_of_the_request_is_no_advice() -> None:

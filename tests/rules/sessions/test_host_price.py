@@ -72,7 +72,7 @@ def asked(**changes: bool) -> str:
 
 def test_the_question_names_both_rates_the_new_end_and_what_happens_meanwhile() -> None:
     lead = "vast now bills $0.400/h, above the approved $0.330/h. The new rate needs an approval."
-    runs = "The session keeps running within the approved $1.40 and now ends at 2026-03-02 14:05 UTC."
+    runs = "The session keeps running within the approved $1.40 and now ends 2026-03-02 14:05 UTC."
     assert asked() == f"{lead} {runs} A stop at vast would not help."
     assert asked(may_stop=True) == (
         f"{lead} {runs} Once its newest checkpoint is verified, it is stopped and its disk stays. "

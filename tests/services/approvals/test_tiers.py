@@ -45,7 +45,7 @@ async def test_a_tier_names_its_group_its_number_and_the_next_one(w: World) -> N
     assert found.may_decide == GROUPS["finance"]
     assert any("UTC directors can approve too: slack:UERIN" in sentence for sentence in found.sentences)
     assert (await w.decide(request_id, DAVE)).code == "approved"
-    assert "It is approved by" in " ".join((await explanation.why(w.ctx, request_id)).sentences)
+    assert "It was approved by" in " ".join((await explanation.why(w.ctx, request_id)).sentences)
     await w.settle()
 
 

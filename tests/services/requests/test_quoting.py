@@ -59,11 +59,11 @@ async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
     assert view.request.state is RequestState.UNAVAILABLE
     assert view.request.outcome.startswith("No offer fits now.")
     assert "above the highest price per hour" in view.request.outcome
-    opening = re.search(r"With price=\$([0-9.]+), \$[0-9.]+ more, (\d+) offers? fits", view.request.outcome)
+    opening = re.search(r"The cheapest that fits needs price=\$([0-9.]+): 1x RTX4090 at ", view.request.outcome)
     assert opening is not None, view.request.outcome
     assert (view.options, view.tokens) == ((), ())
     again = await quoted(w, gpu=GpuConstraint(("RTX4090",), 1, 1), max_price_usd_h=Decimal(opening[1]))
-    assert len(again.options) == int(opening[2])
+    assert again.options
     assert (view.options, view.tokens) == ((), ())
 
 
@@ -84,7 +84,7 @@ async def test_a_cloud_that_runs_programs_says_that_it_needs_one_and_how_many_gp
     assert (refused.ok, refused.code) == (False, "run_missing")
     assert 'kaggle runs one program and nothing else. Name it, such as run="python train.py".' in refused.sentence
     view = await quoted(w, **one, run="python train.py")
-    assert "With count=2, 1 offer fits: kaggle:t4x2" in view.request.outcome
+    assert "With count=2, 1 offer fits: 2x T4 at kaggle" in view.request.outcome
     two = await quoted(w, candidates=("kaggle",), gpu=GpuConstraint(("T4",), 2, 2), run="python train.py")
     assert [option.cloud for option in two.options] == ["kaggle"]
 

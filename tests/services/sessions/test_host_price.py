@@ -95,7 +95,7 @@ async def test_a_running_machine_is_not_ended_by_its_price_but_asked_about_and_e
     assert (row.state, session.state) == (InstanceState.LIVE, SessionState.RUNNING)
     assert one.state is RequestState.PENDING
     assert session.deadline is not None
-    assert f"now ends at {session.deadline:%Y-%m-%d %H:%M} UTC" in one.reason
+    assert f"now ends {session.deadline:%Y-%m-%d %H:%M} UTC" in one.reason
     # The same dollars pay for less: ten minutes at the old rate, and the rest at the new one.
     (grant,) = (await w.books()).grants
     assert await end_of(w) < before * 0.75

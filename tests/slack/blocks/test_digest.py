@@ -54,7 +54,7 @@ def test_the_busiest_day_has_ten_lines_and_what_needs_somebody_is_among_them() -
     assert told[6].endswith("57 more. 2 retained disks.")
     calmer = lines(digest(document(groups={"owner": shares}), "/gpu"))
     assert "*By owner*: name9 $9.00, name8 $8.00, name7 $7.00, others $21.00" in calmer
-    assert "8 sessions (3 completed, 2 idle, 1 lost at its cloud, 2 more)" in told[7]
+    assert "8 sessions (completed ×3, idle ×2, lost at its cloud ×1, 2 more)" in told[7]
 
 
 def test_a_forecast_is_shown_only_where_there_is_one() -> None:
