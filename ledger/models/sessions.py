@@ -109,6 +109,8 @@ class Instance(Claimable, Base):
     #: When the end was ordered here, and when the cloud first accepted the order.
     terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: When the cloud was last called to end it, unless it is certain that the call had no effect.
+    terminate_called_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: How far the checkpoint check is with its end: saving, held, or done; until when, and why, in a sentence.
     checkpoint_step: Mapped[CheckpointStep | None] = mapped_column(EnumText(CheckpointStep, 16))
     checkpoint_until: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -184,7 +184,7 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
             return await amend(tx, Instance, row.id, version=row.version, absent_at=kept)
         # The cloud stopped billing when it accepted the termination; a lost instance had ended by its first absence.
         lost_at = min(one.at for one in absences if heartbeat_at is None or one.at > heartbeat_at)
-        ended_at = min(row.terminate_acked_at or lost_at, lost_at)
+        ended_at = min(row.terminate_acked_at or row.terminate_called_at or lost_at, lost_at)
         await gone(ctx, tx, row, proof, ended_at, ctx.clock.now())
     if isinstance(provider, Leaves):
         ctx.hints.leftovers.set()
@@ -201,7 +201,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
     lag = timedelta(seconds=capabilities.visibility_lag_s)
     if row.terminate_acked_at is not None and now - row.terminate_acked_at > lag:
         # The cloud accepted the termination and did not do it, so it still bills: the next accepted one counts.
-        changes["terminate_acked_at"] = None
+        changes["terminate_acked_at"] = changes["terminate_called_at"] = None
     if changes:
         async with ctx.db.write() as tx:
             others = {name: value for name, value in changes.items() if name != "price_usd_h"}

@@ -92,7 +92,7 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         ctx.hints.outbox.set()
         return
     called_at, was_there = ctx.clock.now(), None
-    problem, unreachable = "", False
+    problem, unreachable, had_no_effect = "", False, False
     try:
         if row.ref is None:
             raise ValueError(f"{row.id} is ending but has no id at its cloud")
@@ -100,13 +100,15 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         if provider is None or provider.account != row.account:
             unreachable = True
         else:
+            async with ctx.db.write() as tx:  # A process that dies during the call leaves when it called.
+                await amend(tx, Instance, row.id, terminate_called_at=called_at)
             was_there = await provider.terminate(row.ref)
     except Unsupported as error:
         await _wait_for_its_end(ctx, held, row, error.message)
         return
     except ProviderError as error:
         log.warning("terminating %s failed: %s", row.id, error.code)
-        problem = error.message
+        problem, had_no_effect = error.message, error.definite_no
     now = ctx.clock.now()
     alive_at = None if was_there is None else await last_heartbeat_at(ctx, row)
     async with ctx.db.write() as tx:
@@ -115,7 +117,8 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
-        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s))
+        back = {"terminate_called_at": row.terminate_called_at} if had_no_effect else {}
+        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), **back)
         # `operator_reminders` pages once for all instances of an account that is not set up here.
         if waiting_s > ctx.timing.terminate_page_s and not unreachable:
             await _page(ctx, tx, row, problem or "the cloud accepted the termination but still lists it", now)
@@ -127,8 +130,8 @@ async def _acknowledged(
     """Store a cloud's first reply to a termination, although the claim may be lost: billing stops with either reply.
 
     An instance that the cloud accepted to terminate existed when it was called, whatever the listings before lacked.
-    One that the cloud does not know ended before: after its last heartbeat (`alive_at`), or after it was reached, and
-    by the first listing without it.
+    One that the cloud does not know ended before: with the call before (of `row`), if that may have had an effect, or
+    else after its last heartbeat (`alive_at`), or after it was reached, and by the first listing without it.
     """
     await lock_family(tx, Instance, row.id)
     fresh = await tx.get_one(Instance, row.id, populate_existing=True)
@@ -138,6 +141,8 @@ async def _acknowledged(
     if was_there:
         # Those since the call stay: they show that it ended, even if this process stood still with the reply.
         said["absent_at"] = [at for at in fresh.absent_at if datetime.fromisoformat(at) >= called_at]
+    elif row.terminate_called_at is not None:
+        said["terminate_acked_at"] = row.terminate_called_at
     else:
         said["trouble_at"] = fresh.trouble_at or min(alive_at or row.reachable_at or now, now)
     await amend(tx, Instance, row.id, version=fresh.version, **said)

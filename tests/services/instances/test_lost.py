@@ -7,13 +7,16 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import cast
 
+import pytest
+
 from bot.services.audit.invariants.money import SPENT
 from bot.services.billing import true_up
-from bot.services.instances import reconcile
+from bot.services.instances import reconcile, termination
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
 from providers.capabilities import Capabilities
 from providers.contract import Listing, Provider
+from providers.errors import Unavailable
 from tests.support.proxy_provider import InFront
 from tests.support.world import World
 
@@ -23,6 +26,19 @@ class Hiding(InFront):
 
     async def list(self) -> Listing:
         return replace(await self.inner.list(), items=())
+
+
+class LostReply(InFront):
+    """A cloud whose first reply to a termination never arrives."""
+
+    lost = 0
+
+    async def terminate(self, ref: str) -> bool:
+        was_there = await self.inner.terminate(ref)
+        if not self.lost:
+            self.lost += 1
+            raise Unavailable(self.inner.name, "no reply")
+        return was_there
 
 
 class Silent(InFront):
@@ -114,6 +130,46 @@ async def test_what_a_cloud_takes_the_order_for_was_there_whatever_its_listings_
     row = await only(w)
     assert (row.state, row.ended_at) == (InstanceState.GONE, row.terminate_acked_at)
     assert abs(await off(w)) <= w.bill() / 100
+
+
+@pytest.mark.parametrize("cloud", ["tensordock", "lambda"])
+async def test_an_end_whose_reply_is_lost_is_booked_until_its_call(bare: World, cloud: str) -> None:
+    w = bare
+    request_id = await w.running(candidates=(cloud,), hours=Decimal(6))
+    await w.run(600, 60)
+    w.wrap(cloud, lambda inner: cast("Provider", LostReply(inner)))
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    called_at = w.clock.now()
+    row = await only(w)
+    assert (row.terminate_acked_at, row.terminate_called_at) == (None, called_at)
+    assert w.alive() == []
+    # Nothing can be asked for a while; then the cloud answers that there is no such machine.
+    w.arm("list_503", cloud, None)
+    w.clock.advance(300)
+    await w.tick()
+    assert (await only(w)).terminate_acked_at == called_at
+    w.engine.faults.disarm()
+    for _ in range(4):
+        await later(w, 40, cloud)
+    row = await only(w)
+    assert (row.state, row.ended_at) == (InstanceState.GONE, called_at)
+    assert abs(await off(w)) <= w.bill() / 100
+
+
+async def test_a_call_that_certainly_had_no_effect_does_not_count_as_the_end(bare: World) -> None:
+    w = bare
+    request_id = await w.running(candidates=("tensordock",), hours=Decimal(6))
+    await w.run(600, 60)
+    w.arm("destroy_429", "tensordock", times=1)
+    await w.end(request_id)
+    await w.tick()
+    assert (await only(w)).terminate_called_at is None
+    assert len(w.alive()) == 1
+    w.clock.advance(300)
+    await w.tick()
+    row = await only(w)
+    assert row.terminate_acked_at == row.terminate_called_at == w.clock.now()
 
 
 async def test_a_cloud_that_cannot_be_asked_takes_back_no_look_that_lacked_it(bare: World) -> None:
