@@ -6,14 +6,14 @@ The rows are in the order of the ranking, or sorted by another key; equal ones k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
+import numpy as np
+
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.columns import kinds
-from bot.rules.market.filters import Excluded, in_region
-from bot.rules.market.ranking import ordered
-from bot.rules.market.scoring import Scored
+from bot.rules.market.columns import Indices, column, kinds
+from bot.rules.market.filters import in_region
+from bot.rules.market.ranking import OrderedMarket, ordered
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
 from ledger.kernel.job import JobRequest
@@ -31,12 +31,8 @@ _SAME = (
 PLACES_NAMED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class OfferGroup:
-    """Hold offers that differ only by region, the best ranked first, and the expected total of each in dollars."""
-
-    offers: tuple[Offer, ...]
-    expected_usd: Decimal
+#: Offers that differ only by region, the best ranked first.
+OfferRow = tuple[Offer, ...]
 
 
 def listed(
@@ -45,20 +41,34 @@ def listed(
     policy: Policy,
     capabilities: Mapping[str, Capabilities],
     sort: SortKey = SortKey.TOTAL,
-) -> tuple[tuple[OfferGroup, ...], tuple[Excluded, ...]]:
-    """Return the row of every offer that fits, sorted, and everything that was left out with its reason."""
-    found, excluded = ordered(offers, job, policy, capabilities)
-    rows = _rows(found)
+) -> tuple[tuple[OfferRow, ...], OrderedMarket]:
+    """Return the row of every offer that fits, sorted, and the market that says their totals and what was left out."""
+    market = ordered(offers, job, policy, capabilities)
+    rows = _rows(market)
     better = _BETTER.get(sort)
-    return tuple(sorted(rows, key=lambda row: better(row.offers[0])) if better else rows), excluded
+    return tuple(sorted(rows, key=lambda row: better(row[0])) if better else rows), market
 
 
-def _rows(found: Sequence[Scored]) -> list[OfferGroup]:
+def _rows(market: OrderedMarket) -> list[OfferRow]:
     """Join the offers of each kind, in the order in which their first ones stand."""
-    alike: dict[int, list[Scored]] = {}
-    for one, kind in zip(found, kinds([one.offer for one in found], _SAME).tolist(), strict=True):
-        alike.setdefault(kind, []).append(one)
-    return [OfferGroup(tuple(one.offer for one in same), same[0].expected_usd) for same in alike.values()]
+    rows: list[OfferRow] = []
+    at: dict[int, int] = {}
+    for one, kind in zip(market.offers, _kinds(market.offers).tolist(), strict=True):
+        place = at.setdefault(kind, len(rows)) if kind else len(rows)
+        if place == len(rows):
+            rows.append((one,))
+        else:
+            rows[place] += (one,)
+    return rows
+
+
+def _kinds(offers: Sequence[Offer]) -> Indices:
+    """Number each offer by its kind, from 1; 0 where it is the only one with its price, so the only one of its kind."""
+    _, price, count = np.unique(column(offers, "price_usd_h").floats, return_inverse=True, return_counts=True)
+    shared = np.flatnonzero(count[price] > 1)
+    found = np.zeros(len(offers), dtype=np.intp)
+    found[shared] = 1 + kinds([offers[place] for place in shared.tolist()], _SAME)
+    return found
 
 
 def _least(read: Callable[[Offer], Decimal | int | None], *, most: bool = False) -> Callable[[Offer], Decimal]:

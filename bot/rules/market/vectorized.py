@@ -7,6 +7,7 @@ result depends on floating point.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -121,6 +122,20 @@ class Field:
             last = np.partition(self._high[among], count - 1)[count - 1]
             among = among[self._low[among] <= last]
         return sorted((self._score(at) for at in among.tolist()), key=by_order)[:count]
+
+    def ordered(self) -> list[Offer]:
+        """Return all of them in the exact order; only offers whose intervals touch are scored."""
+        places: list[int] = []
+        for tier in np.unique(self._tiers):
+            among = np.flatnonzero(self._tiers == tier)
+            among = among[np.argsort(self._low[among], kind="stable")]
+            reached = np.maximum.accumulate(self._high[among])
+            apart = np.flatnonzero(self._low[among][1:] > reached[:-1]) + 1
+            every = among.tolist()
+            for start, end in itertools.pairwise([0, *apart.tolist(), len(every)]):
+                touching = every[start:end]
+                places += touching if len(touching) == 1 else sorted(touching, key=lambda at: self._score(at).order)
+        return self._offers(np.array(places, dtype=np.intp))
 
     def stable(self) -> tuple[int, Scored]:
         """Return the cheapest of the most stable offers of the first tier, and its place in the exact order, from 0."""

@@ -149,7 +149,7 @@ async def test_a_cloud_that_is_not_set_up_is_named(w: World) -> None:
 
 async def test_one_offer_of_an_inventory_answer_can_be_asked_for(w: World) -> None:
     look = await w.ctx.catalog.inventory(JOB, w.ctx.policy)
-    wanted = look.rows[3].offers[0].id
+    wanted = look.rows[3][0].id
     view = await quoted(w, offer_id=wanted)
     assert [option.offer_id for option in view.options] == [wanted]
 
