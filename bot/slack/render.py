@@ -193,8 +193,7 @@ async def _session_ready(ctx: Context, settings: SlackSettings, row: Notificatio
     if session_ready_and_ended.is_over(view.session):
         if not row.sent_version:
             raise LookupError(f"{view.session.id} has ended before this could be shown")
-        message = session_ready_and_ended.over(view, cost_now(ctx, view, ctx.clock.now()), own=True)
-        return Shown(message, row.destination, edits=True)
+        return Shown(session_ready_and_ended.ready_after_end(view.session), row.destination, edits=True)
     async with ctx.db.read() as tx:
         keyless = await _is_keyless(tx, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)

@@ -24,6 +24,8 @@ _N = NotificationKind
 
 #: Words that say that something lies ahead or goes on. A message about an end that is past has none of them.
 AHEAD = re.compile(r"\b(ends|will|expires|is running|is ready|is ending|are ending|unless|waits for|Needs \d)\b")
+#: Kinds that only warn of an end, so that nothing of them but a word is left after it.
+_WARNINGS = (_N.SESSION_ENDING, _N.SESSION_FINAL_WARNING, _N.SESSION_IDLE, _N.SESSION_CHECKPOINT_HOLD)
 #: Kinds that are about no session or request, so that nothing ends them.
 OF_NO_SESSION = frozenset({_N.BUDGET_THRESHOLD, _N.ORPHAN_FOUND, _N.OPERATOR_PAGE, _N.DIGEST, _N.REPLY})
 
@@ -93,12 +95,19 @@ async def test_every_kind_of_message_ends_with_its_session(stage: Stage) -> None
         assert buttons(message) == [], (kind, text)
         assert "∗" not in text, (kind, text)  # Our own emphasis, shown as a sign because it went through `safe`.
         assert not AHEAD.search(text), (kind, text)
-    lines = [message for kind, message in of(after) if kind in (_N.SESSION_READY, _N.SESSION_ENDING, _N.SESSION_IDLE)]
-    assert len(lines) == 5
-    for message in lines:
-        assert re.fullmatch(r"(Your|The) \*1× RTX4090\*( of <@U0ALICE>)? ran 3 min and cost \$0\.\d\d\.", message.text)
+    left = {kind: {message.text for of_kind, message in of(after) if of_kind is kind} for kind in _WARNINGS}
+    assert left == {kind: {"The *1× RTX4090* of <@U0ALICE> has ended."} for kind in _WARNINGS} | {
+        _N.SESSION_FINAL_WARNING: {"It has ended."}
+    }
+    direct = [stage.ws.now(one).text for one in stage.ws.dm_messages("alice")]
+    assert "Your *1× RTX4090* ran 3 min." in direct
+    # One sum in one place: the owner reads it in the end message, the channel on the card.
+    assert len([text for text in direct if "$" in text]) == 1
+    sums = {kind for kind, message in of(after) if "$" in all_text(message)}
+    assert sums - {_N.REQUEST_DETAILS} == {_N.REQUEST_MESSAGE, _N.SESSION_ENDED}
     # One message for one fact: the end is said once in each place, beside the card that is edited.
-    ended = [kind for kind, message in of(after) if "ended." in message.text and kind is not _N.SESSION_INTERRUPTED]
+    others = {*_WARNINGS, _N.SESSION_INTERRUPTED}
+    ended = [kind for kind, message in of(after) if "ended." in message.text and kind not in others]
     assert sorted(ended) == [_N.SESSION_ENDED]
     assert stage.ws.duplicates() == [] or all(len(group) == 2 for group in stage.ws.duplicates())
     assert await stage.w.violations() == []
