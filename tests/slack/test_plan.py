@@ -47,7 +47,7 @@ async def plan_button(stage: Stage, values: dict[str, Any]) -> OpenView:
     return form
 
 
-async def test_a_plan_has_a_chart_that_only_whoever_asked_sees(stage: Stage) -> None:
+async def test_a_plan_has_a_chart_that_only_the_requester_sees(stage: Stage) -> None:
     await stage.command("alice", f"/gpu plan {RUN}")
     assert "Plan for" in all_text(stage.ws.ephemerals("alice")[-1])
     (message,) = charts(stage, "alice")

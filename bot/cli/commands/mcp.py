@@ -120,7 +120,7 @@ class Tools:
     async def plan(self, words: Words) -> str:
         """Plan a training run: memory, time and cost on every offer; rents nothing."""
         found = await self._api.post("/plans", {"words": words})
-        return _text(TextReport.model_validate(found["told"]))
+        return _text(TextReport.model_validate(found["report"]))
 
     @_with_refusals
     async def compare(
@@ -131,7 +131,7 @@ class Tools:
         """Compare dollars per run and runs per budget on every GPU for sale; rents nothing."""
         words = {name: f"{value:f}" for name, value in (("budget", budget), ("hours", hours)) if value}
         found = await self._api.post("/compare", {"words": words})
-        return _text(TextReport.model_validate(found["told"]))
+        return _text(TextReport.model_validate(found["report"]))
 
     @_with_refusals
     async def submit_request(

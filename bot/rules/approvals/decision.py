@@ -15,14 +15,14 @@ from bot.rules.approvals.approvers import (
     ANYBODY,
     DeciderFacts,
     Deed,
+    eligible_delegators,
     ineligible,
     is_approver,
+    is_approver_of,
     is_same,
     linked,
-    may_decide,
     mentioned_approvers,
     references,
-    stands_for,
 )
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -42,8 +42,8 @@ __all__ = [
     "Decision",
     "DecisionInput",
     "RequestFacts",
+    "chosen_delegator",
     "confirmed",
-    "decides_for",
     "is_approver",
     "is_requester",
     "linked",
@@ -216,17 +216,17 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
         return deny(
             ReplyCode.REQUESTER, f"You can't approve your own request. Ask an approver{_names(policy, request)}."
         )
-    if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
+    if decision is Decision.CANCEL or is_approver_of(policy, decider, request.mandate):
         return None
     return _in_place_of(policy, request, decider)
 
 
 def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     """Refuse who is neither an approver nor a valid stand-in; nobody stands in on their own request."""
-    standing_in = stands_for(policy, decider, request.mandate)
+    standing_in = eligible_delegators(policy, decider, request.mandate)
     if standing_in and is_requester(request, decider.actor):
         return deny(ReplyCode.REQUESTER, "You can't approve your own request, not even as a delegate.")
-    if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
+    if eligible_delegators(policy, decider, request.mandate, (request.requester, *request.linked)):
         return None
     if standing_in:
         return deny(
@@ -249,11 +249,11 @@ def _names(policy: Policy, request: RequestFacts) -> str:
     return f": {found}" if found else ""
 
 
-def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
+def chosen_delegator(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
     """Return the delegator for whom somebody approves, first one without an approval; None in their own right."""
-    if may_decide(policy, decider, request.mandate):
+    if is_approver_of(policy, decider, request.mandate):
         return None
-    found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))
+    found = eligible_delegators(policy, decider, request.mandate, (request.requester, *request.linked))
     return next((one for one in found if not _has_approved(policy, request, one)), found[0] if found else None)
 
 
@@ -298,7 +298,7 @@ def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) ->
 def _approve(
     policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
 ) -> Verdict:
-    place = decides_for(policy, request, decider)
+    place = chosen_delegator(policy, request, decider)
     if any(_has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return deny(ReplyCode.ALREADY_VOTED, "You already approved this. It needs another approver.")
     if needed.needs_override:

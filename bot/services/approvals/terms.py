@@ -61,8 +61,8 @@ def amounts_of(ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal]
 def _other_names(policy: Policy, requester: Actor, ask: DecisionSubject) -> tuple[Actor, ...]:
     """Return the requester's other names, and the people behind the request: none of them may approve it.
 
-    The owner of a program cannot approve its requests. The owner of a session cannot approve its extensions, whoever
-    requested them.
+    The owner of a program cannot approve its requests. The owner of a session cannot approve its extensions, also
+    when another person requested them.
     """
     refs = filter(None, (ask.owner, ask.session.owner if ask.session else "", ask.behind_session))
     people = [Actor.from_ref(ref) for ref in refs]

@@ -268,7 +268,7 @@ async def test_a_failure_that_passes_is_forgotten(w: World) -> None:
     assert (await w.view(request_id)).request.state is RequestState.PENDING
 
 
-async def test_a_request_that_kills_whoever_quotes_it_ends_too(w: World) -> None:
+async def test_a_request_that_kills_every_process_that_quotes_it_ends_too(w: World) -> None:
     request_id = str((await w.ask()).data["request_id"])
     lease = timedelta(seconds=w.ctx.timing.claim_ttl_s)
     states = {RequestState.QUOTING}
