@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import overload
 
 import numpy as np
 
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.columns import Indices, column, kinds
+from bot.rules.market.columns import Indices, kinds
 from bot.rules.market.filters import in_region
 from bot.rules.market.ranking import OrderedMarket, ordered
 from bot.rules.policy.policy import Policy
@@ -35,39 +36,62 @@ PLACES_NAMED = 20
 OfferRow = tuple[Offer, ...]
 
 
+class OfferRows(Sequence[OfferRow]):
+    """Hold the rows of a market as one sequence of offers and where each row starts; a row is made when it is read."""
+
+    def __init__(self, offers: Sequence[Offer], starts: Sequence[int]) -> None:
+        self._offers = tuple(offers)
+        self._bounds = (*starts, len(self._offers))
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> OfferRow: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[OfferRow, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> OfferRow | tuple[OfferRow, ...]:
+        """Return one row, or several."""
+        if isinstance(at, slice):
+            return tuple(self[place] for place in range(*at.indices(len(self))))
+        place = range(len(self))[at]
+        return self._offers[self._bounds[place] : self._bounds[place + 1]]
+
+
 def listed(
     offers: Sequence[Offer],
     job: JobRequest,
     policy: Policy,
     capabilities: Mapping[str, Capabilities],
     sort: SortKey = SortKey.TOTAL,
-) -> tuple[tuple[OfferRow, ...], OrderedMarket]:
+) -> tuple[OfferRows, OrderedMarket]:
     """Return the row of every offer that fits, sorted, and the market that says their totals and what was left out."""
     market = ordered(offers, job, policy, capabilities)
-    rows = _rows(market)
+    first, row = np.unique(_firsts(market), return_inverse=True)
+    place = np.arange(len(first))
     better = _BETTER.get(sort)
-    return tuple(sorted(rows, key=lambda row: better(row[0])) if better else rows), market
+    if better is not None:
+        keys = [better(market.offers[at]) for at in first.tolist()]
+        place[sorted(place.tolist(), key=keys.__getitem__)] = np.arange(len(first))
+    row = place[row]
+    order = np.argsort(row, kind="stable")
+    starts = np.searchsorted(row[order], np.arange(len(first)))
+    return OfferRows([market.offers[at] for at in order.tolist()], starts.tolist()), market
 
 
-def _rows(market: OrderedMarket) -> list[OfferRow]:
-    """Join the offers of each kind, in the order in which their first ones stand."""
-    rows: list[OfferRow] = []
-    at: dict[int, int] = {}
-    for one, kind in zip(market.offers, _kinds(market.offers).tolist(), strict=True):
-        place = at.setdefault(kind, len(rows)) if kind else len(rows)
-        if place == len(rows):
-            rows.append((one,))
-        else:
-            rows[place] += (one,)
-    return rows
-
-
-def _kinds(offers: Sequence[Offer]) -> Indices:
-    """Number each offer by its kind, from 1; 0 where it is the only one with its price, so the only one of its kind."""
-    _, price, count = np.unique(column(offers, "price_usd_h").floats, return_inverse=True, return_counts=True)
+def _firsts(market: OrderedMarket) -> Indices:
+    """Return for each offer the place of the first one of its row. Only those with an equal price are compared."""
+    offers = market.offers
+    _, price, count = np.unique(market.prices, return_inverse=True, return_counts=True)
     shared = np.flatnonzero(count[price] > 1)
-    found = np.zeros(len(offers), dtype=np.intp)
-    found[shared] = 1 + kinds([offers[place] for place in shared.tolist()], _SAME)
+    found = np.arange(len(offers))
+    _, first, kind = np.unique(
+        kinds([offers[at] for at in shared.tolist()], _SAME), return_index=True, return_inverse=True
+    )
+    found[shared] = shared[first][kind]
     return found
 
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from bot.rules.market.columns import Indices, Prices, examples, kind_names, kinds, plain
+from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate, reliability
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, image_needs, reason
 from bot.rules.market.scoring import Cases, Scored, score
@@ -64,9 +64,13 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class OrderedMarket:
-    """Hold every offer that fits a job, the best ranked first, and what was left out and why."""
+    """Hold every offer that fits a job, the best ranked first, and what was left out and why.
+
+    `prices` are about their dollars per hour: offers with different ones have different prices.
+    """
 
     offers: tuple[Offer, ...]
+    prices: Floats
     excluded: tuple[Excluded, ...]
     _cases: Cases
 
@@ -121,7 +125,8 @@ def ordered(
     """Return every offer that fits in the order of `rank`, and everything that was left out with its reason."""
     cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
     found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run)
-    return OrderedMarket(tuple(found.field.ordered()), tuple(found.excluded), cases)
+    fitting, prices = found.field.ordered()
+    return OrderedMarket(tuple(fitting), prices, found.excluded, cases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -81,7 +81,7 @@ class MarketListing:
     id: str
     job: JobRequest
     sort: SortKey
-    rows: tuple[OfferRow, ...]
+    rows: Sequence[OfferRow]
     market: OrderedMarket
     answers: tuple[CloudAnswer, ...]
     advice: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.listing import PLACES_NAMED, OfferRow, listed, unknown_places
+from bot.rules.market.listing import PLACES_NAMED, OfferRows, listed, unknown_places
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, SpotPolicy
@@ -21,11 +21,11 @@ POLICY = Policy()
 ANY = job(gpu=GpuConstraint((), 1, 8))
 
 
-def rows(offers: list[Offer], sort: SortKey = SortKey.TOTAL) -> tuple[OfferRow, ...]:
+def rows(offers: list[Offer], sort: SortKey = SortKey.TOTAL) -> OfferRows:
     return listed(offers, ANY, POLICY, CLOUDS, sort)[0]
 
 
-def ids(found: tuple[OfferRow, ...]) -> list[list[str]]:
+def ids(found: OfferRows) -> list[list[str]]:
     return [[one.key for one in row] for row in found]
 
 
@@ -34,6 +34,18 @@ def test_offers_that_differ_only_by_region_are_one_row_with_its_regions() -> Non
     found = rows([offer("se"), texas, offer("de", region="EU-DE-1", country="DE")])
     (row,) = found
     assert sorted(one.key for one in row) == ["de", "se", "texas"]
+
+
+def test_rows_are_read_one_by_one_from_both_ends_and_in_slices() -> None:
+    found = rows([offer("1"), offer("2", price_usd_h=Decimal(3)), offer("3", region="Texas, US", country="US")])
+    assert len(found) == 2
+    assert [[one.key for one in row] for row in (found[0], found[-1])] == [["1", "3"], ["2"]]
+    assert found[:1] == (found[0],)
+    assert found[1:9] == (found[1],)
+    assert found[5:] == ()
+    with pytest.raises(IndexError):
+        found[2]
+    assert not rows([])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import tracemalloc
 from decimal import Decimal
 from itertools import chain
 
+import numpy as np
+
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import OfferRow, listed
 from bot.rules.market.ranking import OrderedMarket
@@ -22,7 +24,8 @@ PLENTY = 5_000
 
 def listing(*rows: OfferRow, advice: tuple[str, ...] = ()) -> MarketListing:
     wanted = job(disk_gb=50)
-    market = OrderedMarket(tuple(chain(*rows)), (), Cases(wanted, Policy(), CLOUDS, whole=False))
+    offers = tuple(chain(*rows))
+    market = OrderedMarket(offers, np.zeros(len(offers)), (), Cases(wanted, Policy(), CLOUDS, whole=False))
     count = len(market.offers)
     answers = (CloudAnswer("vast", True, count, NOW), CloudAnswer("lambda", False, 0, NOW, "lambda is not set up."))
     return MarketListing("0" * 15 + "a", wanted, SortKey.PRICE, rows, market, answers, advice)

@@ -70,7 +70,7 @@ async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
 async def test_a_request_and_the_inventory_give_the_same_advice_when_nothing_fits(w: World) -> None:
     job = replace(JOB, regions=("Atlantis",))
     listing = await w.ctx.catalog.inventory(job, w.ctx.policy)
-    assert listing.rows == ()
+    assert not listing.rows
     place, opening, *_ = listing.advice
     assert place.startswith("No offer is in “Atlantis” now; there are offers in ")
     assert opening.startswith("With region=")
