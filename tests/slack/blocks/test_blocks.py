@@ -172,7 +172,7 @@ def test_closed_requests_name_who_and_why() -> None:
 
 def test_results() -> None:
     ended = view(RequestState.APPROVED, session(_S.TERMINATED, end_reason="Ended on request."), instance(_I.GONE))
-    assert "ended. Ended on request. Total: $1.50." in request_result(ended, "terminated", Decimal("1.5")).text
+    assert request_result(ended, "terminated").text.endswith("ended. Ended on request.")
     lost = request_result(view(RequestState.APPROVED, session(_S.FAILED), instance(_I.TOMBSTONE)), "tombstone").text
     assert "*outcome unknown, not provisioned*. Vast never showed" in lost
     ready = request_result(view(RequestState.APPROVED, session(_S.RUNNING, deadline=START)), "running").text

@@ -14,9 +14,10 @@ from bot.services.notifications import end_of_session
 from bot.services.outbox import dispatch
 from ledger.core import announce
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, SessionState
 from ledger.models import Notification, Session
-from tests.slack.conftest import Stage, staged
+from tests.slack.conftest import Stage, answers, staged
 from tests.slack.test_commands import running
 from tests.support.clock import SteppedClock
 
@@ -111,6 +112,21 @@ async def test_every_kind_of_message_ends_with_its_session(stage: Stage) -> None
     assert sorted(ended) == [_N.SESSION_ENDED]
     assert stage.ws.duplicates() == [] or all(len(group) == 2 for group in stage.ws.duplicates())
     assert await stage.w.violations() == []
+
+
+async def test_without_a_person_in_slack_the_total_is_on_the_card_and_not_in_its_thread(stage: Stage) -> None:
+    ada = Actor(ActorKind.OPERATOR, "ada")
+    request_id = str((await stage.w.ask(ada)).data["request_id"])
+    await stage.settle()
+    (card,) = stage.ws.channel_messages()
+    await stage.click("bob", card, stage.approve_button(card))
+    await stage.w.run(120)
+    assert (await stage.w.end(request_id, ada)).ok
+    await stage.w.run(120)
+    said = [one.text for one in answers(stage, card)]
+    assert [text for text in said if "ended. " in text] != []
+    assert not any("$" in text for text in said)
+    assert "Total: $" in all_text(stage.ws.now(card))
 
 
 async def test_a_message_that_nobody_saw_before_the_end_is_not_shown_after_it(stage: Stage) -> None:
