@@ -45,8 +45,8 @@ def request_facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate
         spent_usd=ask.spent_usd,
         decided_by=request.decided_by or "",
         mandate=mandate,
-        stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
-        standing=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
+        delegators=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
+        terms=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
         most_hours=amendments.most_hours(request, ask.votes) if request.kind in amendments.CHANGEABLE else None,
     )
 

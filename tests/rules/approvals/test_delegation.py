@@ -107,13 +107,13 @@ def test_one_approval_counts_once_also_through_a_delegate() -> None:
     dave = DeciderFacts(DAVE, behalf=(DeciderFacts(BOB),))
     assert judge(dave, plan=TWO, approvals=(BOB.ref,)) == "already_voted"
     assert judge(dave, plan=TWO, approvals=(ADA.ref,)) == "already_voted"
-    assert judge(DeciderFacts(BOB), plan=TWO, approvals=(DAVE.ref,), stood_for=(BOB.ref,)) == "already_voted"
-    assert judge(DeciderFacts(CAROL), plan=TWO, approvals=(DAVE.ref,), stood_for=(BOB.ref,)) == "approved"
+    assert judge(DeciderFacts(BOB), plan=TWO, approvals=(DAVE.ref,), delegators=(BOB.ref,)) == "already_voted"
+    assert judge(DeciderFacts(CAROL), plan=TWO, approvals=(DAVE.ref,), delegators=(BOB.ref,)) == "approved"
     both = DeciderFacts(DAVE, behalf=(DeciderFacts(BOB), DeciderFacts(CAROL)))
     voted = replace(REQUEST, approvals=(BOB.ref,))
     assert chosen_delegator(POLICY, voted, both) == CAROL
     assert judge(both, plan=TWO, approvals=(BOB.ref,)) == "approved"
     # One person is one voice, however many they stand in for.
-    assert judge(both, plan=TWO, approvals=(DAVE.ref,), stood_for=(BOB.ref,)) == "already_voted"
+    assert judge(both, plan=TWO, approvals=(DAVE.ref,), delegators=(BOB.ref,)) == "already_voted"
     assert chosen_delegator(POLICY, REQUEST, DeciderFacts(BOB, behalf=(DeciderFacts(CAROL),))) is None
     assert chosen_delegator(POLICY, REQUEST, DeciderFacts(DAVE)) is None
