@@ -78,6 +78,10 @@ class OrderedMarket:
         """Return the exact expected total of one of the offers in dollars, computed now."""
         return score(offer, self._cases).expected_usd
 
+    def scored(self) -> list[Scored]:
+        """Return all of them with their exact totals, computed now."""
+        return [score(offer, self._cases) for offer in self.offers]
+
 
 def rank(
     offers: Iterable[Offer],

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.market.ranking import OrderedMarket, ordered
+from bot.rules.market.ranking import ordered
+from bot.rules.market.scoring import Scored
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural, usd
 from ledger.kernel import money
@@ -51,8 +52,8 @@ def relax(
     large = [one for one in offers if one.memory_gb.is_finite() and one.memory_gb >= least_gb]
     found = []
     for word, wider in _wider(job, policy):
-        opened = ordered(large, wider, policy, capabilities, **how)
-        if opened.offers:
+        opened = ordered(large, wider, policy, capabilities, **how).scored()
+        if opened:
             found.append(_relaxation(word, job, wider, opened))
     return tuple(found)
 
@@ -99,31 +100,31 @@ def _wider(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
         yield "gpu", replace(job, gpu=replace(gpu, names=()))
 
 
-def _relaxation(word: str, job: JobRequest, wider: JobRequest, opened: OrderedMarket) -> Relaxation:
-    offers = opened.offers
+def _relaxation(word: str, job: JobRequest, wider: JobRequest, opened: Sequence[Scored]) -> Relaxation:
     if word == "max":
-        return _amount(word, job.budget_cap_usd, opened, [*map(opened.expected_usd, offers)])
+        return _amount(word, job.budget_cap_usd, opened, [one.expected_usd for one in opened])
     if word == "price":
-        return _amount(word, job.max_price_usd_h, opened, [one.price_usd_h or _ZERO for one in offers])
-    best = offers[0]
+        return _amount(word, job.max_price_usd_h, opened, [one.offer.price_usd_h or _ZERO for one in opened])
+    best = opened[0]
+    offer = best.offer
     if word == "reliability":
-        most = max(one.reliability or _ZERO for one in offers)
+        most = max(one.offer.reliability or _ZERO for one in opened)
         instead = f"reliability={money.down(most, 4).normalize():f}"
-        reached = [one for one in offers if (one.reliability or _ZERO) == most]
-        return _said(word, instead, len(reached), reached[0], opened)
+        reached = [one for one in opened if (one.offer.reliability or _ZERO) == most]
+        return _said(word, instead, len(reached), reached[0])
     if word == "memory":
-        best = min(offers, key=lambda one: one.memory_gb)
-        same = sum(one.memory_gb == best.memory_gb for one in offers)
-        return _said(word, f"memory={best.memory_gb.normalize():f}GB", same, best, opened)
+        best = min(opened, key=lambda one: one.offer.memory_gb)
+        same = sum(one.offer.memory_gb == best.offer.memory_gb for one in opened)
+        return _said(word, f"memory={best.offer.memory_gb.normalize():f}GB", same, best)
     if word == "count":
-        best = min(offers, key=lambda one: _more(one.gpu_count, job))
-        same = sum(one.gpu_count == best.gpu_count for one in offers)
-        return _said(word, f"count={best.gpu_count}", same, best, opened)
+        best = min(opened, key=lambda one: _more(one.offer.gpu_count, job))
+        same = sum(one.offer.gpu_count == best.offer.gpu_count for one in opened)
+        return _said(word, f"count={best.offer.gpu_count}", same, best)
     if word == "image":
-        return _said(word, f"image={wider.image}", len(offers), best, opened)
+        return _said(word, f"image={wider.image}", len(opened), best)
     said = _VALUES[word]
-    same = sum(said(one) == said(best) for one in offers)
-    return _said(word, f"{word}={said(best)}", same, best, opened)
+    same = sum(said(one.offer) == said(offer) for one in opened)
+    return _said(word, f"{word}={said(offer)}", same, best)
 
 
 #: Word → what an offer has there, as it is typed.
@@ -135,20 +136,20 @@ _VALUES: Mapping[str, Callable[[Offer], str]] = {
 }
 
 
-def _amount(word: str, limit: Decimal | None, opened: OrderedMarket, needed: list[Decimal]) -> Relaxation:
+def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: list[Decimal]) -> Relaxation:
     """Return the least amount that opens the market, rounded up to cents, and how much above the limit that is."""
     least = money.cents_up(min(needed))
-    within = [one for one, amount in zip(opened.offers, needed, strict=True) if amount <= least]
+    within = [one for one, amount in zip(opened, needed, strict=True) if amount <= least]
     more = usd(least - (limit or _ZERO))
-    return _said(word, f"{word}={usd(least)}", len(within), within[0], opened, f", {more} more")
+    return _said(word, f"{word}={usd(least)}", len(within), within[0], f", {more} more")
 
 
 def _more(count: int, job: JobRequest) -> int:
     return max(job.gpu.count_min - count, count - job.gpu.count_max)
 
 
-def _said(word: str, instead: str, opens: int, best: Offer, opened: OrderedMarket, more: str = "") -> Relaxation:
-    total = opened.expected_usd(best)
+def _said(word: str, instead: str, opens: int, best: Scored, more: str = "") -> Relaxation:
+    total = best.expected_usd
     fit = "fits" if opens == 1 else "fit"
-    sentence = f"With {instead}{more}, {plural(opens, 'offer')} {fit}: {best.id}, about {usd(total)}."
+    sentence = f"With {instead}{more}, {plural(opens, 'offer')} {fit}: {best.offer.id}, about {usd(total)}."
     return Relaxation(word, instead, opens, total, sentence)
