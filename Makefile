@@ -69,7 +69,7 @@ chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for 
 pictures: $(READY) ## Take the pictures of the request card in docs/pictures, with a real browser.
 	@PICTURES=docs/pictures $(BIN)/python -m pytest --all -q tests/scenarios/processes/test_card_pictures.py
 
-bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
+bench: $(READY) ## Measure: market, ranking, costs, cards and lists, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 mutants: $(READY) ## Name what the tests of OLD=COMMIT catch and those of HEAD do not: 300 mutants an area; run again to go on.

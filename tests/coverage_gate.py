@@ -25,7 +25,7 @@ if str(ROOT) not in sys.path:  # Started by its path, the program finds its own 
 
 from tests.support.counting import COUNT_INTO, PACKAGES, add_up, nothing_run  # noqa: E402
 
-#: There while a gate was not passed, for whoever wants to tell that from a failed test.
+#: There while a gate was not passed, so that a script can tell that from a failed test.
 SHORT = ROOT / ".coverage-short"
 
 

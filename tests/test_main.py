@@ -75,7 +75,7 @@ async def running(around: Around, settings: Settings) -> AsyncIterator[str]:
     """The bot in this process, ended by a real SIGTERM; yields its address."""
     said: asyncio.Queue[str] = asyncio.Queue()
     task = asyncio.create_task(serve(settings, SystemClock(), on_ready=said.put_nowait))
-    # Whoever fails to start puts nothing into the queue, so its error is looked for as well.
+    # A process that fails to start puts nothing into the queue, so its error is looked for as well.
     task.add_done_callback(lambda ended: said.put_nowait("ended"))
     greeting = await asyncio.wait_for(said.get(), READY_S)
     if greeting == "ended":

@@ -20,7 +20,7 @@ class CommandEntry:
     """The line of one command in `--help`, and where the command is: a function, or a `typer.Typer` of several."""
 
     help: str
-    #: `module:attribute` under `bot.cli` where it is not `commands.NAME:app`.
+    #: `module:attribute` under `bot.cli` where it is not `commands.NAME:app`; a module alone has it under its own name.
     at: str
     #: The routes of the REST API that do the same; none for commands about this machine alone.
     routes: tuple[str, ...]
@@ -43,19 +43,17 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
     {
         **_panel(
             "Start here",
-            demo=_entry("Try everything here: a workspace, clouds and the bot. No key.", at="demo.command:demo"),
+            demo=_entry("Try everything here: a workspace, clouds and the bot. No key.", at="demo.command"),
             config=_entry("Store credentials in .env or in the keyring.", at="local.config:app"),
-            doctor=_entry("Check the set-up: what is missing, and where to set it.", at="local.doctor:doctor"),
-            serve=_entry("Run the bot: Slack, the REST API and the ticker.", at="local.serve:serve"),
+            doctor=_entry("Check the set-up: what is missing, and where to set it.", at="local.doctor"),
+            serve=_entry("Run the bot: Slack, the REST API and the ticker.", at="local.serve"),
         ),
         **_panel(
             "Market",
-            inventory=_entry("Show what the clouds sell now.", "GET /inventory", at="commands.inventory:inventory"),
-            plan=_entry("Plan a run: memory, time and cost on every offer.", "POST /plans", at="commands.plan:plan"),
+            inventory=_entry("Show what the clouds sell now.", "GET /inventory", at="commands.inventory"),
+            plan=_entry("Plan a run: memory, time and cost on every offer.", "POST /plans", at="commands.plan"),
             compare=_entry(
-                "Compare what a run costs on every GPU, and runs per budget.",
-                "POST /compare",
-                at="commands.compare:compare",
+                "Compare what a run costs on every GPU, and runs per budget.", "POST /compare", at="commands.compare"
             ),
             profiles=_entry(
                 "Show how each cloud bills, and how billing stops.", "GET /profiles, GET /profiles/{cloud}"
@@ -66,30 +64,30 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             provision=_entry(
                 "Request GPUs by options, words or a job file.",
                 "POST /sessions, POST /plans, GET /requests/{request}",
-                at="commands.requests:provision",
+                at="commands.requests",
             ),
-            requests=_entry("List requests.", "GET /requests", at="commands.requests:requests"),
+            requests=_entry("List requests.", "GET /requests", at="commands.requests"),
             request=_entry(
                 "Show one request: its offers, and who must approve it.",
                 "GET /requests/{request}",
-                at="commands.requests:request",
+                at="commands.requests",
             ),
             approve=_entry(
                 "Approve an offer of a request, after showing its total.",
                 "GET /requests/{request}, POST /requests/{request}/approve",
-                at="commands.decisions:approve",
+                at="commands.decisions",
             ),
-            reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions:reject"),
-            cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests:cancel"),
+            reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions"),
+            cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests"),
             why=_entry(
                 "Explain why a request needs approval, and from whom.",
                 "GET /requests/{request}/why",
-                at="commands.decisions:why",
+                at="commands.decisions",
             ),
             break_glass=_entry(
                 "Start your own request without an approval, where allowed.",
                 "POST /requests/{request}/break-glass",
-                at="commands.decisions:break_glass",
+                at="commands.decisions",
             ),
             delegate=_entry(
                 "Let one person approve in your place until a day.",
@@ -99,30 +97,28 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         ),
         **_panel(
             "Sessions",
-            sessions=_entry("List sessions.", "GET /sessions", at="commands.session:sessions"),
-            history=_entry("List sessions that ended.", "GET /sessions", at="commands.session:history"),
+            sessions=_entry("List sessions.", "GET /sessions", at="commands.session"),
+            history=_entry("List sessions that ended.", "GET /sessions", at="commands.session"),
             session=_entry(
                 "Show one session and how to connect, or change it.",
                 "GET /sessions/{session}, POST /sessions/{session}/token",
             ),
-            extend=_entry("Request more time.", "POST /sessions/{session}/extend", at="commands.session:extend"),
+            extend=_entry("Request more time.", "POST /sessions/{session}/extend", at="commands.session"),
             done=_entry(
                 "Report that the work is done, which ends the session.",
                 "POST /sessions/{session}/done",
-                at="commands.session:done",
+                at="commands.session",
             ),
-            stop=_entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session:stop"),
-            start=_entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session:start"),
-            restart=_entry(
-                "Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session:restart"
-            ),
-            shutdown=_entry("End a session.", "DELETE /sessions/{session}", at="commands.session:shutdown"),
+            stop=_entry("Stop a session's machine.", "POST /sessions/{session}/stop", at="commands.session"),
+            start=_entry("Start a stopped machine.", "POST /sessions/{session}/start", at="commands.session"),
+            restart=_entry("Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session"),
+            shutdown=_entry("End a session.", "DELETE /sessions/{session}", at="commands.session"),
             ssh_key=_entry(
                 "Set the public SSH key that your machines accept.",
                 "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
                 at="commands.keys:ssh_app",
             ),
-            progress=_entry("Show the time and money that a job still needs.", at="commands.progress:progress"),
+            progress=_entry("Show the time and money that a job still needs.", at="commands.progress"),
             runs=_entry("Record measured runs, which correct later plans.", "POST /runs, GET /runs"),
         ),
         **_panel(
@@ -147,9 +143,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         **_panel(
             "Administration",
             preflight=_entry(
-                "Check whether each cloud can be bought from now.",
-                "GET /preflight",
-                at="commands.instances:preflight",
+                "Check whether each cloud can be bought from now.", "GET /preflight", at="commands.instances"
             ),
             keys=_entry("Manage API keys of programs and people.", "POST /keys, GET /keys, DELETE /keys/{key_id}"),
             webhooks=_entry(
@@ -161,12 +155,10 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "Serve AI agents over MCP: they request, people approve.",
                 "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
                 "POST /requests/{request}/cancel, GET /sessions, GET /costs, GET /budgets",
-                at="commands.mcp:mcp",
+                at="commands.mcp",
             ),
             instances=_entry(
-                "List instances, including orphans.",
-                "GET /instances, GET /orphans",
-                at="commands.instances:instances",
+                "List instances, including orphans.", "GET /instances, GET /orphans", at="commands.instances"
             ),
             orphans=_entry(
                 "List orphans, and terminate quarantined ones.",
@@ -174,9 +166,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 at="commands.instances:orphans_app",
             ),
             adopt=_entry(
-                "Adopt a quarantined orphan as a session.",
-                "POST /orphans/{orphan}/adopt",
-                at="commands.instances:adopt",
+                "Adopt a quarantined orphan as a session.", "POST /orphans/{orphan}/adopt", at="commands.instances"
             ),
             unreachable=_entry(
                 "List instances in accounts without a key; write them off.",
@@ -186,19 +176,19 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             recover=_entry(
                 "List every orphan after a lost or restored ledger.",
                 "POST /recover, GET /orphans",
-                at="commands.instances:recover",
+                at="commands.instances",
             ),
             audit=_entry(
                 "Show what happened to a request, and verify the journal.",
                 "GET /audit/{request}",
-                at="commands.instances:audit",
+                at="commands.instances",
             ),
             db=_entry("Upgrade, downgrade and check the ledger's schema.", at="local.db:app"),
-            sandbox=_entry("Serve a local copy of every cloud's API.", at="local.sandbox:sandbox"),
-            completion=_entry("Print the shell completion.", at="local.completion:completion"),
-            version=_entry("Print the version.", at="local.version:version"),
-            practice=_entry("Serve the practice workspace alone.", at="local.practice:practice", hidden=True),
-            docs=_entry("Write the generated pages under docs/.", at="local.docs:docs", hidden=True),
+            sandbox=_entry("Serve a local copy of every cloud's API.", at="local.sandbox"),
+            completion=_entry("Print the shell completion.", at="local.completion"),
+            version=_entry("Print the version.", at="local.version"),
+            practice=_entry("Serve the practice workspace alone.", at="local.practice", hidden=True),
+            docs=_entry("Write the generated pages under docs/.", at="local.docs", hidden=True),
         ),
     }
 )
@@ -257,7 +247,7 @@ class LazyGroup(TyperGroup):
 def imported(name: str) -> Any:
     """Import one command of the table."""
     module, _, attribute = (COMMANDS[name].at or f"commands.{name}:app").partition(":")
-    found = getattr(load(module), attribute)
+    found = getattr(load(module), attribute or name.replace("-", "_"))
     if not isinstance(found, typer.Typer):
         app = typer.Typer(add_completion=False)
         app.command()(found)

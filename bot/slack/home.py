@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from bot.rules.approvals.approvers import Deed, ineligible, may_decide
+from bot.rules.approvals.approvers import Deed, ineligible, is_approver_of
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
 from bot.services.billing import costs
 from bot.services.billing.metering import cost_now
@@ -77,4 +77,4 @@ async def decidable(handler: HandlerContext, facts: DeciderFacts) -> list[Reques
         asked = await approvers.approver_groups(tx, policy, pending, handler.ctx.clock.now())
     # An override is decided on the card of its request, which is listed already.
     pending = [row for row in pending if row.kind is not RequestKind.OVERRIDE_12H]
-    return [row for row in pending if may_decide(policy, facts, asked[row.id])]
+    return [row for row in pending if is_approver_of(policy, facts, asked[row.id])]

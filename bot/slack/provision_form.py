@@ -86,8 +86,7 @@ async def price(handler: HandlerContext, values: Mapping[str, Any]) -> str:
 def for_sale(listing: MarketListing) -> list[tuple[str, str]]:
     """List `(name, label with the least price per GPU)` of every model that is for sale, the cheapest first."""
     least: dict[str, Decimal] = {}
-    for row in listing.rows:
-        offer = row.offers[0]
+    for offer, *_ in listing.rows:
         # A free quota is left out: it runs a command, so it needs more than this form asks.
         if offer.gpu in GPUS and offer.price_usd_h:
             each = offer.price_usd_h / offer.gpu_count

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Final
 
 from bot.rules.approvals.approvers import ANYBODY
@@ -94,12 +93,9 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
     return CardFacts(mandate, tuple(not_them), keyless, boot_s, session, cost_usd, now=now)
 
 
-async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decimal | None]:
-    request_id = row.subject.partition("/")[0]
+async def _request(ctx: Context, row: Notification) -> RequestView:
     async with ctx.db.read() as tx:
-        view = await request_view(tx, request_id)
-        session = await session_view(tx, view.session.id) if view.session else None
-    return view, cost_now(ctx, session, ctx.clock.now()) if session else None
+        return await request_view(tx, row.subject.partition("/")[0])
 
 
 async def _requester(ctx: Context, view: RequestView) -> str:
@@ -128,13 +124,13 @@ async def _is_keyless(tx: Tx, request: Request) -> bool:
 
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view, _ = await _request(ctx, row)
+    view = await _request(ctx, row)
     message = request_message(view, ctx.policy, await card_facts(ctx, view, ctx.clock.now()))
     return Shown(message, channel_of(settings, row.destination), edits=True, fallback=await _requester(ctx, view))
 
 
 async def _request_details(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view, _ = await _request(ctx, row)
+    view = await _request(ctx, row)
     if str(view.request.quote_version) != row.subject.partition("/")[2]:
         raise LookupError(f"{row.subject} is not the current quote any more")
     return await _in_thread(ctx, settings, row, view, request_details(view, ctx.policy))
@@ -155,17 +151,17 @@ async def _in_thread(
 
 
 async def _request_result(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view, cost = await _request(ctx, row)
+    view = await _request(ctx, row)
     reached = row.subject.partition("/")[2]
     program = Actor.from_ref(view.request.requester).kind is not ActorKind.SLACK
     if program and reached in set(SessionState) and await _requester(ctx, view):
         raise LookupError("the person behind this request reads it in a direct message")
-    shown = await _in_thread(ctx, settings, row, view, request_result(view, reached, cost))
+    shown = await _in_thread(ctx, settings, row, view, request_result(view, reached))
     return replace(shown, edits=True)
 
 
 async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view, _ = await _request(ctx, row)
+    view = await _request(ctx, row)
     now = ctx.clock.now()
     waits = view.request.state is RequestState.PENDING and now < view.request.expires_at
     if not waits and not row.sent_version:
@@ -193,8 +189,7 @@ async def _session_ready(ctx: Context, settings: SlackSettings, row: Notificatio
     if session_ready_and_ended.is_over(view.session):
         if not row.sent_version:
             raise LookupError(f"{view.session.id} has ended before this could be shown")
-        message = session_ready_and_ended.over(view, cost_now(ctx, view, ctx.clock.now()), own=True)
-        return Shown(message, row.destination, edits=True)
+        return Shown(session_ready_and_ended.ready_after_end(view.session), row.destination, edits=True)
     async with ctx.db.read() as tx:
         keyless = await _is_keyless(tx, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)

@@ -43,6 +43,8 @@ def rate(price_usd_h: Decimal) -> Decimal:
     Up, so that no limit is passed unseen. What is no believable number of dollars is left as it is; other rules refuse
     it.
     """
+    if price_usd_h.same_quantum(MICRO_USD):
+        return price_usd_h
     exponent = price_usd_h.as_tuple().exponent
     if not isinstance(exponent, int) or exponent >= -6 or price_usd_h > MOST_USD_H:
         return price_usd_h

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 HOST = "127.0.0.1"
-#: The certificate's own times mean nothing: whoever connects has its fingerprint.
+#: The certificate's own times mean nothing: every client has its fingerprint.
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 READ_S = 5.0
 

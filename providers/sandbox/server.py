@@ -88,7 +88,7 @@ class _Observed:
                 message = {**message, "headers": [*message.get("headers", ()), (b"date", shown)]}
             await send(message)
 
-        # Whoever hangs up before the whole body came waits for no answer, and it is no fault of the cloud.
+        # A client that hangs up before the whole body came waits for no answer, and it is no fault of the cloud.
         with contextlib.suppress(ClientDisconnect):
             await self._app(scope, receive, dated)
         await self._cloud.tick()

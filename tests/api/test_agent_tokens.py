@@ -1,4 +1,4 @@
-"""The agent's boot token: exchanged once, once more after each restart, and of no use to whoever reads it later."""
+"""The agent's boot token: exchanged once, once more after each restart, and of no use to a later reader."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_after_an_ordered_restart_the_agent_exchanges_once_more(
             await order(w, which)
             await w.run(120, 20)
             if which is PowerAction.STOP:
-                # It is stopped, so whoever shows the token now is not its agent.
+                # It is stopped, so a caller that shows the token now is not its agent.
                 assert (await send(door, thief(before), before.seq + 1, "x" * 32)).status_code == 401
         await pass_time(w, 61)
         node = agent(w)

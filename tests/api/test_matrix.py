@@ -45,7 +45,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
 }
-#: These would change the session or the request for whoever may; the walks do that.
+#: These would change the session or the request for a key that may; the walks do that.
 CHANGES = {
     ("POST", f"{API}/requests/{{request}}/cancel"),
     ("POST", f"{API}/sessions/{{session}}/done"),
@@ -206,7 +206,7 @@ def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None
 
 
 def _of_webhook(caller: str, method: str, path: str) -> set[str] | None:
-    """A webhook is changed by whoever made it and by administrators; approvers see it."""
+    """A webhook is changed by its owner and by administrators; approvers see it."""
     if caller in (OTHER, PERSON):
         return {"unknown_webhook"}
     if method == "GET":
@@ -223,6 +223,6 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
     if path == f"{API}/sessions/{{session}}/token":
         return {"no_node_api"} if caller == OWNER else {"not_yours"}  # Also those who see everything.
     if (method, path) in CHANGES:
-        # Whoever only administers sees everything and ends nothing.
+        # A key that only administers sees everything and ends nothing.
         return {"not_yours"} if caller == ADMIN else None
     return {"bad_word", "unknown_offer", "reason_needed", "no_break_glass", *({"not_yours"} if caller == ADMIN else ())}

@@ -1,4 +1,4 @@
-"""Budgets and costs over REST: one's own, and everybody's for whoever sees everything."""
+"""Budgets and costs over REST: one's own, and everybody's for a key that sees everything."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ async def test_nobody_approves_what_their_own_program_asked(db: Database, clock:
             assert code_of(await approve(door, ada, own)) == "requester"
             assert (await approve(door, bob, of_ada)).status_code == 200
             assert w.engine.creates == []
-            # Whoever answers for a program may withdraw and end what it holds.
+            # The owner of a program may withdraw and end what it holds.
             cancelled = await door.call("POST", f"/requests/{of_bob}/cancel", bob, json={"reason": "not now"})
             assert cancelled.json()["code"] == "cancelled"
             session = (await door.request(ada, of_ada))["session_id"]

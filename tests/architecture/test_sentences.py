@@ -37,9 +37,9 @@ def spoken() -> Iterator[tuple[str, str]]:
 
 
 def written() -> Iterator[tuple[str, str]]:
-    """Every paragraph of the pages, except the decision records: their readers maintain tables and states."""
+    """Every paragraph of the pages, the decision records among them."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("providers/profiles/*.md")]
-    for path in sorted(page for page in pages if page.parent.name != "adr"):
+    for path in sorted(pages):
         found = prose(path.read_text(encoding="utf-8"))
         yield from ((f"{path.relative_to(ROOT)}:{line}", text) for line, text in found)
 

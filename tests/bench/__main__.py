@@ -23,6 +23,7 @@ from tests.bench.load import Result, closed_loop, open_loop, signed, slash_comma
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import ranking as measure_ranking
 from tests.bench.startup import measure as measure_startup
+from tests.bench.surface import report as measure_surface
 from tests.bench.throughput_check import main as check_throughput
 from tests.bench.throughput_data import FILE, VARIABLE, folder
 
@@ -148,6 +149,13 @@ async def latency() -> None:
         _line(name, value, aim)
 
 
+async def surface() -> None:
+    """What one process takes to make what people see."""
+    print("\nSurface: a request card, lists of 500 sessions and pages of 20,000 offers, in this process's CPU time")
+    async for name, value, aim in measure_surface():
+        _line(name, value, aim)
+
+
 async def startup() -> None:
     """How long the program takes to begin."""
     print("\nStarting: the program, in processes of its own, beside Python itself")
@@ -180,6 +188,7 @@ def main() -> None:
         "fleet": fleet,
         "throughput": throughput,
         "latency": latency,
+        "surface": surface,
         "startup": startup,
         "api": lambda: api(chosen.seconds),
         "replicas": lambda: replicas(chosen.seconds),

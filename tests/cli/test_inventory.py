@@ -176,9 +176,9 @@ async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) 
 
 def test_hostile_text_of_a_cloud_cannot_break_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     bad = offer(region="[bold]x[/bold]\x1b[31m", country=None)
-    rows, excluded = listed([bad], job(), Policy(), CLOUDS)
+    rows, market = listed([bad], job(), Policy(), CLOUDS)
     answers = (CloudAnswer("vast", False, 0, NOW, "[red]no\x1b[0m"),)
-    print_report(market_table(market_page(MarketListing("0" * 16, job(), SortKey.TOTAL, rows, 1, excluded, answers))))
+    print_report(market_table(market_page(MarketListing("0" * 16, job(), SortKey.TOTAL, rows, market, answers))))
     out = capsys.readouterr().out
     assert "[bold]x[/bold]" in out
     assert "[red]no" in out

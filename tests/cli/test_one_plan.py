@@ -105,9 +105,9 @@ async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypat
     assert InstanceManifest.model_validate(answer["manifest"]) == manifest
 
     # What people read holds the numbers of those documents.
-    assert len(made.ranked.options) == len(printed["options"]) == len(answer["told"]["tables"][0]["rows"])
+    assert len(made.ranked.options) == len(printed["options"]) == len(answer["report"]["tables"][0]["rows"])
     for option, said, row in zip(
-        made.ranked.options, printed["options"], answer["told"]["tables"][0]["rows"], strict=True
+        made.ranked.options, printed["options"], answer["report"]["tables"][0]["rows"], strict=True
     ):
         assert list(cells(option)) == row
         total = {name: Decimal(amount) for name, amount in said["total_usd"].items()}

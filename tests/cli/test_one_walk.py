@@ -86,7 +86,7 @@ class Doors:
 @pytest.fixture
 async def doors(sqlite_db: Database, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Doors]:
     """Bob decides in Slack, ben at a terminal, root sees all and decides nothing; atlas is a program of ada's."""
-    # Whoever runs the tests may have set another width.
+    # The terminal of the tests may have another width.
     monkeypatch.delenv("COLUMNS", raising=False)
     policy = Policy(approvers=("U0BOB", "operator:ben"))
     async with staged(sqlite_db, clock, policy=policy) as stage:

@@ -1,4 +1,4 @@
-"""`gpu-shopper session`: the same services as behind every other door, as whoever is logged in."""
+"""`gpu-shopper session`: the same services as over REST and in Slack, as the person who is logged in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.databases import sqlite_url
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A ledger of this test's own with one running session, and a policy that lets whoever is logged in approve."""
+    """A ledger of this test's own with one running session. Its policy lets the person who is logged in approve."""
     found = sqlite_url(tmp_path / "ledger.db")
     policy = tmp_path / "policy.yml"
     policy.write_text(f"policy: {{approvers: ['operator:{getpass.getuser()}']}}")

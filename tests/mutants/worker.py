@@ -3,8 +3,8 @@
 Started by its path in the folder of a commit, so it imports nothing of the program or of its tests by itself. An order
 is a line of JSON; so is the reply. `reach` runs tests and says which of the given functions each calls; `change` puts
 one changed function in the place of the original and runs tests until one fails. A changed function keeps its
-identity: only its code and its defaults are exchanged, so whoever imported it by name calls the change too. Processes
-that a test starts run the program as it is.
+identity: only its code and its defaults are exchanged, so a module that imported it by name calls the change too.
+Processes that a test starts run the program as it is.
 """
 
 from __future__ import annotations

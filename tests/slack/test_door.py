@@ -298,7 +298,7 @@ async def test_two_doors_in_one_channel_never_post_twice(stage: Stage) -> None:
     assert stage.ws.duplicates() == []
 
 
-async def test_whoever_comes_second_reads_who_was_first(stage: Stage) -> None:
+async def test_the_second_approver_reads_who_was_first(stage: Stage) -> None:
     message = await stage.ask()
     await stage.click("bob", message, stage.approve_button(message))
     await stage.click("carol", message, stage.approve_button(message))

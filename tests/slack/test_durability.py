@@ -243,7 +243,7 @@ async def test_a_failure_that_cannot_be_noted_does_not_stop_the_worker(stage: St
     assert handler.done == 1
 
 
-async def test_a_message_that_waited_too_long_is_left_to_whoever_claimed_it(stage: Stage) -> None:
+async def test_a_message_that_waited_too_long_is_left_to_the_worker_that_claimed_it(stage: Stage) -> None:
     handler = Failing(0)
     worker = Worker(handler_of(stage), handler)
     worker.submit(

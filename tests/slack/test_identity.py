@@ -99,7 +99,7 @@ async def test_facts_are_remembered_for_a_minute(web: Web, space: Workspace, clo
     assert calls(space, "auth.test") == 1
 
 
-async def test_whoever_the_policy_names_needs_no_group(web: Web, space: Workspace, clock: SteppedClock) -> None:
+async def test_a_person_the_policy_names_needs_no_group(web: Web, space: Workspace, clock: SteppedClock) -> None:
     people = directory(web, clock, approver_groups=(GROUP,), approvers=("U0BOB",))
     space.faults.add(SlackFault("api", "usergroups.users.list", "error", times=9))
     assert (await people.facts("U0BOB", HOME)).known

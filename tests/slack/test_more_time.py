@@ -51,7 +51,7 @@ async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
     assert "now ends" in all_text(stage.ws.now(warning))
     assert buttons(stage.ws.now(warning)) == []
     assert f"1.5 hours more ({less})" in all_text(stage.ws.dm_messages("alice")[-1])
-    # Whoever still has the old message on the screen changes nothing with it.
+    # A person who still has the old message on the screen changes nothing with it.
     await stage.click("alice", warning, action(warning, "terminate"))
     assert "nothing was changed" in stage.ws.dm_messages("alice")[-1].text
     assert (await session(stage)).state is SessionState.RUNNING

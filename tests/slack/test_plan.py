@@ -47,7 +47,7 @@ async def plan_button(stage: Stage, values: dict[str, Any]) -> OpenView:
     return form
 
 
-async def test_a_plan_has_a_chart_that_only_whoever_asked_sees(stage: Stage) -> None:
+async def test_a_plan_has_a_chart_that_only_the_requester_sees(stage: Stage) -> None:
     await stage.command("alice", f"/gpu plan {RUN}")
     assert "Plan for" in all_text(stage.ws.ephemerals("alice")[-1])
     (message,) = charts(stage, "alice")
@@ -146,7 +146,7 @@ async def test_only_what_is_for_sale_can_be_chosen_each_with_its_price(stage: St
     options = form.blocks[0]["element"]["options"]
     policy = stage.ctx.policy
     listing = await stage.ctx.catalog.inventory(everything(policy), policy)
-    sold = {offer.gpu for row in listing.rows for offer in row.offers if offer.price_usd_h}
+    sold = {offer.gpu for row in listing.rows for offer in row if offer.price_usd_h}
     assert {one["value"] for one in options} == sold & set(GPUS)
     assert all("GB · from $" in one["text"]["text"] for one in options)
     assert GPUS[form.blocks[0]["element"]["initial_option"]["value"]].memory_gb >= PROPOSED_GB

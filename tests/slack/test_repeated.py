@@ -106,7 +106,7 @@ async def test_what_was_said_since_about_keys_and_delegates_stands(stage: Stage)
     assert now != before
     assert await comes_back(stage) == 2
     assert await mine() == now
-    assert await delegation.stands_for(stage.ctx, DAVE) == []
+    assert await delegation.delegators(stage.ctx, DAVE) == []
     assert await counted(stage, "delegation.made") == 1
     async with dying(stage):
         await stage.command("alice", "/gpu key remove")
@@ -116,4 +116,4 @@ async def test_what_was_said_since_about_keys_and_delegates_stands(stage: Stage)
     await stage.command("bob", f"/gpu delegate U0DAVE until {today}")
     assert await comes_back(stage) == 3
     assert await mine() == now
-    assert len(await delegation.stands_for(stage.ctx, DAVE)) == 1
+    assert len(await delegation.delegators(stage.ctx, DAVE)) == 1

@@ -193,7 +193,7 @@ class ReusedDatabase:
             await self._clone()
 
     async def _clean(self, connection: asyncpg.Connection) -> None:
-        # Whoever is still connected belongs to a test that is over; what it began must not be committed later.
+        # A connection that is still open belongs to a test that is over; what it began must not be committed later.
         for _ in range(1000):
             if not await connection.fetchval(_END_OTHERS):
                 break

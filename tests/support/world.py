@@ -84,7 +84,7 @@ class Board:
 
     shown: list[tuple[str, str, str, int]] = field(default_factory=list)
     down: bool = False
-    #: Destinations that take no message, whoever sends it.
+    #: Destinations that take no message from anybody.
     unreachable: set[str] = field(default_factory=set)
     attempts: int = 0
 

@@ -134,7 +134,7 @@ def plan_out(planned: Planned, policy: Policy, *, with_chart: bool = False) -> P
         estimate=cost_estimate(planned),
         manifest=instance_manifest(planned, policy),
         page=gpu_plan(planned),
-        told=plan_table(planned),
+        report=plan_table(planned),
     )
 
 
@@ -161,7 +161,7 @@ def compared_out(compared: Compared) -> CompareOut:
         answers=[CloudOut.model_validate(one) for one in compared.answers],
         ages=list(compared.ages),
         page=markdown(compared.found),
-        told=comparison_tables(compared),
+        report=comparison_tables(compared),
     )
 
 

@@ -22,8 +22,8 @@ class WhyOut(Out):
     group: str = Field(description="The group of approvers; empty when any approver will do.")
     required: int = Field(description="How many approvals are needed.")
     given: list[str] = Field(description="The approvals that were given, in words.")
-    may_decide: list[str] = Field(description="The approvers.")
-    also: list[str] = Field(description="Further facts, in words.")
+    approvers: list[str] = Field(description="The approvers who are notified.")
+    not_notified: list[str] = Field(description="Further approvers, who get no message.")
     waived: list[str] = Field(description="The rules of the policy that were waived, and why.")
     sentences: list[str] = Field(description="The sentences below the tables.")
 

@@ -25,7 +25,7 @@ class PlanOut(Out):
     estimate: CostEstimate = Field(description="What it costs on every offer: cost_estimate.json.")
     manifest: InstanceManifest = Field(description="What to rent: instance_manifest.json.")
     page: str = Field(description="The same as a page for people, in Markdown.")
-    told: TextReport = Field(description="The same as tables and sentences for people.")
+    report: TextReport = Field(description="The same as tables and sentences for people.")
     chart: Base64Bytes | None = optional("With chart=true: the total against the hours of each offer, as a PNG.")
 
 
@@ -44,7 +44,7 @@ class CompareOut(Out):
     answers: list[CloudOut] = Field(description="How each cloud answered.")
     ages: list[str] = Field(description="How old the prices of each cloud are, in words.")
     page: str = Field(description="The same as a page for people, in Markdown.")
-    told: TextReport = Field(description="The same as tables and sentences for people.")
+    report: TextReport = Field(description="The same as tables and sentences for people.")
 
 
 class InventoryQuery(In):

@@ -41,6 +41,6 @@ def compare(
         figures = {name: answer[name] for name in ("answers", "ages")}
         typer.echo(json.dumps({**answer["comparison"], **figures}, indent=2))
     elif not as_markdown:
-        print_report(TextReport.model_validate(answer["told"]))
+        print_report(TextReport.model_validate(answer["report"]))
     if not any(cloud["ok"] for cloud in answer["answers"]):
         raise typer.Exit(UNAVAILABLE)

@@ -1,6 +1,6 @@
 """`gpu-shopper mcp`: serve AI agents over the Model Context Protocol on standard input and output.
 
-An agent searches, plans and requests; a person decides. No tool approves, and the policy auto-approves nothing that an
+An agent searches, plans and requests; a person approves. No tool approves, and the policy auto-approves nothing that an
 agent requests. On the server it acts as the operator's agent; with `GPU_SHOPPER_URL` it acts as the holder of its key,
 which is an agent's when it was made for a name such as `agent:coder`.
 """
@@ -38,11 +38,11 @@ Answer = TypeVar("Answer")
 
 INSTRUCTIONS = (
     "Search GPU offers of several clouds, plan what a run needs and costs, and ask for a GPU. Asking rents nothing: a "
-    "person decides about every request, and `request` names the approvers. No tool here can approve. Words are "
+    "person approves or rejects every request, and `request` names the approvers. No tool here can approve. Words are "
     "those of the /gpu language: `1x4090 2h`, `8xH100 model=7B tokens=2B max=$50`."
 )
 #: How often, and how far apart, a new request is polled for its offers before the tool answers without them.
-LOOKS, PAUSE_S = 20, 0.5
+TRIES, PAUSE_S = 20, 0.5
 
 Words = Annotated[str, Field(description="The job in the /gpu language: 1x4090 2h, or model=7B tokens=2B.")]
 Request = Annotated[
@@ -120,7 +120,7 @@ class Tools:
     async def plan(self, words: Words) -> str:
         """Plan a training run: memory, time and cost on every offer; rents nothing."""
         found = await self._api.post("/plans", {"words": words})
-        return _text(TextReport.model_validate(found["told"]))
+        return _text(TextReport.model_validate(found["report"]))
 
     @_with_refusals
     async def compare(
@@ -131,15 +131,15 @@ class Tools:
         """Compare dollars per run and runs per budget on every GPU for sale; rents nothing."""
         words = {name: f"{value:f}" for name, value in (("budget", budget), ("hours", hours)) if value}
         found = await self._api.post("/compare", {"words": words})
-        return _text(TextReport.model_validate(found["told"]))
+        return _text(TextReport.model_validate(found["report"]))
 
     @_with_refusals
     async def submit_request(
         self, words: Words, reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)]
     ) -> str:
-        """Request a GPU. This rents nothing: a person decides, and the answer names the approvers."""
+        """Request a GPU. This rents nothing: a person approves, and the answer names the approvers."""
         made = await self._api.post("/sessions", {"words": words, "reason": reason})
-        for _ in range(LOOKS):
+        for _ in range(TRIES):
             found = await self._api.get(f"/requests/{made['request_id']}")
             if found["state"] != "quoting":
                 break
@@ -187,7 +187,7 @@ class Tools:
 
 
 def _waits(one: RequestOut) -> str:
-    """Describe a request in words, so that an agent sees at once that a person decides."""
+    """Describe a request in words, so that an agent sees at once that a person approves."""
     said = [f"Request {one.id} is {one.state}."]
     if one.waiting:
         names = [f"@{name}" for name in (*one.waiting.approvers, *one.waiting.approver_groups)]

@@ -41,7 +41,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(answer["estimate"], indent=2))
     else:
-        print_report(TextReport.model_validate(answer["told"]))
+        print_report(TextReport.model_validate(answer["report"]))
     if not any(cloud["ok"] for cloud in answer["estimate"]["clouds"]):
         raise typer.Exit(UNAVAILABLE)
     if not answer["estimate"]["options"]:

@@ -76,7 +76,7 @@ def provision(
     document = {**(job_in(job) if job else {}), **_given(**given)}
     if dry_run:
         planned = spoken(lambda api: api.post("/plans", document))
-        show(planned["estimate"] if as_json else TextReport.model_validate(planned["told"]))
+        show(planned["estimate"] if as_json else TextReport.model_validate(planned["report"]))
         return
     ended = spoken(lambda api: _submit(api, document, idempotency_key, as_json=as_json, wait=wait))
     if ended is not None:
@@ -104,7 +104,7 @@ async def _submit(api: ApiClient, document: dict[str, Any], key: str, *, as_json
 async def _choose(api: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
     """Show the offers and let the person at the terminal choose one; without a choice the approver chooses."""
     planned = await api.post("/plans", document)
-    print_report(TextReport.model_validate(planned["told"]))
+    print_report(TextReport.model_validate(planned["report"]))
     offers = {str(one["rank"]): str(one["offer_id"]) for one in planned["estimate"]["options"]}
     if not offers:
         return document

@@ -81,12 +81,12 @@ def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
     return _listed(policy, decider, tuple(policy.approval_groups))
 
 
-def may_decide(policy: Policy, decider: DeciderFacts, mandate: ApproverGroup) -> bool:
+def is_approver_of(policy: Policy, decider: DeciderFacts, mandate: ApproverGroup) -> bool:
     """Whether this person is an approver of a request, or may approve it without being mentioned."""
     return _listed(policy, decider, groups(policy, mandate), everything=False)
 
 
-def stands_for(
+def eligible_delegators(
     policy: Policy, decider: DeciderFacts, mandate: ApproverGroup, not_for: Collection[Actor] = ()
 ) -> tuple[Actor, ...]:
     """Return the approvers of a request for whom this delegate may approve, under the current policy.
@@ -99,7 +99,7 @@ def stands_for(
         one.actor
         for one in decider.behalf
         if ineligible(policy, one, Deed.APPROVE) is None
-        and may_decide(policy, one, mandate)
+        and is_approver_of(policy, one, mandate)
         and not any(is_same(mine, other) for mine in (one.actor, *linked(policy, one.actor)) for other in not_for)
     )
 

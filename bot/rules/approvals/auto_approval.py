@@ -23,7 +23,7 @@ from ledger.kernel.actor import Actor, ActorKind
 PERIOD: Final = timedelta(hours=24)
 _PREFIX: Final = "policy-"
 #: What the `approver` of every auto-approval begins with.
-STANDING_PREFIX: Final = f"{ActorKind.SYSTEM}:{_PREFIX}"
+AUTO_APPROVAL_PREFIX: Final = f"{ActorKind.SYSTEM}:{_PREFIX}"
 
 
 def fingerprint(policy: Policy) -> str:

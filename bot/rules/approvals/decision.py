@@ -15,14 +15,14 @@ from bot.rules.approvals.approvers import (
     ANYBODY,
     DeciderFacts,
     Deed,
+    eligible_delegators,
     ineligible,
     is_approver,
+    is_approver_of,
     is_same,
     linked,
-    may_decide,
     mentioned_approvers,
     references,
-    stands_for,
 )
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -42,8 +42,8 @@ __all__ = [
     "Decision",
     "DecisionInput",
     "RequestFacts",
+    "chosen_delegator",
     "confirmed",
-    "decides_for",
     "is_approver",
     "is_requester",
     "linked",
@@ -77,7 +77,7 @@ class RequestFacts:
     belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most, `limit` the
     total that approvers set and `asked_usd` the one of the requester; all three are for all attempts together, of which
     earlier ones spent `spent_usd`. `decided_by` is how messages name the person who closed it, `mandate` the approvers
-    who are asked about it now. `stood_for` are those in whose place somebody approved already, `standing` the terms
+    who are asked about it now. `delegators` are those in whose place somebody approved already, `terms` the terms
     after the approvals so far, and `most_hours` the longest time that can be approved, None where it cannot be changed.
     """
 
@@ -96,8 +96,8 @@ class RequestFacts:
     spent_usd: Decimal = Decimal(0)
     decided_by: str = ""
     mandate: ApproverGroup = ANYBODY
-    stood_for: tuple[str, ...] = ()
-    standing: AmendedTerms | None = None
+    delegators: tuple[str, ...] = ()
+    terms: AmendedTerms | None = None
     most_hours: Decimal | None = None
 
     @property
@@ -218,19 +218,19 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
         return deny(
             ReplyCode.REQUESTER, f"You can't approve your own request. Ask an approver{_names(policy, request)}."
         )
-    if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
+    if decision is Decision.CANCEL or is_approver_of(policy, decider, request.mandate):
         return None
     return _in_place_of(policy, request, decider)
 
 
 def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
-    """Refuse who is neither an approver nor a valid stand-in; nobody stands in on their own request."""
-    standing_in = stands_for(policy, decider, request.mandate)
-    if standing_in and is_requester(request, decider.actor):
+    """Refuse who is neither an approver nor a valid delegate; nobody is a delegate for their own request."""
+    delegators = eligible_delegators(policy, decider, request.mandate)
+    if delegators and is_requester(request, decider.actor):
         return deny(ReplyCode.REQUESTER, "You can't approve your own request, not even as a delegate.")
-    if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
+    if eligible_delegators(policy, decider, request.mandate, (request.requester, *request.linked)):
         return None
-    if standing_in:
+    if delegators:
         return deny(
             ReplyCode.DELEGATOR_ASKED,
             "You are the requester's delegate, so you can't approve this. Another approver can.",
@@ -251,18 +251,18 @@ def _names(policy: Policy, request: RequestFacts) -> str:
     return f": {found}" if found else ""
 
 
-def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
+def chosen_delegator(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
     """Return the delegator for whom somebody approves, first one without an approval; None in their own right."""
-    if may_decide(policy, decider, request.mandate):
+    if is_approver_of(policy, decider, request.mandate):
         return None
-    found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))
+    found = eligible_delegators(policy, decider, request.mandate, (request.requester, *request.linked))
     return next((one for one in found if not _has_approved(policy, request, one)), found[0] if found else None)
 
 
 def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
     """Whether somebody's approval is there already, under any of their names or through a delegate."""
-    voters = [Actor.from_ref(ref) for ref in (*request.approvals, *request.stood_for)]
-    return any(is_same(one, voter) for one in (actor, *linked(policy, actor)) for voter in voters)
+    approvers = [Actor.from_ref(ref) for ref in (*request.approvals, *request.delegators)]
+    return any(is_same(one, approver) for one in (actor, *linked(policy, actor)) for approver in approvers)
 
 
 _CLOSED = {
@@ -306,13 +306,13 @@ def _closed(request: RequestFacts) -> Verdict | None:
 def _approve(
     policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
 ) -> Verdict:
-    place = decides_for(policy, request, decider)
+    place = chosen_delegator(policy, request, decider)
     if any(_has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return deny(ReplyCode.ALREADY_VOTED, "You already approved this. It needs another approver.")
     if needed.needs_override:
         return deny(ReplyCode.OVERRIDE_FIRST, "The 12-hour override must be approved first.")
-    stands = request.standing
-    if stands is not None and what.seen != stands.digest and (what.seen is not None or stands.is_changed):
+    terms = request.terms
+    if terms is not None and what.seen != terms.digest and (what.seen is not None or terms.is_changed):
         return deny(
             ReplyCode.CHANGED_SINCE, "Another approver changed this after you opened it. Read it again, then approve."
         )

@@ -6,14 +6,15 @@ The rows are in the order of the ranking, or sorted by another key; equal ones k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+from typing import overload
+
+import numpy as np
 
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.columns import kinds
-from bot.rules.market.filters import Excluded, in_region
-from bot.rules.market.ranking import ordered
-from bot.rules.market.scoring import Scored
+from bot.rules.market.columns import Indices, kinds
+from bot.rules.market.filters import in_region
+from bot.rules.market.ranking import OrderedMarket, ordered
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
 from ledger.kernel.job import JobRequest
@@ -31,12 +32,33 @@ _SAME = (
 PLACES_NAMED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class OfferGroup:
-    """Hold offers that differ only by region, the best ranked first, and the expected total of each in dollars."""
+#: Offers that differ only by region, the best ranked first.
+OfferRow = tuple[Offer, ...]
 
-    offers: tuple[Offer, ...]
-    expected_usd: Decimal
+
+class OfferRows(Sequence[OfferRow]):
+    """Hold the rows of a market as one sequence of offers and where each row starts; a row is made when it is read."""
+
+    def __init__(self, offers: Sequence[Offer], starts: Sequence[int]) -> None:
+        self._offers = tuple(offers)
+        self._bounds = (*starts, len(self._offers))
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, at: int) -> OfferRow: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[OfferRow, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> OfferRow | tuple[OfferRow, ...]:
+        """Return one row, or several."""
+        if isinstance(at, slice):
+            return tuple(self[place] for place in range(*at.indices(len(self))))
+        place = range(len(self))[at]
+        return self._offers[self._bounds[place] : self._bounds[place + 1]]
 
 
 def listed(
@@ -45,20 +67,32 @@ def listed(
     policy: Policy,
     capabilities: Mapping[str, Capabilities],
     sort: SortKey = SortKey.TOTAL,
-) -> tuple[tuple[OfferGroup, ...], tuple[Excluded, ...]]:
-    """Return the row of every offer that fits, sorted, and everything that was left out with its reason."""
-    found, excluded = ordered(offers, job, policy, capabilities)
-    rows = _rows(found)
+) -> tuple[OfferRows, OrderedMarket]:
+    """Return the row of every offer that fits, sorted, and the market that says their totals and what was left out."""
+    market = ordered(offers, job, policy, capabilities)
+    first, row = np.unique(_firsts(market), return_inverse=True)
+    place = np.arange(len(first))
     better = _BETTER.get(sort)
-    return tuple(sorted(rows, key=lambda row: better(row.offers[0])) if better else rows), excluded
+    if better is not None:
+        keys = [better(market.offers[at]) for at in first.tolist()]
+        place[sorted(place.tolist(), key=keys.__getitem__)] = np.arange(len(first))
+    row = place[row]
+    order = np.argsort(row, kind="stable")
+    starts = np.searchsorted(row[order], np.arange(len(first)))
+    return OfferRows([market.offers[at] for at in order.tolist()], starts.tolist()), market
 
 
-def _rows(found: Sequence[Scored]) -> list[OfferGroup]:
-    """Join the offers of each kind, in the order in which their first ones stand."""
-    alike: dict[int, list[Scored]] = {}
-    for one, kind in zip(found, kinds([one.offer for one in found], _SAME).tolist(), strict=True):
-        alike.setdefault(kind, []).append(one)
-    return [OfferGroup(tuple(one.offer for one in same), same[0].expected_usd) for same in alike.values()]
+def _firsts(market: OrderedMarket) -> Indices:
+    """Return for each offer the place of the first one of its row. Only those with an equal price are compared."""
+    offers = market.offers
+    _, price, count = np.unique(market.prices, return_inverse=True, return_counts=True)
+    shared = np.flatnonzero(count[price] > 1)
+    found = np.arange(len(offers))
+    _, first, kind = np.unique(
+        kinds([offers[at] for at in shared.tolist()], _SAME), return_index=True, return_inverse=True
+    )
+    found[shared] = shared[first][kind]
+    return found
 
 
 def _least(read: Callable[[Offer], Decimal | int | None], *, most: bool = False) -> Callable[[Offer], Decimal]:

@@ -14,10 +14,10 @@ from decimal import Decimal
 
 import numpy as np
 
-from bot.rules.market.columns import Indices, Prices, examples, kind_names, kinds, plain
+from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate, reliability
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, image_needs, reason
-from bot.rules.market.scoring import Cases, Scored
+from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
@@ -62,6 +62,27 @@ class Ranked:
     answered: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class OrderedMarket:
+    """Hold every offer that fits a job, the best ranked first, and what was left out and why.
+
+    `prices` are about their dollars per hour: offers with different ones have different prices.
+    """
+
+    offers: tuple[Offer, ...]
+    prices: Floats
+    excluded: tuple[Excluded, ...]
+    _cases: Cases
+
+    def expected_usd(self, offer: Offer) -> Decimal:
+        """Return the exact expected total of one of the offers in dollars, computed now."""
+        return score(offer, self._cases).expected_usd
+
+    def scored(self) -> list[Scored]:
+        """Return all of them with their exact totals, computed now."""
+        return [score(offer, self._cases) for offer in self.offers]
+
+
 def rank(
     offers: Iterable[Offer],
     job: JobRequest,
@@ -104,14 +125,12 @@ def ordered(
     whole: bool = False,
     to_run: bool = False,
     runs: tuple[FinishedRun, ...] = (),
-) -> tuple[list[Scored], tuple[Excluded, ...]]:
-    """Return every offer that fits in the order of `rank`, and everything that was left out with its reason.
-
-    Each offer has its exact total, but no other part of an estimate.
-    """
+) -> OrderedMarket:
+    """Return every offer that fits in the order of `rank`, and everything that was left out with its reason."""
     cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
     found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run)
-    return found.field.cheapest(len(found.field)), found.excluded
+    fitting, prices = found.field.ordered()
+    return OrderedMarket(tuple(fitting), prices, found.excluded, cases)
 
 
 @dataclass(frozen=True, slots=True)

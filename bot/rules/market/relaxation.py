@@ -54,7 +54,7 @@ def relax(
     large = [one for one in offers if one.memory_gb.is_finite() and one.memory_gb >= least_gb]
     found = []
     for word, wider in _wider(job, policy):
-        opened, _ = ordered(large, wider, policy, capabilities, **how)
+        opened = ordered(large, wider, policy, capabilities, **how).scored()
         if opened:
             found.append(_relaxation(word, job, wider, opened))
     return tuple(sorted(found, key=lambda one: one.is_far))

@@ -67,6 +67,7 @@ class Field:
             self._places, kind = self._places[kept], kind[kept]
             self._totals = self._totals.only(kept)
         self._every, self._kind = every, kind
+        self._prices = prices.price.floats[self._places]
         self._tiers = np.array([case.tier for case in every], dtype=np.intp)[kind]
         self._low = self._totals.total - self._totals.off
         self._high = self._totals.total + self._totals.off
@@ -121,6 +122,23 @@ class Field:
             last = np.partition(self._high[among], count - 1)[count - 1]
             among = among[self._low[among] <= last]
         return sorted((self._score(at) for at in among.tolist()), key=by_order)[:count]
+
+    def ordered(self) -> tuple[list[Offer], Floats]:
+        """Return all of them in the exact order, and their prices per hour; only those that may tie are scored."""
+        found = [self._in_order(np.flatnonzero(self._tiers == tier)) for tier in np.unique(self._tiers)]
+        places = np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
+        return self._offers(places), self._prices[places]
+
+    def _in_order(self, among: Indices) -> Indices:
+        """Sort some offers of one tier exactly: those whose intervals touch are scored, the others are apart."""
+        among = among[np.argsort(self._low[among], kind="stable")]
+        reached = np.maximum.accumulate(self._high[among])
+        apart = np.flatnonzero(self._low[among][1:] > reached[:-1]) + 1
+        bounds = np.concatenate(([0], apart, [len(among)]))
+        for at in np.flatnonzero(np.diff(bounds) > 1).tolist():
+            touching = slice(bounds[at], bounds[at + 1])
+            among[touching] = sorted(among[touching].tolist(), key=lambda one: self._score(one).order)
+        return among
 
     def stable(self) -> tuple[int, Scored]:
         """Return the cheapest of the most stable offers of the first tier, and its place in the exact order, from 0."""

@@ -5,7 +5,7 @@ Pure arithmetic on a step, a target and a rate of tokens; where the numbers come
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -114,7 +114,8 @@ def to_completion(
     short_usd = max(total.expected - scope.approved_usd, _ZERO) if scope.approved_usd is not None else _ZERO
     short_hours = max(hours.expected - scope.hours_left, _ZERO) if scope.hours_left is not None else _ZERO
     outlook = _outlook(hours, total, scope)
-    sentence = f"{plural(left, 'step')} left: {_range(hours)}, {_amounts(total)} in all. {_verdict(outlook, scope)}"
+    expected = f"{_range(hours, say_hours)}, {_range(total, usd)} in all"
+    sentence = f"{plural(left, 'step')} left: {expected}. {_verdict(outlook, scope)}"
     if short_usd:
         sentence += f" Expected {usd(short_usd)} above the approval."
     if short_hours:
@@ -162,12 +163,8 @@ def _verdict(outlook: Outlook, scope: ApprovedScope) -> str:
     }.get(outlook, "Beyond the approval.")
 
 
-def _range(hours: Scenarios) -> str:
-    return f"{say_hours(hours.expected)} ({say_hours(hours.best)} to {say_hours(hours.worst)})"
-
-
-def _amounts(total: Scenarios) -> str:
-    return f"{usd(total.expected)} ({usd(total.best)} to {usd(total.worst)})"
+def _range(of: Scenarios, say: Callable[[Decimal], str]) -> str:
+    return f"{say(of.expected)} ({say(of.best)} to {say(of.worst)})"
 
 
 # ── what a success costs ─────────────────────────────────────────────────────────────────────────

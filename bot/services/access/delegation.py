@@ -121,7 +121,7 @@ def _day(until: datetime) -> date:
     return (until.astimezone(UTC) - timedelta(seconds=1)).date()
 
 
-async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
+async def delegators(ctx: Context, actor: Actor) -> list[Actor]:
     """Return the people who delegated to somebody, so that a client can look them up."""
     async with ctx.db.read() as tx:
         rows = await delegators_of(tx, names_of(ctx.policy, actor), ctx.clock.now())
@@ -133,7 +133,7 @@ async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
     if ctx.people is None:
         return decider
     behalf = []
-    for one in await stands_for(ctx, decider.actor):
+    for one in await delegators(ctx, decider.actor):
         if one.kind is ActorKind.SLACK:
             behalf.append(await ctx.people.looked_up(one))
         else:

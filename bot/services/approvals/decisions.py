@@ -13,7 +13,7 @@ from bot.rules.approvals.decision import (
     ApprovalPlan,
     Decision,
     DecisionInput,
-    decides_for,
+    chosen_delegator,
     plan,
     verdict,
 )
@@ -88,7 +88,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             if judged.allowed and over is not None:
                 await _allow_hours(ctx, tx, over, command, now, mandate)
             if judged.allowed:
-                place = decides_for(ctx.policy, request_facts(ctx.policy, ask, command, mandate), command.decider)
+                place = chosen_delegator(ctx.policy, request_facts(ctx.policy, ask, command, mandate), command.decider)
                 await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
             if spend is not None and room is not None:
                 await enforcement.reserved(ctx, tx, spend, room, now)
@@ -148,7 +148,7 @@ async def _allow_hours(
 ) -> None:
     """Record the approval of the 12-hour override, in the transaction of the approval of the spend."""
     command, approved = _of_hours(command), Verdict(True, ReplyCode.APPROVED, "The request is approved.")
-    place = decides_for(ctx.policy, request_facts(ctx.policy, over, command, mandate), command.decider)
+    place = chosen_delegator(ctx.policy, request_facts(ctx.policy, over, command, mandate), command.decider)
     await _apply(ctx, tx, over, command, approved, now, place)
 
 

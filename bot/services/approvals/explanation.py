@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bot.rules.approvals.approvers import groups, members, mentioned_approvers, references
-from bot.rules.approvals.auto_approval import STANDING_PREFIX
+from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
@@ -25,7 +25,7 @@ WAIVERS = (EventKind.BUDGET_OVERRIDDEN, EventKind.REQUEST_BREAK_GLASS)
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why one request needed approval. `may_decide` are the approvers who are notified, `also` those who are not.
+    """Why one request needed approval. `approvers` are notified, `not_notified` may approve it as well.
 
     `waived` are the rules that were waived for it, and `sentences` the whole explanation for people.
     """
@@ -37,8 +37,8 @@ class Why:
     group: str
     required: int
     given: tuple[str, ...]
-    may_decide: tuple[str, ...]
-    also: tuple[str, ...]
+    approvers: tuple[str, ...]
+    not_notified: tuple[str, ...]
     waived: tuple[str, ...]
     sentences: tuple[str, ...]
 
@@ -66,8 +66,8 @@ async def why(ctx: Context, request_id: str) -> Why:
         group=group_of(found.tier),
         required=request.required_approvals,
         given=given,
-        may_decide=mentioned_approvers(policy, found),
-        also=policy.may_approve_not_pinged,
+        approvers=mentioned_approvers(policy, found),
+        not_notified=policy.may_approve_not_pinged,
         waived=waived,
         sentences=tuple(_sentences(policy, view, found, given, waived, since, now)),
     )
@@ -75,7 +75,7 @@ async def why(ctx: Context, request_id: str) -> Why:
 
 def _waived(policy: Policy, view: RequestView) -> list[str]:
     found = []
-    if (view.request.decided_by or "").startswith(STANDING_PREFIX):
+    if (view.request.decided_by or "").startswith(AUTO_APPROVAL_PREFIX):
         found.append("The policy's auto-approval covered it, so no person approved it.")
     if policy.allow_self_approval:
         found.append("The policy lets approvers approve their own requests.")

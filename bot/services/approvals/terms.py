@@ -45,8 +45,8 @@ def request_facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate
         spent_usd=ask.spent_usd,
         decided_by=request.decided_by or "",
         mandate=mandate,
-        stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
-        standing=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
+        delegators=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
+        terms=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
         most_hours=amendments.most_hours(request, ask.votes) if request.kind in amendments.CHANGEABLE else None,
     )
 
@@ -61,8 +61,8 @@ def amounts_of(ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal]
 def _other_names(policy: Policy, requester: Actor, ask: DecisionSubject) -> tuple[Actor, ...]:
     """Return the requester's other names, and the people behind the request: none of them may approve it.
 
-    The owner of a program cannot approve its requests. The owner of a session cannot approve its extensions, whoever
-    requested them.
+    The owner of a program cannot approve its requests. The owner of a session cannot approve its extensions, also
+    when another person requested them.
     """
     refs = filter(None, (ask.owner, ask.session.owner if ask.session else "", ask.behind_session))
     people = [Actor.from_ref(ref) for ref in refs]

@@ -142,12 +142,12 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
 
 
 #: The name among the owners for the costs of orphans, which belong to no session.
-STRAYS = "strays"
+ORPHANS = "orphans"
 
 
 def named(by: str, rows: Iterable[tuple[str, Decimal]]) -> tuple[tuple[str, Decimal], ...]:
     """Return the names of one grouping as people read them."""
-    return tuple((name or (STRAYS if by == "owner" else ""), amount_usd) for name, amount_usd in rows)
+    return tuple((name or (ORPHANS if by == "owner" else ""), amount_usd) for name, amount_usd in rows)
 
 
 def shortened(rows: tuple[tuple[str, Decimal], ...]) -> list[tuple[str, Decimal]]:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 async def leftovers_due(ctx: Context) -> int:
     """List leftovers once per account, and remove ours whose instance has ended. Return how many were removed."""
     looks = (
-        alone(ctx, f"{cloud}/leftovers", "the look", _clean_up(ctx, provider, provider), 0)
+        alone(ctx, f"{cloud}/leftovers", "the check", _clean_up(ctx, provider, provider), 0)
         for cloud, provider in ctx.providers.items()
         if isinstance(provider, Leaves)
     )

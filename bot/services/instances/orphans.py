@@ -122,7 +122,7 @@ async def note_orphans(
         return True  # The next pass handles them.
     now = ctx.clock.now()
     for twin in twins:
-        await alone(ctx, f"{listing.cloud}/strays", "the look", _followed(ctx, twin, now), None)
+        await alone(ctx, f"{listing.cloud}/orphans", "the check", _followed(ctx, twin, now), None)
     condemned = [f for f in finds if _is_condemned(ctx, known.get(f.item.ref), f, now, recovering=recovering)]
     decided = [find for find in condemned if known[find.item.ref].state is OrphanState.CONDEMNED]
     problem = trips(running, len(condemned), 0) if len(condemned) > len(decided) else None
@@ -134,7 +134,7 @@ async def note_orphans(
     steps = [_sighted(ctx, f, known.get(f.item.ref), listing, now, condemn=f in condemned) for f in finds]
     steps += [_missing(ctx, provider, orphan, listing, now) for orphan in known.values() if orphan.ref not in seen]
     for step in steps:
-        await alone(ctx, f"{listing.cloud}/strays", "the look", step, None)
+        await alone(ctx, f"{listing.cloud}/orphans", "the check", step, None)
     if provider.capabilities.terminate:
         await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
     return True

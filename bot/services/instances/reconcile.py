@@ -87,7 +87,7 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         rows = [row for row in rows if row not in lost]
     followed = (_step(ctx, provider, row, seen.get(row.id), listing) for row in rows)
     steps = await asyncio.gather(
-        *(alone(ctx, row.id, "the look", step, False) for row, step in zip(rows, followed, strict=True))
+        *(alone(ctx, row.id, "the check", step, False) for row, step in zip(rows, followed, strict=True))
     )
     await note_reported_restarts(ctx, running, seen, ctx.clock.now())
     held = {item.ref for item in seen.values()}

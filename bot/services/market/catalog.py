@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.filters import Excluded, least_cuda
-from bot.rules.market.listing import OfferGroup, listed, unknown_places
+from bot.rules.market.listing import OfferRow, listed, unknown_places
+from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.bids import with_margin
@@ -73,17 +74,27 @@ class MarketAnswer:
 class MarketListing:
     """Everything that fits a question, as it was for sale at one moment. It never changes, so pages may share it.
 
-    `offers` counts the offers in `rows`; `advice` says what to change when nothing fits, and which place is nowhere.
+    `market` says what each offer costs in all; `advice` says what to change when nothing fits, and which place is
+    nowhere.
     """
 
     id: str
     job: JobRequest
     sort: SortKey
-    rows: tuple[OfferGroup, ...]
-    offers: int
-    excluded: tuple[Excluded, ...]
+    rows: Sequence[OfferRow]
+    market: OrderedMarket
     answers: tuple[CloudAnswer, ...]
     advice: tuple[str, ...] = ()
+
+    @property
+    def offers(self) -> int:
+        """Count the offers in all rows."""
+        return len(self.market.offers)
+
+    @property
+    def excluded(self) -> tuple[Excluded, ...]:
+        """Return what was left out, by its reason."""
+        return self.market.excluded
 
 
 #: Reads the measured runs of this installation.
@@ -199,14 +210,13 @@ class Catalog:
         if known is not None:
             return known
         # A large market takes a good part of a second; in a thread it delays nobody else.
-        rows, excluded = await asyncio.to_thread(listed, found.offers, job, policy, self.capabilities, sort)
+        rows, market = await asyncio.to_thread(listed, found.offers, job, policy, self.capabilities, sort)
         advice = [unknown_places(found.offers, job.regions)]
         if not rows and any(one.ok for one in found.answers):
             advice += [one.sentence for one in (await self.openings(job, policy))[:ADVISED]]
-        offers = sum(len(row.offers) for row in rows)
         name = secrets.token_hex(8)
-        listing = MarketListing(name, job, sort, rows, offers, excluded, found.answers, tuple(filter(None, advice)))
-        self.snapshots.keep(question, version, name, listing, offers)
+        listing = MarketListing(name, job, sort, rows, market, found.answers, tuple(filter(None, advice)))
+        self.snapshots.keep(question, version, name, listing, listing.offers)
         return listing
 
     async def openings(

@@ -28,7 +28,7 @@ from bot.services.market.offer_fields import (
 from ledger.kernel import money
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
-    from bot.rules.market.listing import OfferGroup
+    from bot.rules.market.listing import OfferRow
     from bot.services.market.catalog import MarketListing
 
 _ZERO = Decimal(0)
@@ -177,8 +177,7 @@ def market_page(listing: MarketListing, start: int = 0, limit: int | None = None
     """Return `limit` rows of a listing from row `start`, counted from 0; all that follow without a limit."""
     end = len(listing.rows) if limit is None else start + limit
     about = head(listing, cursor_after(listing, end))
-    rows = (_row(place, row) for place, row in enumerate(listing.rows[start:end], start + 1))
-    return MarketPage(**dict(about), items=tuple(rows))
+    return MarketPage(**dict(about), items=tuple(_rows(listing, start, end)))
 
 
 def pieces(listing: MarketListing, start: int = 0, limit: int | None = None) -> Iterator[str]:
@@ -186,14 +185,19 @@ def pieces(listing: MarketListing, start: int = 0, limit: int | None = None) -> 
     end = len(listing.rows) if limit is None else min(start + limit, len(listing.rows))
     yield head(listing, cursor_after(listing, end)).model_dump_json().removesuffix("}") + ',"items":['
     for at in range(start, end, PIECE):
-        rows = enumerate(listing.rows[at : min(at + PIECE, end)], at + 1)
         lead = "\n" if at == start else ",\n"
-        yield lead + ",\n".join(_row(place, row).model_dump_json() for place, row in rows)
+        yield lead + ",\n".join(row.model_dump_json() for row in _rows(listing, at, min(at + PIECE, end)))
     yield "\n]}\n"
 
 
-def _row(rank: int, row: OfferGroup) -> MarketRow:
-    first = row.offers[0]
+def _rows(listing: MarketListing, start: int, end: int) -> Iterator[MarketRow]:
+    """Return the rows from `start` up to `end`, counted from 0. Their totals are computed now: most are never shown."""
+    for rank, row in enumerate(listing.rows[start:end], start + 1):
+        yield _row(rank, row, listing.market.expected_usd(row[0]))
+
+
+def _row(rank: int, row: OfferRow, expected_usd: Decimal) -> MarketRow:
+    first = row[0]
     price = first.price_usd_h or _ZERO
     return MarketRow(
         rank=rank,
@@ -206,7 +210,7 @@ def _row(rank: int, row: OfferGroup) -> MarketRow:
         price_usd_h=price,
         price_usd_gpu_h=money.amount(price / first.gpu_count),
         disk_usd_h=first.storage_usd_h,
-        expected_usd=row.expected_usd,
+        expected_usd=expected_usd,
         regions=tuple(
             MarketPlace(
                 offer_id=one.id,
@@ -214,7 +218,7 @@ def _row(rank: int, row: OfferGroup) -> MarketRow:
                 country=one.country,
                 stock=None if one.stock is None else one.stock.value,
             )
-            for one in row.offers
+            for one in row
         ),
         reliability=_known(first.reliability),
         verified=first.verified,

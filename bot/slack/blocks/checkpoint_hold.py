@@ -11,7 +11,7 @@ from bot.rules.sessions.expiration import left
 from bot.services.checkpoints.hold import ASKED, DISK
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, button, code, confirm, person, safe, when
 from bot.slack.blocks.session_ending import EXTEND, before_end, lost, stakes
-from bot.slack.blocks.session_ready_and_ended import is_over, over, what
+from bot.slack.blocks.session_ready_and_ended import is_over, warning_after_end, what
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.ids import short_id
 from ledger.models import Instance
@@ -40,7 +40,7 @@ def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datet
     """Build the message, or the sentence about its outcome."""
     session, row = shown.view.session, shown.row
     if is_over(session):
-        return over(shown.view, shown.cost_usd)
+        return warning_after_end(session)
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
     if shown.step == CheckpointStep.DESTROYED:
         return Message.of(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ending. {note}")

@@ -65,9 +65,8 @@ def _menus(found: MarketListing, page: MarketPage, words: str) -> list[Block]:
         return []
     after = cursor_after(found, page.items[-1].rank) if page.items else None
     made = [button(f"Next {SHOWN}", f"{BROWSE}:{NEXT}:{words}", after)] if after else []
-    first = [row.offers[0] for row in found.rows]
-    regions = sorted({one.country or one.region for row in found.rows for one in row.offers} - {""})
-    clouds = sorted({one.cloud for one in first})
+    regions = sorted({one.country or one.region for one in found.market.offers} - {""})
+    clouds = sorted({one.cloud for one in found.market.offers})
     sorts = [(f"sort={key}", f"Sort: {key.doc}") for key in SortKey]
     made.append(_menu("sort", words, "Sort by", sorts))
     made.append(_menu("region", words, "Region", [("region=", "Everywhere"), *_named("region", regions)]))

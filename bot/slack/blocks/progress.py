@@ -139,14 +139,17 @@ def ran_for(session: Session) -> str:
     return job_words.brief(Decimal(max(seconds, 60)) / 3600)
 
 
-def request_result(view: RequestView, reached: str, cost_usd: Decimal | None = None) -> Message:
-    """Describe one outcome. `reached` is the state it is about, which may be older than the state in `view`."""
+def request_result(view: RequestView, reached: str) -> Message:
+    """Describe one outcome. `reached` is the state it is about, which may be older than the state in `view`.
+
+    What it cost stands on the request's card, above this reply.
+    """
     asker = person(view.request.requester)
     what = safe(job_words.title(view.request.job))
-    return Message.of(f"{asker} {_sentence(view, reached, what, cost_usd)}")
+    return Message.of(f"{asker} {_sentence(view, reached, what)}")
 
 
-def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | None) -> str:
+def _sentence(view: RequestView, reached: str, what: str) -> str:
     request, session = view.request, view.session
     if reached == RequestState.REJECTED:
         return (
@@ -163,11 +166,10 @@ def _sentence(view: RequestView, reached: str, what: str, cost_usd: Decimal | No
     if reached == SessionState.RUNNING:
         until = f" until {when(session.deadline)}" if session and session.deadline else ""
         return f":rocket: {what} is ready at {_newest_cloud(view)}{until}."
-    cost = f" Total: {dollars(cost_usd)}." if cost_usd is not None else ""
     why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session and session.end_reason else ""
     if reached == SessionState.FAILED:
-        return f":x: {what} failed.{why}{cost}"
-    return f":checkered_flag: {what} ended.{why}{cost}"
+        return f":x: {what} failed.{why}"
+    return f":checkered_flag: {what} ended.{why}"
 
 
 def _newest_cloud(view: RequestView) -> str:

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 from bot.blockkit import quote_block
 from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
-from bot.rules.approvals.auto_approval import STANDING_PREFIX
+from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
@@ -347,7 +347,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
 
 def _by_policy(request: Request) -> list[str]:
     """Name the policy's own rule and its signer, where the policy approved by itself."""
-    alone = (request.decided_by or "").startswith(STANDING_PREFIX) or request.rule.startswith(BREAK_GLASS)
+    alone = (request.decided_by or "").startswith(AUTO_APPROVAL_PREFIX) or request.rule.startswith(BREAK_GLASS)
     return [mentioned(safe(request.rule, SENTENCE_MAX))] if alone else []
 
 

@@ -27,8 +27,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, is_over, what
-from bot.slack.blocks.session_ready_and_ended import over as over_line
+from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, is_over, warning_after_end, what
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Instance, Session
@@ -61,9 +60,9 @@ class Ending:
 
 def ending(shown: Ending, command: str, now: datetime) -> Message:
     """Build the warning, or the sentence about its outcome; `command` is the slash command."""
-    over = _moved(shown)
-    if over is not None:
-        return over
+    moved = _moved(shown)
+    if moved is not None:
+        return moved
     session, row = shown.view.session, shown.view.instance
     end = session.deadline or now
     if session.preserve and session.state is SessionState.STOPPED:
@@ -108,9 +107,11 @@ def lost(row: Instance | None) -> str:
 
 def final_warning(shown: Ending, now: datetime) -> Message:
     """Build the final warning, a message of its own because an edit notifies nobody."""
-    over = _moved(shown)
-    if over is not None:
-        return over
+    if is_over(shown.view.session):
+        return Message.of("It has ended.")  # The warning above, which this one refers to, says what.
+    moved = _moved(shown)
+    if moved is not None:
+        return moved
     session = shown.view.session
     end = session.deadline or now
     text = f":rotating_light: Final warning: the *{what(session)}* of {person(session.owner)} ends {when(end)}."
@@ -121,7 +122,7 @@ def _moved(shown: Ending) -> Message | None:
     """Say that the announced end no longer applies; None while it does."""
     session = shown.view.session
     if is_over(session):
-        return over_line(shown.view, shown.cost_usd)
+        return warning_after_end(session)
     if session.state not in ENDABLE_SESSION:
         text = f"The *{what(session)}* is ending."
     elif session.deadline is None:
@@ -191,7 +192,7 @@ def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     """Build the warning, or the sentence about its outcome."""
     session, row = shown.view.session, shown.view.instance
     if is_over(session):
-        return over_line(shown.view, shown.cost_usd)
+        return warning_after_end(session)
     if session.state not in ENDABLE_SESSION:
         return Message.of(f"The *{what(session)}* is ending.")
     if session.early_end_at is None or int(session.early_end_at.timestamp()) != shown.end_s:

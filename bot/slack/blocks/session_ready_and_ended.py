@@ -63,12 +63,18 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
 
 
-def over(view: SessionView, cost_usd: Decimal, *, own: bool = False) -> Message:
-    """Build the one line that remains of a message about a session that has ended."""
-    session = view.session
-    whose = f"Your *{what(session)}*" if own else f"The *{what(session)}* of {person(session.owner)}"
-    ran = f"ran {ran_for(session)}" if ran_for(session) else "never became ready"
-    return Message.of(f"{whose} {ran} and cost {dollars(cost_usd)}.")
+def ready_after_end(session: Session) -> Message:
+    """Build the line that remains of the ready message of a session that has ended; its total is in the end message."""
+    took = f"ran {ran_for(session)}" if ran_for(session) else "has ended"
+    return Message.of(f"Your *{what(session)}* {took}.")
+
+
+def warning_after_end(session: Session) -> Message:
+    """Build the line that remains of a warning about a session that has ended.
+
+    It has no total: the end message says it in the owner's messages, and the request's card in the channel.
+    """
+    return Message.of(f"The *{what(session)}* of {person(session.owner)} has ended.")
 
 
 def is_over(session: Session) -> bool:

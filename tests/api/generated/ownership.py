@@ -30,7 +30,7 @@ PARAMETERS: Mapping[str, Sequence[str]] = {
 }
 #: What of a row may stand in nobody else's answer, beside its id.
 SECRETS: Mapping[str, Sequence[str]] = {"instances": ("name", "label", "ref")}
-#: The order and the hashes of everybody's events, which whoever reads the journal brings up to date.
+#: The order and the hashes of everybody's events, which every reader of the journal brings up to date.
 SHARED = frozenset({"event_order", "event_hashes", "unnumbered_events"})
 #: A shorter text than this may stand in an answer by chance.
 SHORTEST, REFUSED = 12, 400

@@ -53,7 +53,7 @@ async def test_a_pause_is_never_shortened(db: Database) -> None:
 @pytest.mark.parametrize("step_s", [-7, -50, -600, -90 * 86400])
 async def test_a_clock_that_steps_back_refuses_nobody_and_keeps_the_turns_apart(db: Database, step_s: float) -> None:
     assert [await turn(db) for _ in range(2)] == [(0, True), (10, True)]
-    # Whoever knows only that time went back waits for what was left, and never longer.
+    # A caller that knows only that time went back waits for what was left, and never longer.
     assert await turn(db, after_s=step_s, patience_s=20) == (20, True)
     assert await turn(db, after_s=step_s, patience_s=20) == (30, False)
     assert await turn(db, after_s=step_s + 10, patience_s=20) == (20, True)

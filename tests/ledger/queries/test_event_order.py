@@ -1,4 +1,4 @@
-"""The one order of the journal: numbered after the commit, without gaps, whoever numbers."""
+"""The one order of the journal: numbered after the commit, without gaps, by any replica."""
 
 from __future__ import annotations
 

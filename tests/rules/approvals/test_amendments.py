@@ -86,5 +86,5 @@ def test_the_requester_reads_what_changed() -> None:
     ],
 )
 def test_a_click_on_what_was_shown_before_changes_nothing(stands: AmendedTerms, seen: str | None, code: str) -> None:
-    what, request = replace(APPROVE, seen=seen), replace(REQUEST, standing=stands)
+    what, request = replace(APPROVE, seen=seen), replace(REQUEST, terms=stands)
     assert verdict(POLICY, ONE, what, request, DeciderFacts(BOSS), NOW).code == code

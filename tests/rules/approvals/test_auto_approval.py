@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.rules.approvals.auto_approval import STANDING_PREFIX, auto_approval, fingerprint, signer
+from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX, auto_approval, fingerprint, signer
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.validation import validated
 from bot.rules.values.phrases import Verdict
@@ -68,7 +68,7 @@ def test_the_approver_names_the_version_of_the_policy() -> None:
     other = replace(POLICY, min_disk_gb={"default": 51, "moe": 64})
     assert fingerprint(POLICY) == fingerprint(replace(POLICY))
     assert fingerprint(POLICY) != fingerprint(other)
-    assert signer(POLICY).ref == f"{STANDING_PREFIX}{fingerprint(POLICY)}"
+    assert signer(POLICY).ref == f"{AUTO_APPROVAL_PREFIX}{fingerprint(POLICY)}"
 
 
 @pytest.mark.parametrize(

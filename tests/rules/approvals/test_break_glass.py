@@ -1,4 +1,4 @@
-"""Break-glass: nobody by default, and whoever is named starts their own request only, with a reason, for little."""
+"""Break-glass: nobody by default, and a named person starts their own request only, with a reason, for little."""
 
 from __future__ import annotations
 

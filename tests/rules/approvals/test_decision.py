@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.approvals.approvers import ANYBODY, stands_for
+from bot.rules.approvals.approvers import ANYBODY, eligible_delegators
 from bot.rules.approvals.decision import (
     ApprovalPlan,
     DeciderFacts,
@@ -168,7 +168,7 @@ def test_a_denial_wins_over_every_list() -> None:
     by_another_name = replace(POLICY, never_approve=("operator:boss",), same_person=(("U2", "operator:boss"),))
     assert judge(who=boss, policy=by_another_name).code == "not_an_approver"
     behalf = DeciderFacts(BOSS, behalf=(DeciderFacts(Actor(ActorKind.SLACK, "U3", "T1")),))
-    assert stands_for(by_another_name, behalf, ANYBODY) == ()
+    assert eligible_delegators(by_another_name, behalf, ANYBODY) == ()
 
 
 @pytest.mark.parametrize("what", [APPROVE, REJECT])

@@ -7,8 +7,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from bot.rules.approvals.approvers import DeciderFacts, stands_for
-from bot.rules.approvals.decision import ApprovalPlan, DecisionInput, RequestFacts, decides_for, verdict
+from bot.rules.approvals.approvers import DeciderFacts, eligible_delegators
+from bot.rules.approvals.decision import ApprovalPlan, DecisionInput, RequestFacts, chosen_delegator, verdict
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApprovalTier, ApproverGroup
@@ -98,22 +98,22 @@ def test_a_delegate_decides_what_the_delegator_may_and_nothing_of_theirs() -> No
         replace(bob, is_bot=True),
         replace(bob, is_guest=True),
     ):
-        assert stands_for(POLICY, DeciderFacts(DAVE, behalf=(gone,)), ApproverGroup()) == ()
+        assert eligible_delegators(POLICY, DeciderFacts(DAVE, behalf=(gone,)), ApproverGroup()) == ()
     eve = DeciderFacts(Actor(ActorKind.SLACK, "UEVE", "T1"), behalf=(DeciderFacts(BOB),))
     assert judge(eve) == "not_an_approver"
 
 
-def test_one_voice_counts_once_whoever_lends_it() -> None:
+def test_one_approval_counts_once_also_through_a_delegate() -> None:
     dave = DeciderFacts(DAVE, behalf=(DeciderFacts(BOB),))
     assert judge(dave, plan=TWO, approvals=(BOB.ref,)) == "already_voted"
     assert judge(dave, plan=TWO, approvals=(ADA.ref,)) == "already_voted"
-    assert judge(DeciderFacts(BOB), plan=TWO, approvals=(DAVE.ref,), stood_for=(BOB.ref,)) == "already_voted"
-    assert judge(DeciderFacts(CAROL), plan=TWO, approvals=(DAVE.ref,), stood_for=(BOB.ref,)) == "approved"
+    assert judge(DeciderFacts(BOB), plan=TWO, approvals=(DAVE.ref,), delegators=(BOB.ref,)) == "already_voted"
+    assert judge(DeciderFacts(CAROL), plan=TWO, approvals=(DAVE.ref,), delegators=(BOB.ref,)) == "approved"
     both = DeciderFacts(DAVE, behalf=(DeciderFacts(BOB), DeciderFacts(CAROL)))
     voted = replace(REQUEST, approvals=(BOB.ref,))
-    assert decides_for(POLICY, voted, both) == CAROL
+    assert chosen_delegator(POLICY, voted, both) == CAROL
     assert judge(both, plan=TWO, approvals=(BOB.ref,)) == "approved"
     # One person is one voice, however many they stand in for.
-    assert judge(both, plan=TWO, approvals=(DAVE.ref,), stood_for=(BOB.ref,)) == "already_voted"
-    assert decides_for(POLICY, REQUEST, DeciderFacts(BOB, behalf=(DeciderFacts(CAROL),))) is None
-    assert decides_for(POLICY, REQUEST, DeciderFacts(DAVE)) is None
+    assert judge(both, plan=TWO, approvals=(DAVE.ref,), delegators=(BOB.ref,)) == "already_voted"
+    assert chosen_delegator(POLICY, REQUEST, DeciderFacts(BOB, behalf=(DeciderFacts(CAROL),))) is None
+    assert chosen_delegator(POLICY, REQUEST, DeciderFacts(DAVE)) is None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.listing import PLACES_NAMED, OfferGroup, listed, unknown_places
+from bot.rules.market.listing import PLACES_NAMED, OfferRows, listed, unknown_places
 from bot.rules.market.ranking import rank
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, SpotPolicy
@@ -21,19 +21,31 @@ POLICY = Policy()
 ANY = job(gpu=GpuConstraint((), 1, 8))
 
 
-def rows(offers: list[Offer], sort: SortKey = SortKey.TOTAL) -> tuple[OfferGroup, ...]:
+def rows(offers: list[Offer], sort: SortKey = SortKey.TOTAL) -> OfferRows:
     return listed(offers, ANY, POLICY, CLOUDS, sort)[0]
 
 
-def ids(found: tuple[OfferGroup, ...]) -> list[list[str]]:
-    return [[one.key for one in row.offers] for row in found]
+def ids(found: OfferRows) -> list[list[str]]:
+    return [[one.key for one in row] for row in found]
 
 
 def test_offers_that_differ_only_by_region_are_one_row_with_its_regions() -> None:
     texas = offer("texas", region="Texas, US", country="US", stock=Stock.LOW)
     found = rows([offer("se"), texas, offer("de", region="EU-DE-1", country="DE")])
     (row,) = found
-    assert sorted(one.key for one in row.offers) == ["de", "se", "texas"]
+    assert sorted(one.key for one in row) == ["de", "se", "texas"]
+
+
+def test_rows_are_read_one_by_one_from_both_ends_and_in_slices() -> None:
+    found = rows([offer("1"), offer("2", price_usd_h=Decimal(3)), offer("3", region="Texas, US", country="US")])
+    assert len(found) == 2
+    assert [[one.key for one in row] for row in (found[0], found[-1])] == [["1", "3"], ["2"]]
+    assert found[:1] == (found[0],)
+    assert found[1:9] == (found[1],)
+    assert found[5:] == ()
+    with pytest.raises(IndexError):
+        found[2]
+    assert not rows([])
 
 
 @pytest.mark.parametrize(
@@ -97,13 +109,13 @@ def test_every_offer_that_fits_is_in_exactly_one_row_and_totals_keep_the_order_o
 ) -> None:
     policy = Policy(options_shown=500)
     ranked = rank(market, ANY, policy, CLOUDS)
-    found, excluded = listed(market, ANY, policy, CLOUDS, sort)
-    held = [one.id for row in found for one in row.offers]
+    found, ordered = listed(market, ANY, policy, CLOUDS, sort)
+    held = [one.id for row in found for one in row]
     assert sorted(held) == sorted(one.offer.id for one in ranked.options)
-    assert excluded == ranked.excluded
+    assert ordered.excluded == ranked.excluded
     if sort is SortKey.TOTAL:
         places = {one.offer.id: place for place, one in enumerate(ranked.options)}
-        firsts = [places[row.offers[0].id] for row in found]
+        firsts = [places[row[0].id] for row in found]
         assert firsts == sorted(firsts)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot.rules.market.columns import column
 from bot.rules.market.estimate import reliability
 from bot.rules.market.filters import excluded, image_needs, reason
-from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank
+from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, ordered, rank
 from bot.rules.market.scoring import Cases, Scored, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, loss_shares
@@ -146,6 +146,17 @@ def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(market: list[Offer]
         assert {one.rank: one.offer.id for one in few.options}.items() <= {
             n: one.offer.id for n, one in enumerate(kept, 1)
         }.items()
+
+
+@given(market=MANY, wanted=JOBS)
+def test_a_whole_market_is_ordered_as_its_offers_one_by_one_with_the_same_totals(
+    market: list[Offer], wanted: JobRequest
+) -> None:
+    kept, _ = one_by_one(market, wanted, POLICY)
+    found = ordered(market, wanted, POLICY, CLOUDS)
+    assert [(one.id, found.expected_usd(one)) for one in found.offers] == [
+        (one.offer.id, one.expected_usd) for one in kept
+    ]
 
 
 @pytest.mark.parametrize(("over", "left_out"), [("0", []), ("0.000001", ["budget"])])

@@ -15,8 +15,8 @@ from bot.rules.approvals.approvers import (
     DeciderFacts,
     groups,
     is_approver,
+    is_approver_of,
     is_slack_group,
-    may_decide,
     mentioned_approvers,
     with_steps,
 )
@@ -106,7 +106,7 @@ def test_who_is_asked_and_who_may_decide() -> None:
         (facts("UCEO"), True, True, True),
         (facts("operator:eve"), False, False, False),
     ):
-        found = [may_decide(POLICY, who, mandate) for mandate in (nobody, large, later)]
+        found = [is_approver_of(POLICY, who, mandate) for mandate in (nobody, large, later)]
         assert found == [of_all, of_large, of_later], who
         assert is_approver(POLICY, who) is any((of_all, of_large, of_later))
         assert not is_approver(replace(POLICY, never_approve=(who.actor.ref,)), who)

@@ -184,7 +184,7 @@ def _wrong(month: Month, books: Books, true: True_) -> Iterator[str]:
 
 
 def _untold(month: Month, books: Books) -> Iterator[str]:
-    """Whoever counted on a machine was told of its trouble before its end was acted on."""
+    """The people of a machine were notified of its trouble before its end was acted on."""
     tried: dict[str, datetime] = {}
     for shown in month.board.attempts:
         if shown.kind == NotificationKind.SESSION_INTERRUPTED:

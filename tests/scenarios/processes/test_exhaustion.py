@@ -1,4 +1,4 @@
-"""Whoever fills connections or resolver threads, without any key: approved ends come on time."""
+"""A caller without a key fills connections or resolver threads: approved ends come on time."""
 
 from __future__ import annotations
 

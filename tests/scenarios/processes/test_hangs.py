@@ -10,7 +10,7 @@ from ledger.kernel.states import SessionState
 from tests.support.stack import CALLS, Town, slack
 
 pytestmark = pytest.mark.slow
-#: Well below every time-out of the bot: whoever waits for one of them is held up.
+#: Well below every time-out of the bot: a caller that waits for one of them is held up.
 SOON_S = 8.0
 
 

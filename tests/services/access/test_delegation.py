@@ -52,7 +52,7 @@ async def test_a_delegate_decides_until_the_day_or_until_it_is_taken_back(w: Wor
     ]
     # A second one takes the place of the first, and a click that is under way is judged by what holds when it lands.
     assert delegation.said(await delegation.listing(w.ctx, DAVE)).count("can approve for") == 1
-    assert await delegation.stands_for(w.ctx, DAVE) == [BOB]
+    assert await delegation.delegators(w.ctx, DAVE) == [BOB]
     stale = replace(facts(DAVE), behalf=(facts(BOB),))
     assert (await delegation.revoke(w.ctx, Delegate(facts(BOB)))).code == "delegation_ended"
     assert (await delegation.revoke(w.ctx, Delegate(facts(BOB)))).code == "no_delegation"

@@ -32,7 +32,7 @@ async def test_a_tier_names_its_group_its_number_and_the_next_one(w: World) -> N
     )
     request_id = await asked(w)
     view = await w.view(request_id)
-    assert view.request.state is RequestState.PENDING  # A tier is for people: the standing approval leaves it alone.
+    assert view.request.state is RequestState.PENDING  # A tier is for people: the auto-approval leaves it alone.
     assert view.request.rule.startswith("Tier large: needs 2 approvals from finance, because up to $")
     assert (await w.decide(request_id, BOB)).code == "other_group"
     assert (await w.decide(request_id, ERIN)).code == "other_group"
@@ -42,7 +42,7 @@ async def test_a_tier_names_its_group_its_number_and_the_next_one(w: World) -> N
     assert (await w.decide(request_id, ADA)).code == "already_voted"
     found = await explanation.why(w.ctx, request_id)
     assert (found.tier, found.group, found.required, found.given) == ("large", "finance", 2, (CAROL.ref,))
-    assert found.may_decide == GROUPS["finance"]
+    assert found.approvers == GROUPS["finance"]
     assert any("UTC directors can approve too: slack:UERIN" in sentence for sentence in found.sentences)
     assert (await w.decide(request_id, DAVE)).code == "approved"
     assert "It was approved by" in " ".join((await explanation.why(w.ctx, request_id)).sentences)

@@ -170,7 +170,7 @@ async def strays_cost(w: World) -> Decimal:
     """What the costs show for what nobody asked for, which is all that there is."""
     found = await costs.overview(w.ctx, None, Period.TOTAL)
     (share,) = found.groups["owner"]
-    assert (share[0], [name for name, _ in found.groups["cloud"]]) == (costs.STRAYS, ["vast"])
+    assert (share[0], [name for name, _ in found.groups["cloud"]]) == (costs.ORPHANS, ["vast"])
     assert share[1] == found.total_usd
     return share[1]
 

@@ -1,4 +1,4 @@
-"""Budgets hold whoever decides and however many at once, and give back what was not spent."""
+"""Budgets hold for every approver and however many approve at once, and give back what was not spent."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_teams_labels_and_programs_have_budgets(w: World) -> None:
         (ALICE, "other", {"label:mosaic": little}, ""),
         (ALICE, None, {"label:*": little}, "label:gpu"),
         (program, None, {"consumer:*": little}, "consumer:atlas"),
-        (program, None, {"user:UDAVE": little}, "user:UDAVE"),  # Whoever answers for a program pays for it.
+        (program, None, {"user:UDAVE": little}, "user:UDAVE"),  # The owner of a program pays for it.
     ):
         w.tune(budgets=limits)
         request_id = await pending(w, actor, label=label)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 from decimal import Decimal
+from itertools import chain
+
+import numpy as np
 
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.market.listing import OfferGroup, listed
+from bot.rules.market.listing import OfferRow, listed
+from bot.rules.market.ranking import OrderedMarket
+from bot.rules.market.scoring import Cases
 from bot.rules.policy.policy import Policy
 from bot.services.market.catalog import CloudAnswer, MarketListing
 from bot.services.market.document import MarketPage, cursor_after, market_page, pieces, read_cursor
@@ -17,14 +22,17 @@ from tests.rules.builders import CLOUDS, NOW, job, offer
 PLENTY = 5_000
 
 
-def listing(*rows: OfferGroup, advice: tuple[str, ...] = ()) -> MarketListing:
-    count = sum(len(row.offers) for row in rows)
+def listing(*rows: OfferRow, advice: tuple[str, ...] = ()) -> MarketListing:
+    wanted = job(disk_gb=50)
+    offers = tuple(chain(*rows))
+    market = OrderedMarket(offers, np.zeros(len(offers)), (), Cases(wanted, Policy(), CLOUDS, whole=False))
+    count = len(market.offers)
     answers = (CloudAnswer("vast", True, count, NOW), CloudAnswer("lambda", False, 0, NOW, "lambda is not set up."))
-    return MarketListing("0" * 15 + "a", job(disk_gb=50), SortKey.PRICE, rows, count, (), answers, advice)
+    return MarketListing("0" * 15 + "a", wanted, SortKey.PRICE, rows, market, answers, advice)
 
 
-def row(*offers: Offer) -> OfferGroup:
-    return OfferGroup(offers, Decimal("2.40"))
+def row(*offers: Offer) -> OfferRow:
+    return offers
 
 
 def test_pages_and_pieces_are_the_same_document() -> None:

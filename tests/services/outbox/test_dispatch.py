@@ -114,7 +114,7 @@ async def test_a_sender_that_dies_is_followed_by_another(w: World) -> None:
     await say(w)
     await dispatch.deliver_due(w.ctx, Dying(w))
     note = await row(w)
-    # Whether it is shown nobody knows, so whoever tries next looks first.
+    # Whether it is shown nobody knows, so the next attempt looks first.
     assert (note.state, note.tries, note.error) == (NotificationState.PENDING, 1, SENDER_DIED)
     w.clock.advance(w.ctx.timing.outbox_retry_s)
     board = Scripted(w)

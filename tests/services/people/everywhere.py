@@ -217,7 +217,7 @@ class Everywhere:
 
 
 def _for_members(method: str, path: str) -> bool:
-    """Whether a call asks for something, or is what an administrator may do, whoever approves."""
+    """Whether a call asks for something, or is what an administrator may do without approval rights."""
     return (method, path) == ("POST", "/keys") or (method == "POST" and path.startswith("/sessions"))
 
 

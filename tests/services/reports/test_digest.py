@@ -1,4 +1,4 @@
-"""Digests: each once, whoever ticks and however long Slack is away, with the figures of its own day."""
+"""Digests: each once, on any replica and however long Slack is away, with the figures of its own day."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def used(w: World, owner: Actor, cloud: str, usd: str, at: timedelta, **se
 
 
 @pytest.mark.both_databases
-async def test_a_day_is_told_once_whoever_ticks_and_late_when_slack_was_away(bare: World) -> None:
+async def test_a_day_is_sent_once_by_any_replica_and_late_when_slack_was_away(bare: World) -> None:
     w = bare
     w.tune(digest_weekly="", budgets={"global": {"monthly": Decimal(100)}})
     assert await digest.digest_due(w.ctx) == 0  # Nothing was ever asked for, so there is nothing to tell.

@@ -70,7 +70,7 @@ async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
 async def test_a_request_and_the_inventory_give_the_same_advice_when_nothing_fits(w: World) -> None:
     job = replace(JOB, regions=("Atlantis",))
     listing = await w.ctx.catalog.inventory(job, w.ctx.policy)
-    assert listing.rows == ()
+    assert not listing.rows
     place, opening, *_ = listing.advice
     assert place.startswith("No offer is in “Atlantis” now; there are offers in ")
     assert opening.startswith("With region=")
@@ -149,7 +149,7 @@ async def test_a_cloud_that_is_not_set_up_is_named(w: World) -> None:
 
 async def test_one_offer_of_an_inventory_answer_can_be_asked_for(w: World) -> None:
     look = await w.ctx.catalog.inventory(JOB, w.ctx.policy)
-    wanted = look.rows[3].offers[0].id
+    wanted = look.rows[3][0].id
     view = await quoted(w, offer_id=wanted)
     assert [option.offer_id for option in view.options] == [wanted]
 
@@ -268,7 +268,7 @@ async def test_a_failure_that_passes_is_forgotten(w: World) -> None:
     assert (await w.view(request_id)).request.state is RequestState.PENDING
 
 
-async def test_a_request_that_kills_whoever_quotes_it_ends_too(w: World) -> None:
+async def test_a_request_that_kills_every_process_that_quotes_it_ends_too(w: World) -> None:
     request_id = str((await w.ask()).data["request_id"])
     lease = timedelta(seconds=w.ctx.timing.claim_ttl_s)
     states = {RequestState.QUOTING}

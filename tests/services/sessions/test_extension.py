@@ -337,4 +337,4 @@ async def test_an_extension_that_the_first_machine_used_goes_on_with_the_second_
     w.clouds["vast"].disturb(str(books.instances[1].ref), "vanish")
     await w.run(160, 20)
     assert (await w.view(running)).request.state is RequestState.PENDING
-    assert (await outstanding_of(w))[0] == 0  # Whoever decides again decides on all of it.
+    assert (await outstanding_of(w))[0] == 0  # The next approver decides on all of it.

@@ -172,7 +172,7 @@ def test_closed_requests_name_who_and_why() -> None:
 
 def test_results() -> None:
     ended = view(RequestState.APPROVED, session(_S.TERMINATED, end_reason="Ended on request."), instance(_I.GONE))
-    assert "ended. Ended on request. Total: $1.50." in request_result(ended, "terminated", Decimal("1.5")).text
+    assert request_result(ended, "terminated").text.endswith("ended. Ended on request.")
     lost = request_result(view(RequestState.APPROVED, session(_S.FAILED), instance(_I.TOMBSTONE)), "tombstone").text
     assert "*outcome unknown, not provisioned*. Vast never showed" in lost
     ready = request_result(view(RequestState.APPROVED, session(_S.RUNNING, deadline=START)), "running").text
@@ -272,7 +272,7 @@ def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand
     running.state = _S.TERMINATING
     assert "is ending" in session_ending.idle_warning(about_it, START).text
     running.state = _S.TERMINATED
-    assert "never became ready and cost $3.50" in session_ending.idle_warning(about_it, START).text
+    assert session_ending.idle_warning(about_it, START).text == "The *4× A100-80GB* of <@U0ALICE> has ended."
 
 
 def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
@@ -302,11 +302,12 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
 
 def test_a_warning_after_the_end_is_one_line_about_the_past() -> None:
     over = SessionView(session(_S.TERMINATED), view(RequestState.APPROVED).request, None, None, Decimal(0), None)
-    past = "The *4× A100-80GB* of <@U0ALICE> never became ready and cost $3.50."
+    past = "The *4× A100-80GB* of <@U0ALICE> has ended."
     assert session_ending.ending(about(over), "/gpu", START).text == past
+    assert session_ending.final_warning(about(over), START).text == "It has ended."
+    assert session_ready_and_ended.ready_after_end(over.session).text == "Your *4× A100-80GB* has ended."
     ran = session(_S.TERMINATED, ready_at=START, ended_at=START + timedelta(minutes=90))
-    past = "The *4× A100-80GB* of <@U0ALICE> ran 1.5 h and cost $3.50."
-    assert session_ending.final_warning(about(replace(over, session=ran)), START).text == past
+    assert session_ready_and_ended.ready_after_end(ran).text == "Your *4× A100-80GB* ran 1.5 h."
     again = replace(over, session=session(_S.QUEUED))
     assert "has new offers to approve" in session_ending.ending(about(again), "/gpu", START).text
     failed = replace(over, session=session(_S.FAILED, end_reason="No offer was left."))

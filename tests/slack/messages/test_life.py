@@ -14,9 +14,10 @@ from bot.services.notifications import end_of_session
 from bot.services.outbox import dispatch
 from ledger.core import announce
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import NotificationKind, SessionState
 from ledger.models import Notification, Session
-from tests.slack.conftest import Stage, staged
+from tests.slack.conftest import Stage, answers, staged
 from tests.slack.test_commands import running
 from tests.support.clock import SteppedClock
 
@@ -24,6 +25,8 @@ _N = NotificationKind
 
 #: Words that say that something lies ahead or goes on. A message about an end that is past has none of them.
 AHEAD = re.compile(r"\b(ends|will|expires|is running|is ready|is ending|are ending|unless|waits for|Needs \d)\b")
+#: Kinds that only warn of an end, so that nothing of them but a word is left after it.
+_WARNINGS = (_N.SESSION_ENDING, _N.SESSION_FINAL_WARNING, _N.SESSION_IDLE, _N.SESSION_CHECKPOINT_HOLD)
 #: Kinds that are about no session or request, so that nothing ends them.
 OF_NO_SESSION = frozenset({_N.BUDGET_THRESHOLD, _N.ORPHAN_FOUND, _N.OPERATOR_PAGE, _N.DIGEST, _N.REPLY})
 
@@ -93,15 +96,37 @@ async def test_every_kind_of_message_ends_with_its_session(stage: Stage) -> None
         assert buttons(message) == [], (kind, text)
         assert "∗" not in text, (kind, text)  # Our own emphasis, shown as a sign because it went through `safe`.
         assert not AHEAD.search(text), (kind, text)
-    lines = [message for kind, message in of(after) if kind in (_N.SESSION_READY, _N.SESSION_ENDING, _N.SESSION_IDLE)]
-    assert len(lines) == 5
-    for message in lines:
-        assert re.fullmatch(r"(Your|The) \*1× RTX4090\*( of <@U0ALICE>)? ran 3 min and cost \$0\.\d\d\.", message.text)
+    left = {kind: {message.text for of_kind, message in of(after) if of_kind is kind} for kind in _WARNINGS}
+    assert left == {kind: {"The *1× RTX4090* of <@U0ALICE> has ended."} for kind in _WARNINGS} | {
+        _N.SESSION_FINAL_WARNING: {"It has ended."}
+    }
+    direct = [stage.ws.now(one).text for one in stage.ws.dm_messages("alice")]
+    assert "Your *1× RTX4090* ran 3 min." in direct
+    # One sum in one place: the owner reads it in the end message, the channel on the card.
+    assert len([text for text in direct if "$" in text]) == 1
+    sums = {kind for kind, message in of(after) if "$" in all_text(message)}
+    assert sums - {_N.REQUEST_DETAILS} == {_N.REQUEST_MESSAGE, _N.SESSION_ENDED}
     # One message for one fact: the end is said once in each place, beside the card that is edited.
-    ended = [kind for kind, message in of(after) if "ended." in message.text and kind is not _N.SESSION_INTERRUPTED]
+    others = {*_WARNINGS, _N.SESSION_INTERRUPTED}
+    ended = [kind for kind, message in of(after) if "ended." in message.text and kind not in others]
     assert sorted(ended) == [_N.SESSION_ENDED]
     assert stage.ws.duplicates() == [] or all(len(group) == 2 for group in stage.ws.duplicates())
     assert await stage.w.violations() == []
+
+
+async def test_without_a_person_in_slack_the_total_is_on_the_card_and_not_in_its_thread(stage: Stage) -> None:
+    ada = Actor(ActorKind.OPERATOR, "ada")
+    request_id = str((await stage.w.ask(ada)).data["request_id"])
+    await stage.settle()
+    (card,) = stage.ws.channel_messages()
+    await stage.click("bob", card, stage.approve_button(card))
+    await stage.w.run(120)
+    assert (await stage.w.end(request_id, ada)).ok
+    await stage.w.run(120)
+    said = [one.text for one in answers(stage, card)]
+    assert [text for text in said if "ended. " in text] != []
+    assert not any("$" in text for text in said)
+    assert "Total: $" in all_text(stage.ws.now(card))
 
 
 async def test_a_message_that_nobody_saw_before_the_end_is_not_shown_after_it(stage: Stage) -> None:
