@@ -13,11 +13,12 @@ from bot.cli.access.job_file import least_memory, line_of
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE, console, fail
 from bot.cli.terminal.terminal_tables import print_report
+from bot.rules.grammar.column_words import read_columns
 from bot.rules.grammar.job_words import BadWord
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage, market_page, pieces
-from bot.services.market.market_table import COLUMNS_HELP, answered, market_table, read_columns
+from bot.services.market.market_table import COLUMNS, COLUMNS_HELP, USUAL, answered, market_table
 
 
 def inventory(
@@ -48,7 +49,7 @@ def inventory(
     if gpu_ram and min_vram:
         fail("--gpu-ram and --min-vram say the same; give one of them.", 2)
     try:
-        shown = read_columns(columns)
+        shown = read_columns(columns, COLUMNS, USUAL)
     except BadWord as error:
         fail(str(error), 2)
     words = {

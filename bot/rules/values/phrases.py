@@ -13,6 +13,8 @@ from ledger.kernel import money
 
 _LARGEST = Decimal(10) ** 12
 _HALF_CENT = money.CENT / 2
+#: From so many hours on nobody reads the minutes of an estimate.
+_COARSE_H = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,22 @@ def hours(amount: Decimal) -> str:
     if 0 < amount < 1:
         return plural(_rounded(amount * 60, 0), "minute")
     return plural(_rounded(amount, 2), "hour")
+
+
+def brief(amount: Decimal) -> str:
+    """Write a time in hours in short, to the minute: `6 h`, `1 h 40 min`, `45 min`."""
+    whole_h, minutes = divmod(int(_rounded(amount * 60, 0)), 60)
+    return " ".join(filter(None, (whole_h and f"{whole_h:,} h", minutes and f"{minutes} min"))) or "0 min"
+
+
+def about_hours(amount: Decimal) -> str:
+    """Write an estimated time in hours in short, from 10 hours on to the hour: `1 h 40 min`, `19 h`."""
+    return brief(_rounded(amount, 0) if amount >= _COARSE_H else amount)
+
+
+def place_name(region: str, country: str | None) -> str:
+    """Name where an offer is in one form: its country where the cloud says it, else the cloud's own region."""
+    return country or region or "unknown"
 
 
 def retained_disk(price_usd_h: Decimal, until: datetime) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.grammar.job_words import BadWord, near, show
 from bot.rules.values.phrases import hours, rate, short_hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
 from bot.services.market.document import MarketHead, MarketPage, MarketPlace, MarketRow
@@ -91,18 +90,6 @@ COLUMNS: Mapping[str, MarketColumn] = {
 #: What is shown unless somebody chooses: it fits 80 columns.
 USUAL = ("offer", "gpu", "memory", "region", "price", "reliability")
 COLUMNS_HELP = f"Which columns: {', '.join(COLUMNS)}, or all."
-
-
-def read_columns(text: str) -> tuple[str, ...]:
-    """Read names of columns with commas, or `all`; the usual ones for nothing. Raises `BadWord`."""
-    if text.strip().lower() == "all":
-        return tuple(COLUMNS)
-    names = tuple(filter(None, (part.strip().lower().replace("_", "-") for part in text.split(","))))
-    for name in names:
-        if name not in COLUMNS:
-            known = ", ".join(COLUMNS)
-            raise BadWord(f"{show(name)} is no column; there are {known}.{near(name, tuple(COLUMNS))}")
-    return names or USUAL
 
 
 def market_table(found: MarketPage, columns: tuple[str, ...] = USUAL) -> TextReport:

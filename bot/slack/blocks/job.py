@@ -22,14 +22,6 @@ def cloud(name: str) -> str:
     return _CLOUDS.get(name, name)
 
 
-def brief(amount: Decimal) -> str:
-    """Write a time in hours in short: `6 h`, `1.5 h`, `45 min`."""
-    for unit, short in ((" hours", " h"), (" hour", " h"), (" minutes", " min"), (" minute", " min")):
-        if (said := hours(amount)).endswith(unit):
-            return said.removesuffix(unit) + short
-    return hours(amount)
-
-
 def gpus(gpu: GpuConstraint) -> str:
     """Describe the GPUs, unescaped: `4× A100-80GB`, `2–4× A100-80GB or H100`, `1× any GPU with 40 GB or more`."""
     count = str(gpu.count_min) if gpu.count_min == gpu.count_max else f"{gpu.count_min}–{gpu.count_max}"

@@ -15,7 +15,7 @@ from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, total_cap
-from bot.rules.values.phrases import rate, usd
+from bot.rules.values.phrases import brief, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import job as job_words
@@ -101,7 +101,7 @@ def title(request: Request) -> str:
         case RequestKind.PROVISION | RequestKind.OVERRIDE_12H:
             return job_words.title(job)
         case RequestKind.EXTEND:
-            return f"{job_words.brief(job.hours)} more for {job_words.gpus(job.gpu)}"
+            return f"{brief(job.hours)} more for {job_words.gpus(job.gpu)}"
         case RequestKind.OVERSPEND:
             return f"Costs more than approved: {job_words.gpus(job.gpu)}"
         case _:
@@ -154,8 +154,8 @@ def _terms(view: RequestView, option: Option, facts: CardFacts) -> list[str]:
     lines = [f"{which}{safe(place(one.offer))}"]
     lines.append(f"{rate(one.price_usd_h)} · *about {dollars(expected_usd)}* · never more than {dollars(most_usd)}")
     if request.kind is RequestKind.PROVISION:
-        ready = f"ready in about {job_words.brief(Decimal(facts.boot_s) / 3600)} · " if facts.boot_s else ""
-        lines.append(f"{ready}ends by itself after {job_words.brief(time_h)}")
+        ready = f"ready in about {brief(Decimal(facts.boot_s) / 3600)} · " if facts.boot_s else ""
+        lines.append(f"{ready}ends by itself after {brief(time_h)}")
     elif request.kind is RequestKind.EXTEND:
         lines.append("Until it's approved, the current end stays.")
     if other := _most_reliable(view, one):
@@ -215,7 +215,7 @@ def _notes(view: RequestView, facts: CardFacts) -> list[str]:
     notes = _again(view)
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
-        notes.append(f"An approver shortened it to {job_words.brief(stands.hours)}.")
+        notes.append(f"An approver shortened it to {brief(stands.hours)}.")
     if waits_for_override(view):
         notes.append(":warning: *Above the 12-hour limit*")
     if facts.keyless:
@@ -287,8 +287,8 @@ def _approve_button(view: RequestView) -> list[Block]:
     text = f"Approve {expected}"
     label = f"Approve {line(option).name}, about {expected}"
     if waits_for_override(view):
-        text = f"Approve {job_words.brief(time_h)} ({expected})"
-        label = f"Approve {job_words.brief(time_h)}, above the 12-hour limit, for about {expected}"
+        text = f"Approve {brief(time_h)} ({expected})"
+        label = f"Approve {brief(time_h)}, above the 12-hour limit, for about {expected}"
     return [button(text, f"{APPROVE}:{option.rank}", token + mark(view), style="primary", label=label)]
 
 
@@ -337,7 +337,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     expected_usd += extra_h * (row.price_usd_h if row is not None else option.price_usd_h)
     caps = [vote.total_cap_usd for vote in votes_of(view) if vote.total_cap_usd is not None]
     most_usd = known.cap_usd if known is not None and known.cap_usd else min(caps, default=option.worst_usd)
-    parts += [job_words.brief(hours), f"about {dollars(min(expected_usd, most_usd))}"]
+    parts += [brief(hours), f"about {dollars(min(expected_usd, most_usd))}"]
     parts.append(f"never more than {dollars(most_usd)}")
     if facts.cost_usd is not None:
         at = f" at {when(facts.now)}" if facts.now is not None else ""

@@ -55,6 +55,24 @@ def test_times(amount: str, said: str) -> None:
     assert phrases.hours(Decimal(amount)) == said
 
 
+@pytest.mark.parametrize(
+    ("amount", "exact", "about"),
+    [
+        ("6.000000", "6 h", "6 h"),
+        ("1.666667", "1 h 40 min", "1 h 40 min"),
+        ("9.999", "10 h", "10 h"),
+        ("12.25", "12 h 15 min", "12 h"),
+        ("19.11", "19 h 7 min", "19 h"),
+        ("0.75", "45 min", "45 min"),
+        ("10000", "10,000 h", "10,000 h"),
+        ("0", "0 min", "0 min"),
+    ],
+)
+def test_short_times(amount: str, exact: str, about: str) -> None:
+    assert phrases.brief(Decimal(amount)) == exact
+    assert phrases.about_hours(Decimal(amount)) == about
+
+
 def test_whole_numbers_keep_their_zeros() -> None:
     assert phrases.plural(20, "offer") == "20 offers"
     assert phrases.plural(1000, "offer") == "1,000 offers"

@@ -10,7 +10,7 @@ from bot.rules.market.listing import OfferGroup, listed
 from bot.rules.policy.policy import Policy
 from bot.services.market.catalog import CloudAnswer, MarketListing
 from bot.services.market.document import MarketPage, cursor_after, market_page, pieces, read_cursor
-from bot.services.market.market_table import COLUMNS, below, in_words, market_table, read_columns
+from bot.services.market.market_table import COLUMNS, below, in_words, market_table
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, NOW, job, offer
 
@@ -101,9 +101,8 @@ def test_every_column_has_a_cell_for_offers_that_say_little_or_much() -> None:
     much = offer("2", available_for_s=3 * 86_400, verified=False, vcpus=16, ram_gb=Decimal("62.5"), stock=Stock.HIGH)
     rows, _ = listed([much], job(), Policy(), CLOUDS)
     shown = market_page(listing(row(little), *rows))
-    (table,) = market_table(shown, read_columns("all")).tables
+    (table,) = market_table(shown, tuple(COLUMNS)).tables
     first, second = (dict(zip(COLUMNS, cells, strict=True)) for cells in table.rows)
     assert [first[name] for name in ("gpu", "region", "verified", "cuda")] == ["1x RTX4090 spot", "unknown", "-", "-"]
     assert [second[name] for name in ("available", "verified", "ram", "stock")] == ["3 d", "no", "62.5 GB", "high"]
     assert table.head[list(COLUMNS).index("total")] == "for 6h"
-    assert read_columns("") != read_columns("offer, gpu_price") == ("offer", "gpu-price")

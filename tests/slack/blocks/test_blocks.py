@@ -305,7 +305,7 @@ def test_a_warning_after_the_end_is_one_line_about_the_past() -> None:
     past = "The *4× A100-80GB* of <@U0ALICE> never became ready and cost $3.50."
     assert session_ending.ending(about(over), "/gpu", START).text == past
     ran = session(_S.TERMINATED, ready_at=START, ended_at=START + timedelta(minutes=90))
-    past = "The *4× A100-80GB* of <@U0ALICE> ran 1.5 h and cost $3.50."
+    past = "The *4× A100-80GB* of <@U0ALICE> ran 1 h 30 min and cost $3.50."
     assert session_ending.final_warning(about(replace(over, session=ran)), START).text == past
     again = replace(over, session=session(_S.QUEUED))
     assert "has new offers to approve" in session_ending.ending(about(again), "/gpu", START).text
