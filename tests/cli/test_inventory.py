@@ -95,7 +95,7 @@ async def test_sort_keys_columns_and_a_limit() -> None:
     lines = out.splitlines()
     assert lines[0].split() == ["#", "offer", "$/GPU/h"]
     assert [line.split()[1] for line in lines[1:4]] == [one["offer_id"] for one in first["items"]]
-    assert f"Shown: 3 of {first['rows']}." in out
+    assert f"Shown: 3 of {first['rows']} offers. " in out
     assert f"include a disk of {first['disk_gb']} GB" in out
 
 
@@ -103,7 +103,9 @@ async def test_sort_keys_columns_and_a_limit() -> None:
 async def test_people_read_a_table_and_what_its_prices_include() -> None:
     code, out, _ = await run("--gpu", "4090", "--max-price", "0.50")
     assert code == 0
-    assert "1x RTX4090" in out
+    assert out.splitlines()[0].split() == ["GPU", "GB/GPU", "cloud", "region", "$/h", "reliable"]
+    assert out.splitlines()[1].startswith("1x RTX4090")
+    assert "`--columns gpu,price,offer`" in out
     assert "Prices per hour include a disk of " in out
     assert "s old" not in out
     assert "\x1b[" not in out

@@ -22,6 +22,7 @@ from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import about_hours, usd
+from bot.rules.values.phrases import reliability as reliability_said
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer
@@ -191,7 +192,7 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
     offer = one.offer
     kind = "Spot" if offer.spot else "On-demand"
     known = "reported" if offer.reliability is not None else "assumed"
-    trusted = f"{reliability(offer, policy):.1%} reliability ({known})"
+    trusted = f"{reliability_said(reliability(offer, policy))} reliability ({known})"
     if FREE in marks:
         return _why_free(offer, costs)
     if FIRST_CLOUD in marks:

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import brief
 from bot.slack.blocks import job as job_words
+from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, RequestState, SessionState
@@ -143,7 +144,7 @@ def ran_for(session: Session) -> str:
 def request_result(view: RequestView, reached: str, cost_usd: Decimal | None = None) -> Message:
     """Describe one outcome. `reached` is the state it is about, which may be older than the state in `view`."""
     asker = person(view.request.requester)
-    what = safe(job_words.title(view.request.job))
+    what = safe(machine_title(view))
     return Message.of(f"{asker} {_sentence(view, reached, what, cost_usd)}")
 
 

@@ -27,10 +27,36 @@ def test_dollars(amount: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("price", "said"),
-    [("0.3683", "$0.368/h"), ("12.4", "$12.40/h"), ("1234", "$1,234.00/h"), ("1E+40", "$1,000,000,000,000.00/h")],
+    [
+        ("0", "free"),
+        ("0.3683", "$0.368/h"),
+        ("12.4", "$12.40/h"),
+        ("1234", "$1,234.00/h"),
+        ("1E+40", "$1,000,000,000,000.00/h"),
+    ],
 )
 def test_rates(price: str, said: str) -> None:
     assert phrases.rate(Decimal(price)) == said
+
+
+def test_a_rate_after_what_costs_it() -> None:
+    assert phrases.at_rate(Decimal("0.3683")) == "at $0.368/h"
+    assert phrases.at_rate(Decimal("0.000000")) == "for free"
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [("0.95", "95.0%"), ("0.9945", "99.4%"), ("0.9999", "99.9%"), ("1", "100.0%"), ("1E-9", "0.0%")],
+)
+def test_a_reliability_has_one_decimal_and_is_never_overstated(share: str, said: str) -> None:
+    assert phrases.reliability(Decimal(share)) == said
+
+
+def test_a_place_has_one_form() -> None:
+    assert phrases.place_name("Poland, PL", "PL") == phrases.place_name("Warsaw, Masovia, PL", "PL") == "PL"
+    assert phrases.place_name("US-TX-3", None) == "US-TX-3"
+    assert phrases.place_name("any", None) == "any region"
+    assert phrases.place_name("", None) == "unknown"
 
 
 def test_two_rates_that_differ_never_look_the_same() -> None:

@@ -84,10 +84,12 @@ def test_numbers_that_are_none_become_null() -> None:
 def test_people_read_what_prices_include_and_how_much_is_shown() -> None:
     one = row(offer(), offer("2", region="Texas, US", country="US"))
     found = listing(one, row(offer("3", price_usd_h=Decimal("0.5"))))
-    assert below(market_page(found)) == "3 offers in 2 rows. Prices per hour include a disk of 50 GB."
-    assert below(market_page(found, 0, 1)).startswith("Shown: 1 of 2. ")
+    assert below(market_page(found)) == (
+        "2 offers. Prices per hour include a disk of 50 GB. An offer in several regions is counted once."
+    )
+    assert below(market_page(found, 0, 1)).startswith("Shown: 1 of 2 offers. Prices per hour ")
     said = in_words(market_page(found, 0, 1))
-    assert said[1] == "1: vast:1, 1x RTX4090 with 24 GB at vast in SE, US, $0.400/h, 99% reliable."
+    assert said[1] == "1: vast:1, 1x RTX4090 with 24 GB at vast in SE, US, $0.400/h, 99.0% reliable."
     assert said[2:] == (f"For the next rows send cursor={found.id}.1.", "lambda is not set up.")
     none = market_page(listing(advice=("With region=SE, 1 offer would answer.",)))
     assert market_table(none).sentences[:2] == ("No offer fits now.", "With region=SE, 1 offer would answer.")

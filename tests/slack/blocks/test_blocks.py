@@ -214,7 +214,7 @@ def test_every_limit_is_shown() -> None:
     )
     assert job.details(full) == (
         "disk 50 GB · spot or on-demand · at most $50.00 in all · at most $2.50/h · clouds vast · regions EU · "
-        "reliability 98 % or more · verified machines only · 160 GB or more in all · CUDA 12.4 or newer · "
+        "reliability 98% or more · verified machines only · 160 GB or more in all · CUDA 12.4 or newer · "
         "compute capability 8.9 or more · there for 36 h or more · only offer vast:1 · model 7B · image pytorch"
     )
 
