@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.rules.market.ranking import RankedOption
 from bot.rules.plans import comparison_text
-from bot.rules.values.phrases import hours, short_hours, usd
+from bot.rules.values.phrases import FREE, hours, short_hours, usd
 from bot.services.plans.planner import Compared, Planned
 from bot.services.plans.text import HEAD, NARROW, RIGHT, between, cells, title
 from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
@@ -43,7 +43,8 @@ def plan_sections(planned: Planned) -> tuple[Block, ...]:
     lines = []
     for one in planned.ranked.options:
         rank, gpus, cloud, total, time, price = cells(one)[:NARROW]
-        facts = f"*#{rank}* {safe(gpus)} at {safe(cloud)}: *{total}*, {time}, {price} an hour"
+        hourly = price if price in ("-", FREE) else f"{price}/h"
+        facts = f"*#{rank}* {safe(gpus)} at {safe(cloud)}: *{total}*, {time}, {hourly}"
         lines.append(section(f"{facts}\n{_reason(one)}"))
     left = [block for block in message.blocks[1:] if block["type"] != "table"]
     return (message.blocks[0], *lines, *left[1:-1])
