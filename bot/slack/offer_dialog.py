@@ -49,6 +49,7 @@ def choices(view: RequestView, spent_usd: Decimal) -> list[modals.OfferChoice]:
     """List the offers of the current quote beside the one on the card, each with what its approval would cover."""
     tokens = {one.option_id: one.token for one in view.tokens if one.action == APPROVE}
     shown = shown_option(view)
+    differ = len({line(one).gpus for one in view.options}) > 1
     found = []
     for option in view.options:
         if option is shown or option.id not in tokens:
@@ -57,7 +58,8 @@ def choices(view: RequestView, spent_usd: Decimal) -> list[modals.OfferChoice]:
         expected_usd, most_usd = card_amounts(view, option, spent_usd)
         trust = "" if offer.reliability is None else f" · reliability {reliability(offer.reliability)}"
         kind = " · spot" if offer.spot else ""
-        text = f"{place(offer, kind=False)}{kind} · {rate(option.price_usd_h)} · about {usd(expected_usd)}"
+        which = f"{line(option).gpus} · " if differ else ""
+        text = f"{which}{place(offer, kind=False)}{kind} · {rate(option.price_usd_h)} · about {usd(expected_usd)}"
         description = f"never more than {usd(most_usd)}{trust}"
         found.append(modals.OfferChoice(tokens[option.id], text, description))
     return found

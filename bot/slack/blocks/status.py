@@ -61,7 +61,7 @@ def status(
 
 
 def _before_a_session(view: RequestView, policy: Policy, facts: request.CardFacts) -> Message:
-    """Show a request that waits in a few lines; one that looks for offers, or is over, as its card says it."""
+    """Show a request that waits in a few lines; one that looks for offers, or has ended, as its card says it."""
     ids = context(f"Request {code(short_id(view.request.id))}")
     if view.request.state is not RequestState.PENDING:
         card = request.request_message(view, policy, facts)
