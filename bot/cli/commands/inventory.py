@@ -87,7 +87,7 @@ def _show(report: TextReport) -> None:
     """Print a report, in a pager where it is longer than the screen; PAGER and LESS choose which and how."""
     out = console()
     if not out.is_terminal or sum(len(table.rows) for table in report.tables) < out.height:
-        print_report(report)
+        print_report(report, is_list=True)
         return
     os.environ.setdefault("LESS", "FRX")  # Colours, no clearing, and the end at once where all fits: as git does.
     with out.pager(styles=True):
