@@ -69,6 +69,7 @@ def _option(option: Option) -> OptionOut:
         gpu_count=offer.gpu_count,
         memory_gb=offer.memory_gb,
         region=offer.region,
+        country=offer.country,
         spot=offer.spot,
         parts=parts_line(option),
         hold=hold_line(option),

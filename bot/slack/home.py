@@ -45,14 +45,15 @@ async def _mine(handler: HandlerContext, facts: DeciderFacts) -> Mine:
     everybody = (await service.listing(ctx)).sessions if sees_team else ()
     team = [view for view in everybody if view.session.id not in mine]
     spent = await costs.brief(ctx, facts.actor)
+    of_team = await costs.brief(ctx) if sees_team else None
     waiting = await decidable(handler, facts)
     async with ctx.db.read() as tx:
         views = [await request_view(tx, row.id) for row in waiting[:DECISIONS]]
     return Mine(
         overview=own,
         costs_usd={view.session.id: cost_now(ctx, view, now) for view in (*own.sessions, *team)},
-        today_usd=spent[0],
-        month_usd=spent[1],
+        spent=spent,
+        team_spent=of_team,
         budgets=await enforcement.overview(ctx, facts.actor),
         decidable=views,
         decidable_in_all=len(waiting),

@@ -16,7 +16,7 @@ from bot.rules.grammar.job_words import LIMIT_WORDS
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.hours_cap import DurationOutcome
-from bot.rules.values.phrases import hours, rate, short_hours, usd
+from bot.rules.values.phrases import at_rate, hours, short_hours, usd
 from bot.slack.blocks.elements import Block, actions, button, code, context, dollars, person, safe, section
 from ledger.kernel.request_kind import RequestKind
 from ledger.queries.views import RequestView
@@ -174,7 +174,7 @@ def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
     facts = [
         f"*Expected total* {dollars(spend.expected_usd)}",
         f"*At worst* {dollars(spend.worst_usd)}",
-        f"*Time* {hours(spend.time_h)} at {rate(spend.price_usd_h)}",
+        f"*Time* {hours(spend.time_h)} {at_rate(spend.price_usd_h)}",
         f"*Offer* {code(spend.offer_id)}",
     ]
     hint = "Empty: the worst case is the limit."

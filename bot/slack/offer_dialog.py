@@ -5,15 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import DeciderFacts
-from bot.rules.values.phrases import rate, usd
+from bot.rules.values.phrases import rate, reliability, usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
 from bot.services.runtime.commands import Decide
 from bot.slack import modals
-from bot.slack.blocks.elements import percent
+from bot.slack.blocks.approvals import APPROVE
 from bot.slack.blocks.offers import line, place
 from bot.slack.blocks.private_answer import answer
-from bot.slack.blocks.request import APPROVE, card_amounts, shown_option
+from bot.slack.blocks.request import card_amounts, shown_option
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from ledger.queries.session_costs import spent_before
 from ledger.queries.views import RequestView, request_view
@@ -49,15 +49,17 @@ def choices(view: RequestView, spent_usd: Decimal) -> list[modals.OfferChoice]:
     """List the offers of the current quote beside the one on the card, each with what its approval would cover."""
     tokens = {one.option_id: one.token for one in view.tokens if one.action == APPROVE}
     shown = shown_option(view)
+    differ = len({line(one).gpus for one in view.options}) > 1
     found = []
     for option in view.options:
         if option is shown or option.id not in tokens:
             continue
         offer = line(option).offer
         expected_usd, most_usd = card_amounts(view, option, spent_usd)
-        trust = "" if offer.reliability is None else f" · reliability {percent(offer.reliability)}"
+        trust = "" if offer.reliability is None else f" · reliability {reliability(offer.reliability)}"
         kind = " · spot" if offer.spot else ""
-        text = f"{place(offer, kind=False)}{kind} · {rate(option.price_usd_h)} · about {usd(expected_usd)}"
+        which = f"{line(option).gpus} · " if differ else ""
+        text = f"{which}{place(offer, kind=False)}{kind} · {rate(option.price_usd_h)} · about {usd(expected_usd)}"
         description = f"never more than {usd(most_usd)}{trust}"
         found.append(modals.OfferChoice(tokens[option.id], text, description))
     return found

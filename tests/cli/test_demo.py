@@ -103,7 +103,7 @@ async def test_a_seeded_team_has_a_history_a_budget_and_a_running_session(elsewh
         await history.rent(people)
         await people.until(lambda: [m for m in people.dm_messages("carol") if "ssh -p" in all_text(m)], LIMIT_S)
         digest = await people.until(lambda: [m for m in people.channel_messages() if "$55.06" in all_text(m)], LIMIT_S)
-        assert "62 %" in all_text(digest[0])
+        assert "62%" in all_text(digest[0])
         books = await read_books(running.ctx.db)
         truth = running.truth()
         assert await invariants.check(running.ctx.db, running.clock, truth, secrets=running.secrets) == []
@@ -113,7 +113,7 @@ async def test_a_seeded_team_has_a_history_a_budget_and_a_running_session(elsewh
         budget = await people.until(lambda: people.ephemerals("alice")[before:], LIMIT_S)
         await alice.command('/gpu provision 1x4090 2h for="with her key"')
         await people.until(lambda: [m for m in people.channel_messages() if "with her key" in all_text(m)], LIMIT_S)
-    assert "62 %" in all_text(budget[-1])
+    assert "62%" in all_text(budget[-1])
     assert not any("key add" in all_text(m) for m in people.channel_messages())
     states = [session.state for session in books.sessions]
     assert (states.count(SessionState.TERMINATED), states.count(SessionState.RUNNING)) == (len(history.RENTALS), 1)

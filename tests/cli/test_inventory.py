@@ -82,7 +82,7 @@ async def test_a_search_in_words_is_the_search_with_options() -> None:
 
 
 @pytest.mark.usefixtures("clouds")
-async def test_sort_keys_columns_and_a_limit() -> None:
+async def test_sort_keys_columns_and_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     first = await read("--gpu", "4090", "--sort", "price", "--limit", "3")
     prices = [Decimal(one["price_usd_h"]) for one in first["items"]]
     assert len(prices) == 3 < first["rows"]
@@ -90,20 +90,30 @@ async def test_sort_keys_columns_and_a_limit() -> None:
     trusted = await read("--gpu", "4090", "--sort", "reliability", "--provider", "vast")
     shares = [Decimal(one["reliability"]) for one in trusted["items"]]
     assert shares == sorted(shares, reverse=True)
-    code, out, _ = await run("--gpu", "4090", "--sort", "price", "--limit", "3", "--columns", "rank,offer,gpu-price")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    chosen = ("--gpu", "4090", "--sort", "price", "--limit", "3", "--columns", "rank,offer,gpu-price")
+    code, out, err = await run(*chosen)
+    piped = [line.split("\t") for line in out.splitlines()]
+    assert [cells[:2] for cells in piped] == [[str(n), one["offer_id"]] for n, one in enumerate(first["items"], 1)]
+    assert f"Shown: 3 of {first['rows']} offers. " in err
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, _ = await run(*chosen)
     assert code == 0
     lines = out.splitlines()
     assert lines[0].split() == ["#", "offer", "$/GPU/h"]
     assert [line.split()[1] for line in lines[1:4]] == [one["offer_id"] for one in first["items"]]
-    assert f"Shown: 3 of {first['rows']}." in out
+    assert f"Shown: 3 of {first['rows']} offers. " in out
     assert f"include a disk of {first['disk_gb']} GB" in out
 
 
 @pytest.mark.usefixtures("clouds")
-async def test_people_read_a_table_and_what_its_prices_include() -> None:
+async def test_people_read_a_table_and_what_its_prices_include(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = await run("--gpu", "4090", "--max-price", "0.50")
     assert code == 0
-    assert "1x RTX4090" in out
+    assert out.splitlines()[0].split() == ["GPU", "GB/GPU", "cloud", "region", "$/h", "reliable"]
+    assert out.splitlines()[1].startswith("1x RTX4090")
+    assert "`--columns gpu,price,offer`" in out
     assert "Prices per hour include a disk of " in out
     assert "s old" not in out
     assert "\x1b[" not in out

@@ -18,7 +18,7 @@ from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.lazy import build
 from bot.practice.reader import all_text
-from bot.rules.values.phrases import hours, rate, usd
+from bot.rules.values.phrases import about_hours, rate, usd
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
@@ -88,7 +88,7 @@ async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypat
         monkeypatch.setenv("GPU_SHOPPER_API_KEY", key)
         monkeypatch.setenv("COLUMNS", "400")
         printed = json.loads(await by_cli("--json"))
-        terminal = await by_cli("--out", str(tmp_path))
+        terminal = await by_cli("--out", str(tmp_path), "--columns", "all")
 
     # The documents are the same everywhere, whole, keep to their schemas, and come back as they were.
     estimate, manifest = cost_estimate(made), instance_manifest(made, POLICY)
@@ -115,8 +115,8 @@ async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypat
             option.offer.id,
             usd(total["expected"]),
             f"{usd(total['best'])}–{usd(total['worst'])}",
-            hours(Decimal(said["hours"]["expected"])),
-            rate(Decimal(said["price_usd_h"])),
+            about_hours(Decimal(said["hours"]["expected"])),
+            rate(Decimal(said["price_usd_h"])).removesuffix("/h"),
         )
         for text in (message, dialog, terminal, answer["page"]):
             assert [word for word in shown if word not in text] == []

@@ -55,6 +55,7 @@ __all__ = ["clouds", "elsewhere"]
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 POLICY = Policy()
 WORDS = "model=1B tokens=300M seq=2048 batch=512 precision=bf16 goal=24h"
+ROW = r"\d+ +\d+x .+? +[a-z]+ +\$[\d,.]+ +(\d+ h( \d+ min)?|\d+ min) +\$[\d,.]+"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -165,7 +166,7 @@ async def test_a_missing_number_falls_back_to_hours_and_says_so(stage: Stage) ->
     document = cost_estimate(made)
     assert not document.options[0].hours_known
     assert told in gpu_plan(made)
-    assert "1 hour (time unknown)" in gpu_plan(made)
+    assert "1 h (guess)" in gpu_plan(made)
     assert told in all_text_of(made)
 
 
@@ -231,7 +232,7 @@ async def test_a_file_is_planned_and_its_files_are_written(tmp_path: Path) -> No
     code, out, err = await run(str(job), "--out", str(tmp_path / "plan"), "--dry-run")
     assert code == 0, err
     assert "Plan for model=1B tokens=300M seq=2048 precision=bf16 checkpointing=no" in out
-    assert "tokens/s" in out
+    assert out.splitlines()[1].split() == ["#", "GPU", "cloud", "total", "time", "$/h"]
     names = {path.name for path in (tmp_path / "plan").iterdir()}
     assert names == {"gpu_plan.md", "gpu_plan.png", "cost_estimate.json", "instance_manifest.json"}
     code, out, _ = await run("model=1B", "tokens=300M", "--json")
@@ -239,6 +240,29 @@ async def test_a_file_is_planned_and_its_files_are_written(tmp_path: Path) -> No
     jsonschema.validate(json.loads(out), schema("cost_estimate.json"))
     code, out, _ = await run("model=1B", "tokens=300M", "price=$0.001")
     assert (code, "No offer fits now." in out) == (1, True)
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_a_plan_fits_80_columns_and_its_last_line_requests_the_first_offer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = await run("model=7B", "tokens=200M")
+    assert code == 0, err
+    table = out.splitlines()[1:7]
+    assert table[0].split() == ["#", "GPU", "cloud", "total", "time", "$/h"]
+    assert all(len(line) <= 80 for line in out.splitlines() if "`" not in line)
+    # Each offer is one line, and its time is said as people say it: no hundredths of an hour.
+    assert [bool(re.fullmatch(ROW, line)) for line in table[1:]] == [True] * 5, table
+    (hint,) = re.findall(r"Request #1: `gpu-shopper (provision [^`]*)`", " ".join(out.split()))
+    found = parse(hint)
+    assert isinstance(found, ParsedCommand)
+    assert found.job is not None
+    assert found.job.work == ("model=7B", "tokens=200M")
+    code, out, _ = await run("4090", "2h", "--columns", "offer,total")
+    assert out.splitlines()[1].split() == ["offer", "total"]
+    assert re.search(r"Request #1: `gpu-shopper provision offer=\S+ 2h`", " ".join(out.split()))
+    assert (await run("4090", "2h", "--columns", "ofer"))[2].endswith("Did you mean offer?\n")
 
 
 def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ async def choose(stage: Stage, message: ChatMessage, name: str, word: str) -> Ch
 async def test_next_5_shows_every_offer_once_at_the_prices_of_the_first_answer(stage: Stage) -> None:
     await stage.command("alice", "/gpu inventory 4090 sort=price")
     message = newest(stage)
-    total = int(re.search(r"Rows 1–5 of ([\d,]+):", all_text(message))[1].replace(",", ""))  # type: ignore[index]
+    total = int(re.search(r"1–5 of ([\d,]+) offers\.", all_text(message))[1].replace(",", ""))  # type: ignore[index]
     seen = shown(message)
     assert len(seen) == SHOWN < total
     while any(one["action_id"].startswith("browse:next:") for one in buttons(message)):
@@ -52,7 +52,7 @@ async def test_next_5_shows_every_offer_once_at_the_prices_of_the_first_answer(s
         assert READ_AGAIN not in all_text(message)
         seen += shown(message)
     assert len(seen) == len(set(seen)) == total
-    assert f"of {total:,}:" in all_text(message)
+    assert f"of {total:,} offers." in all_text(message)
 
 
 async def test_after_ten_minutes_next_5_reads_the_prices_again_and_says_so(stage: Stage) -> None:
@@ -62,7 +62,7 @@ async def test_after_ten_minutes_next_5_reads_the_prices_again_and_says_so(stage
     await stage.click("alice", message, "Next 5")
     told = all_text(newest(stage))
     assert READ_AGAIN in told
-    assert "Rows 6–" in told
+    assert "6–10 of " in told
 
 
 async def test_menus_filter_and_sort_what_was_typed(stage: Stage) -> None:

@@ -10,8 +10,11 @@ from bot.rules.values.phrases import usd
 from bot.services.billing.metering import cost_now
 from bot.services.nodes.connection import fingerprint
 from bot.services.sessions.service import history, team
+from bot.slack.blocks.progress import request_result
 from ledger.core.writes import amend
 from ledger.engine.db import Database
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import SessionState
 from ledger.models import Instance
 from ledger.queries.views import session_view
 from tests.slack.conftest import Stage, staged, words_before_the_buttons
@@ -24,6 +27,11 @@ PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAA
 def private(stage: Stage, who: str) -> ChatMessage:
     """The last thing that only this person was told."""
     return stage.ws.ephemerals(who)[-1]
+
+
+def header_of(message: ChatMessage) -> str:
+    """The title of a card."""
+    return str(next(block for block in message.blocks if block["type"] == "header")["text"]["text"])
 
 
 async def running(stage: Stage) -> ChatMessage:
@@ -69,6 +77,49 @@ async def test_the_list_of_the_team_is_for_approvers(stage: Stage) -> None:
     assert re.search(rf"\*Team\*: 1 session at \$0\.\d+/h, {re.escape(so_far)} so far", told)
     line = next(one for one in told.splitlines() if view.id[-6:] in one and "ends" in one)
     assert ("<@U0ALICE>" in line, f"{so_far} so far" in line, "left)" in line) == (True, True, True)
+
+
+async def test_a_request_that_waits_has_a_short_status(stage: Stage) -> None:
+    await stage.ask("/gpu provision 1x4090 20h")
+    (asked, *_) = (await stage.w.books()).requests
+    await stage.command("alice", f"/gpu status {short_id(asked.id)}")
+    shown = private(stage, "alice")
+    assert words_before_the_buttons(shown) <= 40, all_text(shown)
+    assert buttons(shown) == []
+    told = all_text(shown)
+    for part in (
+        "is *waiting for approval*",
+        "about $",
+        "never more than $",
+        "Needs 1 approval from <@U0BOB>",
+        "expires",
+    ):
+        assert part in told, part
+    assert "Above the 12-hour limit" in told
+    assert short_id(asked.id) in told
+
+
+async def test_the_card_of_two_gpus_names_the_one_that_was_approved(stage: Stage) -> None:
+    message = await stage.ask("/gpu provision 1x4090,3090 2h")
+    assert header_of(message) == "1× RTX4090 or RTX3090 for 2 hours"
+    offered = (await stage.w.books()).options[0].offer["gpu"]
+    await stage.click("bob", message, stage.approve_button(message))
+    await stage.w.run(60)
+    await stage.settle()
+    assert header_of(stage.ws.now(message)) == f"1× {offered} for 2 hours"
+    (request,) = (await stage.w.books()).requests
+    told = request_result(await stage.w.view(request.id), SessionState.RUNNING).text
+    assert f"1× {offered} for 2 hours is ready at " in told
+
+
+async def test_other_offers_name_their_gpus_where_they_differ(stage: Stage) -> None:
+    message = await stage.ask("/gpu provision 4xA100-80GB 6h")
+    others = [option.offer["gpu"] for option in (await stage.w.books()).options[1:]]
+    assert len(set(others)) > 1
+    await stage.click("bob", message, "offers")
+    dialog = stage.ws.view("bob")
+    assert dialog is not None
+    assert [all_text(dialog).count(f"4× {gpu} · ") for gpu in set(others)] == [others.count(gpu) for gpu in set(others)]
 
 
 async def test_history_lists_what_ended_with_its_time_total_and_reason(stage: Stage) -> None:
@@ -264,6 +315,8 @@ async def test_the_home_tab(stage: Stage) -> None:
     assert decides is not None
     told = all_text(decides)
     assert "*Needs you* (1)" in told
+    assert "*Team spend*: $0.0" in told
+    assert re.search(r"\$0\.\d\d █{12}\n?```", told), told  # Today's bar is the longest one, and the last.
     assert "*Team*" in told  # What alice runs, with its owner, its end and its cost.
     assert re.search(r"<@U0ALICE> · \$0\.\d\d so far · ends", told)
     (approve, reject) = buttons(decides)
@@ -272,6 +325,7 @@ async def test_the_home_tab(stage: Stage) -> None:
     outside = await stage.ws.until(lambda: stage.ws.home("dave"))
     assert outside is not None
     assert not [part for part in ("Needs you", "*Team*") if part in all_text(outside)]
+    assert "█" not in all_text(outside)  # Dave spent nothing.
 
 
 async def test_a_button_of_the_home_tab_works(stage: Stage) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from bot.practice.reader import all_text
+from bot.rules.budgets.budget import Period
 from bot.services.runtime.event_order import number_all
 from bot.slack.blocks import money
 from ledger.kernel.event_kind import EventKind
@@ -21,7 +22,7 @@ async def test_budgets_and_costs_of_ones_own_and_of_everybody(stage: Stage) -> N
     await stage.replaced(budgets={"user:*": {"daily": Decimal(50)}, "label:mosaic": {"total": Decimal(9)}})
     await stage.command("alice", "/gpu budget")
     mine = all_text(private(stage, "alice"))
-    assert "*<@U0ALICE>*: daily $0.00 of $50.00 (0 %)" in mine
+    assert "*<@U0ALICE>*: daily $0.00 of $50.00 (0%)" in mine
     assert "mosaic" not in mine
     await stage.command("bob", "/gpu budget")
     assert "*label:mosaic*: total $0.00 of $9.00" in all_text(private(stage, "bob"))
@@ -48,6 +49,41 @@ async def test_above_a_budget_an_administrator_types_the_amount(stage: Stage) ->
     await stage.submit("carol", {"amount": f"{expected:.2f}"})
     (request,) = (await stage.w.books()).requests
     assert request.state is RequestState.APPROVED
+
+
+def test_a_chart_has_a_column_for_every_day_between_and_names_them_as_people_do() -> None:
+    day, amounts = timedelta(days=1), {0: Decimal(0), 1: Decimal("2.5"), 4: Decimal(7)}
+    first = datetime(2026, 10, 31, tzinfo=UTC)
+    (chart,) = money.spend_chart(
+        "Dollars per day", [(first + n * day, usd) for n, usd in amounts.items()], Period.DAILY
+    )
+    points = chart["chart"]["series"][0]["data"]
+    assert [(one["label"], one["value"]) for one in points] == [
+        ("Nov 1", 2.5), ("Nov 2", 0.0), ("Nov 3", 0.0), ("Nov 4", 7.0),
+    ]  # fmt: skip
+    months = [(datetime(2026, month, 1, tzinfo=UTC), Decimal(1)) for month in (1, 3)]
+    (chart,) = money.spend_chart("Dollars per month", months, Period.MONTHLY)
+    assert chart["chart"]["axis_config"]["categories"] == ["2026-01", "2026-02", "2026-03"]
+    hours = [(first + timedelta(hours=hour), Decimal(1)) for hour in (8, 10)]
+    (chart,) = money.spend_chart("Dollars per hour, UTC", hours, Period.HOURLY)
+    assert chart["chart"]["axis_config"]["categories"] == ["08:00", "09:00", "10:00"]
+    assert money.spend_chart("Dollars per day", [(first, Decimal(0))], Period.DAILY) == []
+
+
+def test_bars_in_text_fit_a_phone_and_show_every_day() -> None:
+    first, amounts = datetime(2026, 11, 8, tzinfo=UTC), ("0", "1234.5", "0.001", "617.25")
+    days = [(first + timedelta(days=n), Decimal(usd)) for n, usd in enumerate(amounts)]
+    bars, below = money.spend_bars("Your spend", days)
+    lines = bars["text"]["text"].strip("`").split("\n")
+    assert lines == [
+        "Nov 8      $0.00",
+        "Nov 9  $1,234.50 ████████████",
+        "Nov 10    &lt;$0.01 █",
+        "Nov 11   $617.25 ██████",
+    ]
+    assert max(map(len, lines)) <= 30
+    assert below["elements"][0]["text"] == "Your spend per day, in UTC."
+    assert money.spend_bars("Your spend", days[:1]) == []
 
 
 def test_nothing_spent_is_said_in_few_words() -> None:

@@ -17,6 +17,7 @@ from ledger.kernel.states import RequestState
 class OptionOut(Out, offer_fields.RankedFields):
     """One offer of a request's quote. Approving it covers its price times the policy's tolerance."""
 
+    country: offer_fields.Country = None
     spot: offer_fields.Spot
     price_usd_h: offer_fields.PricePerHour
     best_usd: offer_fields.BestUsd

@@ -13,11 +13,12 @@ from bot.cli.access.job_file import least_memory, line_of
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE, console, fail
 from bot.cli.terminal.terminal_tables import print_report
+from bot.rules.grammar.column_words import read_columns
 from bot.rules.grammar.job_words import BadWord
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage, market_page, pieces
-from bot.services.market.market_table import COLUMNS_HELP, answered, market_table, read_columns
+from bot.services.market.market_table import COLUMNS, COLUMNS_HELP, USUAL, answered, market_table
 
 
 def inventory(
@@ -48,7 +49,7 @@ def inventory(
     if gpu_ram and min_vram:
         fail("--gpu-ram and --min-vram say the same; give one of them.", 2)
     try:
-        shown = read_columns(columns)
+        shown = read_columns(columns, COLUMNS, USUAL)
     except BadWord as error:
         fail(str(error), 2)
     words = {
@@ -86,7 +87,7 @@ def _show(report: TextReport) -> None:
     """Print a report, in a pager where it is longer than the screen; PAGER and LESS choose which and how."""
     out = console()
     if not out.is_terminal or sum(len(table.rows) for table in report.tables) < out.height:
-        print_report(report)
+        print_report(report, is_list=True)
         return
     os.environ.setdefault("LESS", "FRX")  # Colours, no clearing, and the end at once where all fits: as git does.
     with out.pager(styles=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,13 @@ import typer
 from bot.cli.access.api_client import elsewhere, spoken
 from bot.cli.access.job_file import job_in, line_of
 from bot.cli.lazy import load
-from bot.cli.terminal.screen import UNAVAILABLE
+from bot.cli.terminal.screen import UNAVAILABLE, fail, say
 from bot.cli.terminal.terminal_tables import print_report
+from bot.rules.grammar.column_words import read_columns
+from bot.rules.grammar.job_words import BadWord
+from bot.rules.values.phrases import short_hours
 from bot.rules.values.text_table import TextReport
+from bot.services.plans.columns import PLAN_COLUMNS, PLAN_COLUMNS_HELP, USUAL, with_columns
 
 #: File → the part of the answer that it holds.
 TEXTS = {"gpu_plan.md": "page", "cost_estimate.json": "estimate", "instance_manifest.json": "manifest"}
@@ -29,10 +34,15 @@ def plan(
     ],
     out: str = typer.Option("", help="Folder for gpu_plan.md, gpu_plan.png and the two JSON files."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Does nothing: a plan never rents. Scripts may pass it."),
+    columns: str = typer.Option("", help=PLAN_COLUMNS_HELP),
     as_json: bool = typer.Option(False, "--json", help="Print cost_estimate.json."),
 ) -> None:
     """Plan a training run: memory, time, and the best, expected and worst total on every offer."""
     del dry_run
+    try:
+        shown = read_columns(columns, PLAN_COLUMNS, USUAL)
+    except BadWord as error:
+        fail(str(error), 2)
     in_file = len(job) == 1 and job[0].endswith((".yaml", ".yml", ".json"))
     document = job_in(job[0]) if in_file else {"words": line_of(job)}
     answer = _there(document, out) if elsewhere() else load("commands.in_process_market").planned(document, out)
@@ -41,7 +51,9 @@ def plan(
     if as_json:
         typer.echo(json.dumps(answer["estimate"], indent=2))
     else:
-        print_report(TextReport.model_validate(answer["report"]))
+        print_report(with_columns(TextReport.model_validate(answer["report"]), shown))
+        if answer["estimate"]["options"]:
+            say(f"Request #1: `gpu-shopper provision {_words(answer)}`. The other ids: `--columns rank,gpu,offer`.")
     if not any(cloud["ok"] for cloud in answer["estimate"]["clouds"]):
         raise typer.Exit(UNAVAILABLE)
     if not answer["estimate"]["options"]:
@@ -51,6 +63,14 @@ def plan(
 def _there(document: Mapping[str, Any], out: str) -> Any:
     """Get the same plan from a remote service, with its picture where files are written."""
     return spoken(lambda api: api.post("/plans?chart=true" if out else "/plans", document))
+
+
+def _words(answer: Mapping[str, Any]) -> str:
+    """Return what to type after `provision`: the first offer, and the run or, where its time is unknown, the hours."""
+    best = answer["estimate"]["options"][0]
+    work = answer["estimate"]["work"] if best["hours_known"] else ()
+    hours = short_hours(Decimal(answer["manifest"]["lifecycle"]["hours"]))
+    return f"offer={best['offer_id']} {' '.join(work) or hours}"
 
 
 def write(answer: Mapping[str, Any], folder: Path) -> None:

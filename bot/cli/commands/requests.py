@@ -20,6 +20,7 @@ from bot.cli.terminal.screen import at_terminal, prompt, say
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import request_details, request_list, session_details, state_of
 from bot.rules.values.text_table import TextReport
+from bot.services.plans.columns import with_columns
 from ledger.kernel.ids import short_id
 
 POLL_S = 1.0
@@ -76,7 +77,7 @@ def provision(
     document = {**(job_in(job) if job else {}), **_given(**given)}
     if dry_run:
         planned = spoken(lambda api: api.post("/plans", document))
-        show(planned["estimate"] if as_json else TextReport.model_validate(planned["report"]))
+        show(planned["estimate"] if as_json else with_columns(TextReport.model_validate(planned["report"])))
         return
     ended = spoken(lambda api: _submit(api, document, idempotency_key, as_json=as_json, wait=wait))
     if ended is not None:
@@ -104,7 +105,7 @@ async def _submit(api: ApiClient, document: dict[str, Any], key: str, *, as_json
 async def _choose(api: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
     """Show the offers and let the person at the terminal choose one; without a choice the approver chooses."""
     planned = await api.post("/plans", document)
-    print_report(TextReport.model_validate(planned["report"]))
+    print_report(with_columns(TextReport.model_validate(planned["report"])))
     offers = {str(one["rank"]): str(one["offer_id"]) for one in planned["estimate"]["options"]}
     if not offers:
         return document

@@ -11,7 +11,7 @@ from bot.api.schemas.sessions import NodeApiOut, SessionOut, Ssh
 from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
-from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
+from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
@@ -69,7 +69,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
             str(option.rank),
             f"{option.gpu_count}x {option.gpu}",
             option.cloud,
-            option.region,
+            place_name(option.region, option.country),
             rate(option.price_usd_h),
             usd(option.expected_usd),
             usd(option.worst_usd),
@@ -146,7 +146,7 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
 def _ran(one: SessionOut) -> str:
     if one.ready_at is None or one.ended_at is None:
         return "-"
-    return hours(Decimal(max(int((one.ended_at - one.ready_at).total_seconds()), 60)) / 3600)
+    return brief(Decimal(max(int((one.ended_at - one.ready_at).total_seconds()), 60)) / 3600)
 
 
 def state_of(one: SessionOut) -> str:

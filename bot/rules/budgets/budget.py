@@ -152,11 +152,11 @@ def reached(line: BudgetLine, total_usd: Decimal, rate_usd_h: Decimal, threshold
 
 
 def said(line: BudgetLine, added_usd: Decimal = Decimal(0)) -> str:
-    """Write a budget in one line: `monthly $120.00 of $300.00 (40 %), of that $20.00 reserved, $180.00 left`."""
+    """Write a budget in one line: `monthly $120.00 of $300.00 (40%), of that $20.00 reserved, $180.00 left`."""
     committed, reserved_usd = line.committed_usd + added_usd, line.open_usd + added_usd
     unit = "/h" if line.period is Period.HOURLY else ""
     percent = committed / line.limit_usd * 100 if line.limit_usd > 0 else None
-    share = f" ({round(percent, 0):f} %)" if percent is not None else ""
+    share = f" ({round(percent, 0):f}%)" if percent is not None else ""
     reserved = f", of that {usd(reserved_usd)} reserved" if reserved_usd and not unit else ""
     left_usd = line.limit_usd - committed
     left = f", {usd(abs(left_usd))}{unit} {'left' if left_usd >= 0 else 'over'}"

@@ -96,7 +96,7 @@ def question_word(word: WordToken, policy: Policy) -> Fields:
 
 
 def question(fields: Fields) -> ComparisonQuestion:
-    """Make a comparison's question: usual budgets, 1 hour, 10 % buffer unless said. Raises `BadWord`."""
+    """Make a comparison's question: usual budgets, 1 hour, 10% buffer unless said. Raises `BadWord`."""
     plain: Fields = {"hours": Decimal(1), "budgets_usd": PLAIN_BUDGETS, "buffer": PLAIN_BUFFER}
     try:
         return ComparisonQuestion(**{**plain, **fields}).checked()

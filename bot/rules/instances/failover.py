@@ -9,7 +9,7 @@ from decimal import Decimal
 from bot.rules.market.ranking import RankedOption
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
-from bot.rules.values.phrases import rate
+from bot.rules.values.phrases import at_rate
 from providers.contract import Offer
 from providers.errors import (
     AuthFailed,
@@ -78,7 +78,7 @@ def next_option(
     for option in (first, *rest):
         same_kind = option.offer.spot is first.offer.spot
         if same_kind and _covered(option, price_cap_usd_h, most_usd) and not _failed(option, failures):
-            sentence = f"{option.offer.id} at {rate(option.offer.price_usd_h or Decimal(0))} comes next."
+            sentence = f"{option.offer.id} {at_rate(option.offer.price_usd_h or Decimal(0))} comes next."
             return Placement(option, "ok", sentence)
     return Placement(None, "none_left", "No other option that was shown is within the approved amount.")
 

@@ -33,6 +33,7 @@ from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Checkpointing, Loss, loss
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.throughput import RunHours
+from bot.rules.values.phrases import about_hours
 from bot.rules.values.phrases import hours as say_hours
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
@@ -309,4 +310,4 @@ def _lost(trusted: str, found: Loss, case: Scenario) -> str:
     often = f"{found.rate_h * case.work_h:.2f} interruptions expected from {trusted}"
     if found.interval_h is None:
         return f"{often}; each costs a restart."
-    return f"{often}; a checkpoint every {say_hours(found.interval_h)}, {found.share:.1%} of the work in all."
+    return f"{often}; a checkpoint every {about_hours(found.interval_h)}, {found.share:.1%} of the work in all."

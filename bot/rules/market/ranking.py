@@ -21,7 +21,8 @@ from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
-from bot.rules.values.phrases import hours, usd
+from bot.rules.values.phrases import about_hours, usd
+from bot.rules.values.phrases import reliability as reliability_said
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer
@@ -210,7 +211,7 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
     offer = one.offer
     kind = "Spot" if offer.spot else "On-demand"
     known = "reported" if offer.reliability is not None else "assumed"
-    trusted = f"{reliability(offer, policy):.1%} reliability ({known})"
+    trusted = f"{reliability_said(reliability(offer, policy))} reliability ({known})"
     if FREE in marks:
         return _why_free(offer, costs)
     if FIRST_CLOUD in marks:
@@ -220,17 +221,17 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
     best += ["most reliable"] if BEST_STABILITY in marks else []
     best += ["most reliable (estimate)"] if ASSUMED_STABILITY in marks else []
     best += ["fastest"] if FASTEST in marks else []
-    cost = f"about {usd(costs.expected_usd)} for {hours(costs.hours)}"
+    cost = f"about {usd(costs.expected_usd)} for {about_hours(costs.hours)}"
     if BEST_COST not in marks:
         cost = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than #1"
     lead = " and ".join(best)
     said = f"{lead}: {cost}" if lead else cost
-    late = f" It misses the goal by {hours(costs.late_hours)}." if costs.late_hours else ""
+    late = f" It misses the goal by {about_hours(costs.late_hours)}." if costs.late_hours else ""
     guess = f" {' '.join(costs.unknown)}" if costs.unknown else ""
     return f"{said[0].upper()}{said[1:]}. {kind}, {trusted}.{late}{guess}"
 
 
 def _why_free(offer: Offer, costs: Estimate) -> str:
     """Explain a free offer: it costs hours of a quota, so it is not compared with paid ones."""
-    left = "" if offer.available_for_s is None else f" ({hours(Decimal(offer.available_for_s) / 3600)} left)"
-    return f"Free: it uses up to {hours(costs.hours)} of a quota{left}. {offer.warning}".strip()
+    left = "" if offer.available_for_s is None else f" ({about_hours(Decimal(offer.available_for_s) / 3600)} left)"
+    return f"Free: it uses up to {about_hours(costs.hours)} of a quota{left}. {offer.warning}".strip()

@@ -10,7 +10,7 @@ from typing import Any
 from bot.rules.market.ranking import ordered
 from bot.rules.market.scoring import Scored
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import plural, usd
+from bot.rules.values.phrases import FREE, plural, usd
 from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
@@ -157,7 +157,8 @@ def _more(count: int, job: JobRequest) -> int:
 def _said(word: str, instead: str, opens: int, best: Scored, more: str = "") -> Relaxation:
     total = best.expected_usd
     fit = "fits" if opens == 1 else "fit"
-    sentence = f"With {instead}{more}, {plural(opens, 'offer')} {fit}: {_machine(best.offer)}, about {usd(total)}."
+    cost = f"about {usd(total)}" if total else FREE
+    sentence = f"With {instead}{more}, {plural(opens, 'offer')} {fit}: {_machine(best.offer)}, {cost}."
     return Relaxation(word, instead, opens, total, sentence)
 
 

@@ -189,7 +189,7 @@ def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime
         idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
         if now - idle_from >= timedelta(seconds=most_s):
             said = (
-                f"Its GPUs have been below {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC. "
+                f"Its GPUs have been below {policy.idle_below_percent:f}% since {idle_from:%H:%M} UTC. "
                 f"The limit for {watched.workload or 'its work'} is {hours(Decimal(most_s) / 3600)}."
             )
             return _cut(policy, EndReason.IDLE, idle_from, said)
@@ -235,7 +235,7 @@ def node_line(found: NodeStatus | None, now: datetime) -> str:
     age = plural(age_s, "second") if age_s < 2 * INTERVAL_S else plural(age_s // 60, "minute")
     said = [f"Its agent reported {age} ago"]
     if found.utilisation:
-        said.append("GPUs at " + ", ".join(f"{one:.0f} %" for one in found.utilisation))
+        said.append("GPUs at " + ", ".join(f"{one:.0f}%" for one in found.utilisation))
     if found.step is not None:
         said.append(f"step {found.step:,}" + (f" of {found.target_step:,}" if found.target_step else ""))
     if found.tokens_per_s is not None:

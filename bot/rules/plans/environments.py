@@ -105,7 +105,7 @@ ENVIRONMENTS: tuple[Environment, ...] = (
         date(2026, 1, 16),
         _SAGEMAKER,
         ("Managed jobs with managed spot and checkpoints", "Roles, networks and audit of AWS", "Scales to clusters"),
-        ("About 40 % above the bare instance", "Quotas must be asked for", "Much to set up for one run"),
+        ("About 40% above the bare instance", "Quotas must be asked for", "Much to set up for one run"),
         "For teams whose data and rules live in AWS; more than a single run needs.",
         note="ml.g5.xlarge: $2.82 / 2",
     ),

@@ -9,8 +9,8 @@ from bot.rules.approvals.decision import DeciderFacts, is_approver
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
+from bot.rules.values.phrases import at_rate
 from bot.rules.values.phrases import hours as say_hours
-from bot.rules.values.phrases import rate
 from ledger.kernel.actor import ActorKind
 
 #: A difference below this is the rounding of a started second.
@@ -41,7 +41,7 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
     """Estimate the extra time: the rate that is billed now, and at worst the tolerance that an approval covers."""
     expected = price_usd_h * extra_hours
     worst = expected * policy.price_tolerance
-    assumed = f"{say_hours(extra_hours)} more at {rate(price_usd_h)}, which is what the cloud bills now."
+    assumed = f"{say_hours(extra_hours)} more {at_rate(price_usd_h)}, which is what the cloud bills now."
     return Estimate(
         expected, expected, worst, extra_hours, (Component("compute", expected, expected, worst),), (assumed,)
     )

@@ -13,6 +13,11 @@ from ledger.kernel import money
 
 _LARGEST = Decimal(10) ** 12
 _HALF_CENT = money.CENT / 2
+FREE = "free"
+#: The place of an offer whose region its cloud chooses.
+ANY_REGION = "any region"
+#: From so many hours on nobody reads the minutes of an estimate.
+_COARSE_H = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,13 @@ def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:
 
 
 def rate(price_usd_h: Decimal) -> str:
-    """Write dollars per hour: cents above one dollar (`$12.40/h`), a tenth of a cent below it (`$0.368/h`)."""
-    return f"${_rounded(price_usd_h, 2 if price_usd_h >= 1 else 3):,f}/h"
+    """Write dollars per hour: `$12.40/h`, below one dollar with a tenth of a cent (`$0.368/h`), and `free` for zero."""
+    return FREE if price_usd_h == 0 else f"${_rounded(price_usd_h, 2 if price_usd_h >= 1 else 3):,f}/h"
+
+
+def at_rate(price_usd_h: Decimal) -> str:
+    """Write dollars per hour after what costs them: `at $0.368/h`, or `for free`."""
+    return f"{'at' if price_usd_h else 'for'} {rate(price_usd_h)}"
 
 
 def rates(one_usd_h: Decimal, other_usd_h: Decimal) -> tuple[str, str]:
@@ -70,6 +80,29 @@ def hours(amount: Decimal) -> str:
     if 0 < amount < 1:
         return plural(_rounded(amount * 60, 0), "minute")
     return plural(_rounded(amount, 2), "hour")
+
+
+def brief(amount: Decimal) -> str:
+    """Write a time in hours in short, to the minute: `6 h`, `1 h 40 min`, `45 min`."""
+    whole_h, minutes = divmod(int(_rounded(amount * 60, 0)), 60)
+    parts = [f"{whole_h:,} h"] if whole_h else []
+    parts += [f"{minutes} min"] if minutes or not parts else []
+    return " ".join(parts)
+
+
+def about_hours(amount: Decimal) -> str:
+    """Write an estimated time in hours in short, from 10 hours on to the hour: `1 h 40 min`, `19 h`."""
+    return brief(_rounded(amount, 0) if amount >= _COARSE_H else amount)
+
+
+def reliability(share: Decimal) -> str:
+    """Write a reliability between 0 and 1 as `99.4%`, rounded down, so that 100% says that nothing failed."""
+    return f"{money.down(share * 100, 1):.1f}%"
+
+
+def place_name(region: str, country: str | None) -> str:
+    """Name where an offer is in one form: its country where the cloud says it, else the cloud's own region."""
+    return country or (ANY_REGION if region == "any" else region or "unknown")
 
 
 def retained_disk(price_usd_h: Decimal, until: datetime) -> str:

@@ -24,6 +24,8 @@ from ledger.queries.views import SessionView, session_views
 SESSIONS_MAX = 10_000
 #: How many names of one grouping are shown; the rest is one line.
 SHOWN = 8
+#: How many days a short view shows, today among them.
+DAYS_SHOWN = 7
 #: Before anything that a ledger can contain.
 _FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 #: What one bucket of each view is.
@@ -54,6 +56,15 @@ class Costs:
     running_usd: Decimal = Decimal(0)
 
 
+@dataclass(frozen=True, slots=True)
+class BriefCosts:
+    """Dollars of today and of this month (UTC), and of each of the last `DAYS_SHOWN` days; running ones included."""
+
+    today_usd: Decimal = Decimal(0)
+    month_usd: Decimal = Decimal(0)
+    days: tuple[tuple[datetime, Decimal], ...] = ()
+
+
 def since_when(period: Period, now: datetime) -> datetime:
     """Return when a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
     if period is Period.HOURLY:
@@ -72,14 +83,31 @@ async def overview(ctx: Context, actor: Actor | None = None, period: Period = Pe
         return _with_running(await of_purse(tx, purse, period, now), await running_of(ctx, tx, purse, now), now)
 
 
-async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
-    """Return the dollars of today and of this month (UTC) of one person and of their programs."""
+async def brief(ctx: Context, actor: Actor | None = None) -> BriefCosts:
+    """Return the newest costs of one person and of their programs; without a person, everybody's."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        purse = Purse(await authorization.mine(tx, ctx.policy, actor))
+        purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
         day, month = begin(RollupTier.DAY, now), begin(RollupTier.MONTH, now)
+        first = day - timedelta(days=DAYS_SHOWN - 1)
+        booked = await buckets(tx, purse, RollupTier.DAY, first, after(RollupTier.DAY, day))
         running_usd = sum((usd for _, usd in await running_of(ctx, tx, purse, now)), Decimal(0))
-        return await spent(tx, purse, day) + running_usd, await spent(tx, purse, month) + running_usd
+        today_usd = await spent(tx, purse, day) + running_usd
+        month_usd = await spent(tx, purse, month) + running_usd
+    booked[day] = booked.get(day, Decimal(0)) + running_usd
+    days = every_bucket(tuple(booked.items()), RollupTier.DAY, first, now)
+    return BriefCosts(today_usd, month_usd, days)
+
+
+def every_bucket(
+    found: Iterable[tuple[datetime, Decimal]], tier: RollupTier, since: datetime, until: datetime
+) -> tuple[tuple[datetime, Decimal], ...]:
+    """Return a bucket for every hour, day or month from `since` to `until`; those without a cost have zero dollars."""
+    amounts, began, every = dict(found), begin(tier, since), []
+    while began <= until:
+        every.append((began, amounts.get(began, Decimal(0))))
+        began = after(tier, began)
+    return tuple(every)
 
 
 async def running_of(ctx: Context, tx: Tx, purse: Purse, now: datetime) -> list[tuple[SessionView, Decimal]]:
@@ -121,6 +149,8 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
     day, month = begins(Period.DAILY, now) or now, begins(Period.MONTHLY, now) or now
     tier, since = TIERS[period], since_when(period, now)
     found = await buckets(tx, purse, tier, since, after(tier, begin(tier, now)))
+    if found:
+        found.setdefault(begin(tier, now), Decimal(0))  # A chart ends now, whenever the last dollar was spent.
     since = min(found, default=month) if period is Period.TOTAL else since
     by_group = await costs(tx, purse, since)
     # What was spent since then was just read, group by group.

@@ -118,7 +118,7 @@ async def _notify(
             since = f"{day:%Y-%m-%d}" if day else "all"
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
             added = line.adds(total_usd, rate_usd_h)
-            sentence = f"The budget {line.key} passed {share * 100:.0f} %: {said(line, added)}."
+            sentence = f"The budget {line.key} passed {share * 100:.0f}%: {said(line, added)}."
             new = False
             for destination in _once_each(ctx.policy, _owners(ctx.policy, line.scope)):
                 if await notification_of(tx, kind, subject, destination) is None:

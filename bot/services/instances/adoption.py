@@ -16,8 +16,8 @@ from bot.rules.approvals.decision import is_approver
 from bot.rules.pricing import hours_cap
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.labels import LabelKind, LabelReading
+from bot.rules.values.phrases import at_rate, read_amount
 from bot.rules.values.phrases import hours as hours_said
-from bot.rules.values.phrases import rate, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import accrue_orphan
 from bot.services.grants import reservations
@@ -234,7 +234,7 @@ async def _close_orphan(tx: Tx, command: Adopt, orphan: Orphan, reply: Reply, no
 def _adopted(command: Adopt, orphan: Orphan, session_id: str, price_usd_h: Decimal) -> Reply:
     sentence = (
         f"{orphan.cloud} instance {orphan.ref} is session {session_id} of {command.owner.ref} for "
-        f"{hours_said(command.hours)}, at {rate(price_usd_h)}."
+        f"{hours_said(command.hours)}, {at_rate(price_usd_h)}."
     )
     return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session_id})
 

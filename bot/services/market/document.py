@@ -117,11 +117,14 @@ class MarketHead(Strict):
 
     @property
     def summary(self) -> str:
-        """Say in one sentence how much there is and what its prices include."""
-        if not self.rows:
-            return "No offer fits now."
-        joined = f" in {plural(self.rows, 'row')}" if self.rows != self.offers else ""
-        return f"{plural(self.offers, 'offer')}{joined}. Prices per hour include a disk of {self.disk_gb} GB."
+        """Say how many offers there are and what their prices include."""
+        return f"{plural(self.rows, 'offer')}. {self.terms}" if self.rows else "No offer fits now."
+
+    @property
+    def terms(self) -> str:
+        """Say what the prices include, and that an offer in several regions is one, where there is such an offer."""
+        once = " An offer in several regions is counted once." if self.rows != self.offers else ""
+        return f"Prices per hour include a disk of {self.disk_gb} GB.{once}"
 
     @property
     def notes(self) -> tuple[str, ...]:

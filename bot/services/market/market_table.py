@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.grammar.job_words import BadWord, near, show
-from bot.rules.values.phrases import hours, rate, short_hours, usd
+from bot.rules.values.phrases import hours, place_name, plural, rate, reliability, short_hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.document import MarketHead, MarketPage, MarketPlace, MarketRow
-from ledger.kernel import money
+from bot.services.market.document import MarketHead, MarketPage, MarketRow
 
 #: So many places of a row are named; the others are counted.
-PLACES = 3
+PLACES = 2
 NOTHING = "-"
 
 
@@ -26,14 +24,10 @@ class MarketColumn:
 
 
 def places(row: MarketRow) -> str:
-    """Name the countries of a row, or its regions where no country is known: `US, SE, DE +2`."""
-    names = [*dict.fromkeys(map(_place, row.regions))]
+    """Name the countries of a row, or its regions where no country is known: `US, SE +3`."""
+    names = [*dict.fromkeys(place_name(one.region, one.country) for one in row.regions)]
     more = f" +{len(names) - PLACES}" if len(names) > PLACES else ""
     return ", ".join(names[:PLACES]) + more
-
-
-def _place(one: MarketPlace) -> str:
-    return one.country or one.region or "unknown"
 
 
 def gpus(row: MarketRow) -> str:
@@ -41,9 +35,8 @@ def gpus(row: MarketRow) -> str:
     return f"{row.gpu_count}x {row.gpu}{' spot' if row.spot else ''}"
 
 
-def share(reliability: Decimal | None) -> str:
-    """Write a reliability as `99.5%`."""
-    return NOTHING if reliability is None else f"{money.half_up(reliability * 100, 1).normalize():f}%"
+def _trust(row: MarketRow) -> str:
+    return NOTHING if row.reliability is None else reliability(row.reliability)
 
 
 def _number(number: Decimal | int | None, unit: str = "") -> str:
@@ -74,7 +67,7 @@ COLUMNS: Mapping[str, MarketColumn] = {
     "price": MarketColumn("$/h", lambda row: rate(row.price_usd_h).removesuffix("/h")),
     "gpu-price": MarketColumn("$/GPU/h", lambda row: rate(row.price_usd_gpu_h).removesuffix("/h")),
     "total": MarketColumn("total", lambda row: usd(row.expected_usd)),
-    "reliability": MarketColumn("reliable", lambda row: share(row.reliability)),
+    "reliability": MarketColumn("reliable", _trust),
     "verified": MarketColumn("verified", lambda row: _yes(row.verified)),
     "datacenter": MarketColumn("datacenter", lambda row: _yes(row.datacenter)),
     "cuda": MarketColumn("CUDA", lambda row: _number(row.cuda)),
@@ -89,20 +82,10 @@ COLUMNS: Mapping[str, MarketColumn] = {
     "stock": MarketColumn("stock", lambda row: row.regions[0].stock or NOTHING),
 }
 #: What is shown unless somebody chooses: it fits 80 columns.
-USUAL = ("offer", "gpu", "memory", "region", "price", "reliability")
+USUAL = ("gpu", "memory", "cloud", "region", "price", "reliability")
+#: Said where the ids are not shown: they are long, and only a request for one certain offer needs them.
+IDS = "Offer ids: add `--columns gpu,price,offer`."
 COLUMNS_HELP = f"Which columns: {', '.join(COLUMNS)}, or all."
-
-
-def read_columns(text: str) -> tuple[str, ...]:
-    """Read names of columns with commas, or `all`; the usual ones for nothing. Raises `BadWord`."""
-    if text.strip().lower() == "all":
-        return tuple(COLUMNS)
-    names = tuple(filter(None, (part.strip().lower().replace("_", "-") for part in text.split(","))))
-    for name in names:
-        if name not in COLUMNS:
-            known = ", ".join(COLUMNS)
-            raise BadWord(f"{show(name)} is no column; there are {known}.{near(name, tuple(COLUMNS))}")
-    return names or USUAL
 
 
 def market_table(found: MarketPage, columns: tuple[str, ...] = USUAL) -> TextReport:
@@ -111,17 +94,18 @@ def market_table(found: MarketPage, columns: tuple[str, ...] = USUAL) -> TextRep
         return TextReport(sentences=(found.summary, *found.notes))
     chosen = [COLUMNS[name] for name in columns]
     rows = tuple(tuple(column.cell(row) for column in chosen) for row in found.items)
+    ids = () if "offer" in columns else (IDS,)
     head = tuple(
         f"for {short_hours(found.hours)}" if column.heading == "total" else column.heading for column in chosen
     )
-    return TextReport(tables=(TextTable(head=head, rows=rows),), sentences=(below(found), *found.notes))
+    return TextReport(tables=(TextTable(head=head, rows=rows),), sentences=(below(found), *ids, *found.notes))
 
 
 def below(found: MarketPage) -> str:
     """Say how many there are, whether these are all of them, and what the prices include."""
     if len(found.items) == found.rows:
         return found.summary
-    return f"Shown: {len(found.items):,} of {found.rows:,}. {found.summary}"
+    return f"Shown: {len(found.items):,} of {plural(found.rows, 'offer')}. {found.terms}"
 
 
 def in_words(found: MarketPage) -> tuple[str, ...]:
@@ -132,7 +116,7 @@ def in_words(found: MarketPage) -> tuple[str, ...]:
 
 def sentence(row: MarketRow) -> str:
     """Describe a row: `1: vast:123, 1x RTX4090 with 24 GB at vast in US, $0.34/h, 99.5% reliable.`"""
-    known = [f"{share(row.reliability)} reliable"] if row.reliability is not None else []
+    known = [f"{reliability(row.reliability)} reliable"] if row.reliability is not None else []
     known += [row.warning.removesuffix(".")] if row.warning else []
     machine = f"{gpus(row)} with {_number(row.memory_gb)} GB at {row.cloud} in {places(row)}"
     return f"{row.rank}: {', '.join([row.offer_id, machine, rate(row.price_usd_h), *known])}."

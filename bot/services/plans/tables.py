@@ -17,7 +17,7 @@ def plan_table(planned: Planned) -> TextReport:
     best = planned.best.estimate if planned.best is not None else None
     said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
     said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
-    said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *planned.absent, *planned.ages]
+    said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *planned.absent]
     table = TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))
     nothing = () if options else ("No offer fits now.",)
     return TextReport(

@@ -6,31 +6,40 @@ from collections.abc import Iterable, Iterator
 
 from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.throughput import say
-from bot.rules.values.phrases import hours, rate, usd
+from bot.rules.values.phrases import about_hours, hours, place_name, rate, usd
 from bot.rules.values.text import in_markdown
+from bot.services.plans.columns import PLAN_COLUMNS, USUAL
 from bot.services.plans.planner import Planned
 
-HEAD = ("#", "offer", "GPU", "kind", "$/h", "time", "tokens/s", "expected", "range", "marks")
-RIGHT = (0, 4, 5, 6, 7, 8)
+HEAD = tuple(PLAN_COLUMNS.values())
+#: So many columns, the first ones, are shown where there is little room; the numbers among them.
+NARROW = len(USUAL)
+RIGHT = (0, 3, 4, 5)
 
 
 def cells(option: RankedOption) -> tuple[str, ...]:
-    """Return one line of the table."""
+    """Return one line of the table, in the order of `PLAN_COLUMNS`."""
     offer, costs = option.offer, option.estimate
     tokens = costs.tokens_per_s
     price = offer.price_usd_h
     return (
         str(option.rank),
-        offer.id,
-        f"{offer.gpu_count}x {offer.gpu}",
-        "spot" if offer.spot else "on-demand",
-        "-" if price is None else rate(price),
-        hours(costs.hours) + (" (late)" if costs.late_hours else "") + (" (time unknown)" if costs.unknown else ""),
-        "-" if tokens is None else say(float(tokens[0])),
+        f"{offer.gpu_count}x {offer.gpu}{' spot' if offer.spot else ''}",
+        offer.cloud,
         usd(costs.expected_usd),
-        f"{usd(costs.best_usd)}–{usd(costs.worst_usd)}",
+        about_hours(costs.hours) + (" (late)" if costs.late_hours else "") + (" (guess)" if costs.unknown else ""),
+        "-" if price is None else rate(price).removesuffix("/h"),
+        between(option),
+        place_name(offer.region, offer.country),
+        "-" if tokens is None else say(float(tokens[0])),
         ", ".join(option.marks) or "-",
+        offer.id,
     )
+
+
+def between(option: RankedOption) -> str:
+    """Write the least and the most that an option may cost in all."""
+    return f"{usd(option.estimate.best_usd)}–{usd(option.estimate.worst_usd)}"
 
 
 def title(planned: Planned) -> str:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from bot.rules.budgets.budget import Period
-from bot.rules.values.phrases import plural, rate
+from bot.rules.values.phrases import at_rate, plural, rate
 from bot.services.reports.digest_types import DigestDocument, RunningSession
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, header, person, safe, section
 from bot.slack.blocks.money import spend_chart
@@ -73,7 +73,7 @@ def _machines(found: DigestDocument) -> Iterator[str]:
     disks = f" {plural(found.disks_in_all, 'retained disk')}." if found.disks_in_all else ""
     if found.running_in_all:
         each = (f"{_what(one)} of {person(one.owner)}" for one in found.running)
-        lead = f"{plural(found.running_in_all, 'session')} at {rate(found.running_usd_h)}"
+        lead = f"{plural(found.running_in_all, 'session')} {at_rate(found.running_usd_h)}"
         yield f":computer: *Running now*: {lead}: {_joined(each, found.running_in_all, '; ')}.{disks}"
     else:
         yield f":zzz: *Nothing is running.*{disks}"

@@ -182,8 +182,3 @@ def code(text: str, limit: int = WORD_MAX) -> str:
 def dollars(amount_usd: Decimal) -> str:
     """Format dollars for mrkdwn: `<$0.01` would otherwise open a link."""
     return escape(usd(amount_usd))
-
-
-def percent(share: Decimal) -> str:
-    """Format a share between 0 and 1 as `99.12 %`."""
-    return f"{round(share * 100, 2).normalize():f} %"

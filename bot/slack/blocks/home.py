@@ -11,6 +11,7 @@ from typing import Any, Final
 from bot.rules.budgets.budget import BudgetLine, said
 from bot.rules.sessions.expiration import left
 from bot.rules.values.phrases import Verdict, plural, rate
+from bot.services.billing.costs import BriefCosts
 from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import listing, session_ending, session_ready_and_ended
@@ -29,6 +30,7 @@ from bot.slack.blocks.elements import (
     stamped,
     when,
 )
+from bot.slack.blocks.money import spend_bars
 from bot.slack.blocks.offers import line, place
 from bot.slack.blocks.request import request_buttons
 from ledger.kernel.ids import short_id
@@ -41,6 +43,7 @@ SESSIONS: Final = 12
 DECISIONS: Final = 6
 BUDGETS: Final = 6
 CALLBACK: Final = "home"
+OWN, TEAM = "Your spend", "Team spend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,9 @@ class Mine:
 
     overview: Overview
     costs_usd: Mapping[str, Decimal] = field(default_factory=dict)
-    today_usd: Decimal = Decimal(0)
-    month_usd: Decimal = Decimal(0)
+    spent: BriefCosts = field(default_factory=BriefCosts)
+    #: What everybody spent, for approvers and operators.
+    team_spent: BriefCosts | None = None
     budgets: Sequence[BudgetLine] = ()
     #: Requests that this person may approve, and how many there are.
     decidable: Sequence[RequestView] = ()
@@ -72,6 +76,7 @@ def home(mine: Mine, command: str, now: datetime) -> dict[str, Any]:
     blocks += [
         divider(),
         section(_spend(mine)),
+        *(spend_bars(TEAM, mine.team_spent.days) if mine.team_spent else spend_bars(OWN, mine.spent.days)),
         context(f"As of {when(now)} · {code(f'{command} help')} lists every command."),
     ]
     return {"type": "home", "callback_id": CALLBACK, "blocks": stamped(blocks, 1)}
@@ -84,9 +89,14 @@ def closed(refused: Verdict) -> dict[str, Any]:
 
 
 def _spend(mine: Mine) -> str:
-    lead = f":receipt: *Your spend*: {dollars(mine.today_usd)} today, {dollars(mine.month_usd)} this month."
-    lines = [f":bank: {safe(line.key, 80)}: {safe(said(line), 200)}" for line in mine.budgets[:BUDGETS]]
-    return "\n".join([lead, *lines])
+    lines = [_spent(OWN, mine.spent)]
+    lines += [_spent(TEAM, mine.team_spent)] if mine.team_spent else []
+    lines += [f":bank: {safe(line.key, 80)}: {safe(said(line), 200)}" for line in mine.budgets[:BUDGETS]]
+    return "\n".join(lines)
+
+
+def _spent(whose: str, amounts: BriefCosts) -> str:
+    return f":receipt: *{whose}*: {dollars(amounts.today_usd)} today, {dollars(amounts.month_usd)} this month."
 
 
 def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:

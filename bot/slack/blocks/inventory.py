@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from bot.blockkit import clean, plain
 from bot.rules.grammar.job_words import REGION
 from bot.rules.grammar.market_words import SortKey
-from bot.rules.values.phrases import plural, rate, short_hours
+from bot.rules.values.phrases import plural, rate, reliability, short_hours
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, MarketRow, cursor_after, market_page
-from bot.services.market.market_table import places, share
+from bot.services.market.market_table import places
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import SENTENCE_MAX, Block, Message, actions, button, clip, code, context, safe, section
 
@@ -41,9 +41,9 @@ def inventory(found: MarketListing, words: str, command: str, start: int = 0, no
         text = clip(" ".join((nothing, *said)), 3_900)
         return Message(text, (section(nothing), *notes, *_menus(found, page, words)))
     last = start + len(page.items)
-    lead = f"{title}: {plural(found.offers, 'offer')}. Prices include a {found.job.disk_gb} GB disk."
-    part = f"Rows {start + 1}–{last} of {len(found.rows):,}:" if len(found.rows) > SHOWN else ""
-    lead = " ".join(filter(None, (note, lead, part)))
+    count = plural(len(found.rows), "offer")
+    shown = f"{start + 1}–{last} of {count}" if len(found.rows) > SHOWN else count
+    lead = " ".join(filter(None, (note, f"{title}: {shown}. {page.terms}")))
     lines = [f"{_line(row)}\n{code(row.offer_id)}" for row in page.items]
     example = f"{command} provision offer={page.items[0].offer_id} {short_hours(found.job.hours)}"
     hint = context(f"Request one with {code(example)}")
@@ -55,7 +55,7 @@ def _line(row: MarketRow) -> str:
     spot = " spot" if row.spot else ""
     parts = [f"{row.gpu_count}× {safe(row.gpu)}{spot}, {row.memory_gb.normalize():f} GB", safe(row.cloud)]
     parts += [safe(places(row))]
-    parts += [f"{share(row.reliability)} reliable"] if row.reliability is not None else []
+    parts += [f"{reliability(row.reliability)} reliable"] if row.reliability is not None else []
     return f"*{rate(row.price_usd_h)}* · {' · '.join(parts)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.values.phrases import hours, rate
-from bot.slack.blocks.elements import dollars, percent, safe
+from bot.slack.blocks.elements import dollars, safe
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 
 _CLOUDS = {"lambda": "Lambda", "runpod": "RunPod", "tensordock": "TensorDock", "vast": "Vast", "kaggle": "Kaggle"}
@@ -20,14 +20,6 @@ def title(job: JobRequest) -> str:
 def cloud(name: str) -> str:
     """Return the name of a cloud as it writes it itself, unescaped."""
     return _CLOUDS.get(name, name)
-
-
-def brief(amount: Decimal) -> str:
-    """Write a time in hours in short: `6 h`, `1.5 h`, `45 min`."""
-    for unit, short in ((" hours", " h"), (" hour", " h"), (" minutes", " min"), (" minute", " min")):
-        if (said := hours(amount)).endswith(unit):
-            return said.removesuffix(unit) + short
-    return hours(amount)
 
 
 def gpus(gpu: GpuConstraint) -> str:
@@ -60,7 +52,7 @@ def details(job: JobRequest) -> str:
     if job.regions:
         parts.append("regions " + ", ".join(safe(name, 40) for name in job.regions[:6]))
     if job.min_reliability is not None:
-        parts.append(f"reliability {percent(job.min_reliability)} or more")
+        parts.append(f"reliability {(job.min_reliability * 100).normalize():f}% or more")
     parts += _limits(job)
     if job.offer_id:
         parts.append(f"only offer {safe(job.offer_id, 80)}")

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.sessions.expiration import left
-from bot.rules.values.phrases import plural, rate
+from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import state_words
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview
@@ -50,7 +50,7 @@ def team(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], command
         return Message.of("The team has no sessions.")
     rate_usd_h = sum((_rate_usd_h(view) for view in views), Decimal(0))
     so_far_usd = sum((costs_usd[view.session.id] for view in views), Decimal(0))
-    lead = f"*Team*: {plural(len(views), 'session')} at {rate(rate_usd_h)}, {dollars(so_far_usd)} so far"
+    lead = f"*Team*: {plural(len(views), 'session')} {at_rate(rate_usd_h)}, {dollars(so_far_usd)} so far"
     hint = f"{code(f'{command} history team')} lists those that ended, {code(f'{command} status ID')} shows one."
     spoken = [lead, *(_session_line(view, costs_usd, now) for view in views[:SHOWN])]
     blocks = _chunks(f":busts_in_silhouette: {lead}", spoken[1:], len(views))

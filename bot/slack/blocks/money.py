@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from bot.blockkit import escape
 from bot.rules.budgets.budget import BudgetLine, Period, said
-from bot.services.billing.costs import SHOWN, Costs, shortened
+from bot.rules.values.phrases import usd
+from bot.services.billing.costs import SHOWN, TIERS, Costs, every_bucket, shortened
 from bot.services.billing.shared_ledger import Summary
 from bot.slack.blocks.elements import Block, Message, clip, context, dollars, person, safe, section, when
 from ledger.kernel.money import cents
@@ -82,18 +83,42 @@ _TITLES = {
     Period.TOTAL: "Dollars per month",
 }
 _UNITS = {Period.HOURLY: "hour (UTC)", Period.DAILY: "day"}
-_LABELS = {Period.HOURLY: "%H:00", Period.DAILY: "%b %d"}
 #: Slack shows at most this many points in a chart.
 POINTS = 20
 
 
+#: The longest bar of a chart in text, in signs: with its day and its amount it fits a phone.
+BAR = 12
+
+
+def spend_bars(whose: str, days: Sequence[tuple[datetime, Decimal]]) -> list[Block]:
+    """Draw one line for each day, in text: Slack documents its own chart for messages only, not for a Home tab."""
+    most_usd = max((amount for _, amount in days), default=Decimal(0))
+    if most_usd <= 0:
+        return []
+    amounts = [usd(max(amount, Decimal(0))) for _, amount in days]
+    wide = max(map(len, amounts))
+    lines = [
+        f"{f'{began:%b} {began.day}':<6} {written:>{wide}} {_bar(amount, most_usd)}".rstrip()
+        for (began, amount), written in zip(days, amounts, strict=True)
+    ]
+    return [section("```" + escape("\n".join(lines)) + "```"), context(f"{whose} per day, in UTC.")]
+
+
+def _bar(amount_usd: Decimal, most_usd: Decimal) -> str:
+    # A day that cost anything has a bar, however short.
+    length = int(amount_usd * BAR / most_usd)
+    return "█" * max(length, 1) if amount_usd > 0 else ""
+
+
 def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> list[Block]:
     """Draw the newest buckets as bars, in Slack's own chart, from the first that cost anything; none for one bar."""
-    first = next((n for n, (_, amount) in enumerate(buckets) if amount > 0), len(buckets))
-    shown = _without_gaps(buckets[first:], period)[-POINTS:]
+    paid = [began for began, amount in buckets if amount > 0]
+    # A day without a cost has its place on the axis, too.
+    shown = every_bucket(buckets, TIERS[period], paid[0], buckets[-1][0])[-POINTS:] if paid else ()
     if len(shown) < 2:
         return []
-    points = [(f"{began:{_LABELS.get(period, '%Y-%m')}}", amount) for began, amount in shown]
+    points = [(_label(began, period), amount) for began, amount in shown]
     names = [name for name, _ in points]
     data = [{"label": name, "value": float(max(cents(amount), Decimal(0)))} for name, amount in points]
     axes = {"categories": names, "x_label": _UNITS.get(period, "month"), "y_label": "US dollars"}
@@ -101,14 +126,10 @@ def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period:
     return [{"type": "data_visualization", "title": title, "chart": chart}]
 
 
-def _without_gaps(buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> list[tuple[datetime, Decimal]]:
-    """Add the hours or days in between that cost nothing, so that equal distances are equal times."""
-    step = {Period.HOURLY: timedelta(hours=1), Period.DAILY: timedelta(days=1)}.get(period)
-    if step is None or not buckets:
-        return list(buckets)
-    spent, last = dict(buckets), buckets[-1][0]
-    moments = [buckets[0][0] + step * number for number in range((last - buckets[0][0]) // step + 1)]
-    return [(moment, spent.get(moment, Decimal(0))) for moment in moments]
+def _label(began: datetime, period: Period) -> str:
+    if period is Period.DAILY:
+        return f"{began:%b} {began.day}"
+    return f"{began:%H:00}" if period is Period.HOURLY else f"{began:%Y-%m}"
 
 
 def _name(by: str, name: str) -> str:

@@ -1,22 +1,20 @@
-"""Show offers: the ranked table, the name on a button, and the price block, which contains no foreign text."""
+"""Show offers: the name on a button, the place, the reasons of a rank, and what was left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.values.phrases import rate, usd
+from bot.rules.values.phrases import ANY_REGION, place_name
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks.elements import Block, context, percent, safe, table
+from bot.slack.blocks.elements import Block, context, safe
 from ledger.models import Option
 from providers.contract import Offer
 
-HEAD = ("#", "cloud", "GPU", "region", "kind", "$/h", "expected total", "range", "reliability", "marks")
-RIGHT = (0, 5, 6, 7, 8)
-#: Columns of prose, which wrap: readers should see the marks without scrolling to the side.
-WRAPPED = (3, 9)
+#: Places that say nothing: the cloud chooses one, or does not say where.
+UNSAID = frozenset({ANY_REGION, "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +64,8 @@ def line(option: Option) -> OfferLine:
 def place(offer: Offer, *, kind: bool = True) -> str:
     """Say where an offer is and, with `kind`, whether it may be interrupted, unescaped: `RunPod · US · on-demand`."""
     what = ("spot, may be interrupted" if offer.spot else "on-demand") if kind else ""
-    region = "" if offer.region in ("any", "unknown") else offer.region
-    return " · ".join(filter(None, (job_words.cloud(offer.cloud), region, what)))
-
-
-def offers_table(lines: Iterable[OfferLine]) -> Block:
-    """Build the ranked table."""
-    return table([HEAD, *(_row(one) for one in lines)], RIGHT, wrapped=WRAPPED)
-
-
-def _row(one: OfferLine) -> Sequence[str]:
-    offer = one.offer
-    trust = "not reported" if offer.reliability is None else percent(offer.reliability)
-    return (
-        str(one.rank),
-        offer.cloud,
-        f"{offer.gpu_count}× {offer.gpu}",
-        offer.region or "unknown",
-        "spot" if offer.spot else "on-demand",
-        rate(one.price_usd_h),
-        usd(one.expected_usd),
-        _range(one),
-        trust,
-        ", ".join(one.marks) or "–",
-    )
+    named = place_name(offer.region, offer.country)
+    return " · ".join(filter(None, (job_words.cloud(offer.cloud), "" if named in UNSAID else named, what)))
 
 
 def reasons(lines: Iterable[OfferLine]) -> Block | None:
@@ -103,19 +79,3 @@ def left_out(excluded: Iterable[str], absent: Iterable[str]) -> Block | None:
     shown = [f":warning: {safe(sentence)}" for sentence in absent]
     shown += filter(None, map(safe, excluded))
     return context(" ".join(shown[:12])) if shown else None
-
-
-def spoken(one: OfferLine) -> str:
-    """Describe one offer for a screen reader, as mrkdwn-safe text."""
-    kind = "spot" if one.offer.spot else "on-demand"
-    marks = f", {', '.join(one.marks)}" if one.marks else ""
-    sentence = (
-        f"#{one.rank} {one.name}, {one.offer.region or 'region unknown'}, {kind}, {rate(one.price_usd_h)}, expected "
-        f"{usd(one.expected_usd)} ({_range(one)}){marks}"
-        f"{', ' + one.hold if one.hold else ''}"
-    )
-    return safe(sentence)
-
-
-def _range(one: OfferLine) -> str:
-    return f"{usd(one.best_usd)}–{usd(one.worst_usd)}"

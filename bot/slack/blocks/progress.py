@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.rules.values.phrases import brief
 from bot.slack.blocks import job as job_words
+from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, RequestState, SessionState
@@ -136,7 +138,7 @@ def ran_for(session: Session) -> str:
     if session.ready_at is None or session.ended_at is None:
         return ""
     seconds = int((session.ended_at - session.ready_at).total_seconds())
-    return job_words.brief(Decimal(max(seconds, 60)) / 3600)
+    return brief(Decimal(max(seconds, 60)) / 3600)
 
 
 def request_result(view: RequestView, reached: str) -> Message:
@@ -145,7 +147,7 @@ def request_result(view: RequestView, reached: str) -> Message:
     What it cost stands on the request's card, above this reply.
     """
     asker = person(view.request.requester)
-    what = safe(job_words.title(view.request.job))
+    what = safe(machine_title(view))
     return Message.of(f"{asker} {_sentence(view, reached, what)}")
 
 

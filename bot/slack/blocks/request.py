@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -15,11 +15,12 @@ from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, total_cap
-from bot.rules.values.phrases import rate, usd
+from bot.rules.values.phrases import brief, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
+from bot.slack.blocks.approvals import APPROVE, approved_hours, approver_names, machine_title, votes_of
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
     Block,
@@ -43,10 +44,9 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Approval, Option, Request
+from ledger.models import Option, Request
 from ledger.queries.views import RequestView, SessionView
 
-APPROVE: Final = "approve"
 REJECT: Final = "reject"
 CHANGE: Final = "change"
 OFFERS: Final = "offers"
@@ -90,18 +90,20 @@ def request_message(view: RequestView, policy: Policy, facts: CardFacts | None =
         parts, body = _without_offers(view)
     if waits := recovery_mode.of_request(view):
         parts, body = [*parts, safe(waits, 600)], [*body, section(f":warning: {safe(waits, 600)}")]
-    lead = f"{person(request.requester)} asks for {safe(title(request))} ({short_id(request.id)})."
-    return Message(clip(" ".join([lead, *parts]), 3_900), (header(title(request)), *body))
+    named = title(view)
+    lead = f"{person(request.requester)} asks for {safe(named)} ({short_id(request.id)})."
+    return Message(clip(" ".join([lead, *parts]), 3_900), (header(named), *body))
 
 
-def title(request: Request) -> str:
-    """Return the headline of a card, unescaped: what is requested."""
+def title(view: RequestView) -> str:
+    """Return the headline of a card, unescaped: what is requested or, once approved, what was approved."""
+    request = view.request
     job = request.job
     match request.kind:
         case RequestKind.PROVISION | RequestKind.OVERRIDE_12H:
-            return job_words.title(job)
+            return machine_title(view)
         case RequestKind.EXTEND:
-            return f"{job_words.brief(job.hours)} more for {job_words.gpus(job.gpu)}"
+            return f"{brief(job.hours)} more for {job_words.gpus(job.gpu)}"
         case RequestKind.OVERSPEND:
             return f"Costs more than approved: {job_words.gpus(job.gpu)}"
         case _:
@@ -138,6 +140,18 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
     return [*(one.replace("*", "") for one in terms), *notes, *(f"{one}." for one in needs)], blocks
 
 
+def waiting(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
+    """Say in a few lines what waits for approval: what, for how much, by whom it is approved and until when."""
+    notes = [":warning: *Above the 12-hour limit*"] if waits_for_override(view) else []
+    notes += [":key: No SSH key yet."] if facts.keyless else []
+    lines = [f"*{safe(title(view))}* is *waiting for approval*."]
+    if (option := shown_option(view)) is not None:
+        expected_usd, most_usd = card_amounts(view, option, facts.cost_usd)
+        where = safe(place(line(option).offer, kind=False))
+        lines.append(f"{where} · about {dollars(expected_usd)} · never more than {dollars(most_usd)}")
+    return [*lines, *notes, " · ".join(_needs(view, policy, facts))]
+
+
 def shown_option(view: RequestView) -> Option | None:
     """Return the one offer that a card shows: the first approver's choice, else the recommended one."""
     picked = [one for one in view.options if one.id == view.request.chosen_option_id]
@@ -154,8 +168,8 @@ def _terms(view: RequestView, option: Option, facts: CardFacts) -> list[str]:
     lines = [f"{which}{safe(place(one.offer))}"]
     lines.append(f"{rate(one.price_usd_h)} · *about {dollars(expected_usd)}* · never more than {dollars(most_usd)}")
     if request.kind is RequestKind.PROVISION:
-        ready = f"ready in about {job_words.brief(Decimal(facts.boot_s) / 3600)} · " if facts.boot_s else ""
-        lines.append(f"{ready}ends by itself after {job_words.brief(time_h)}")
+        ready = f"ready in about {brief(Decimal(facts.boot_s) / 3600)} · " if facts.boot_s else ""
+        lines.append(f"{ready}ends by itself after {brief(time_h)}")
     elif request.kind is RequestKind.EXTEND:
         lines.append("Until it's approved, the current end stays.")
     if other := _most_reliable(view, one):
@@ -215,7 +229,7 @@ def _notes(view: RequestView, facts: CardFacts) -> list[str]:
     notes = _again(view)
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
-        notes.append(f"An approver shortened it to {job_words.brief(stands.hours)}.")
+        notes.append(f"An approver shortened it to {brief(stands.hours)}.")
     if waits_for_override(view):
         notes.append(":warning: *Above the 12-hour limit*")
     if facts.keyless:
@@ -229,7 +243,7 @@ def _needs(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
     names = free_approvers(view, policy, facts)
     missing = max(request.required_approvals - len(votes), 1)
     more = " more" if votes else ""
-    parts = [f":white_check_mark: {_names(votes)}"] if votes else []
+    parts = [f":white_check_mark: {approver_names(votes)}"] if votes else []
     if names:
         parts.append(f"Needs {missing}{more} approval{'' if missing == 1 else 's'} from {names}")
     else:
@@ -287,8 +301,8 @@ def _approve_button(view: RequestView) -> list[Block]:
     text = f"Approve {expected}"
     label = f"Approve {line(option).name}, about {expected}"
     if waits_for_override(view):
-        text = f"Approve {job_words.brief(time_h)} ({expected})"
-        label = f"Approve {job_words.brief(time_h)}, above the 12-hour limit, for about {expected}"
+        text = f"Approve {brief(time_h)} ({expected})"
+        label = f"Approve {brief(time_h)}, above the 12-hour limit, for about {expected}"
     return [button(text, f"{APPROVE}:{option.rank}", token + mark(view), style="primary", label=label)]
 
 
@@ -301,7 +315,7 @@ def _approved(view: RequestView, facts: CardFacts) -> tuple[list[str], list[Bloc
     request = view.request
     votes = votes_of(view)
     at = f" {when(request.decided_at)}" if request.decided_at else ""
-    by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
+    by = approver_names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
     approved = f":white_check_mark: *Approved* by {by}{at}."
     if request.kind is not RequestKind.PROVISION:
         less = amendments.amendment_summary(request, votes[-1]) if votes else ""
@@ -322,7 +336,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
         return []
     session, known = view.session, facts.session
     over = session is not None and session.ended_at is not None
-    hours = Decimal(session.hours) if session is not None else amendments.most_hours(view.request, votes_of(view))
+    hours = approved_hours(view)
     row = view.instances[-1] if view.instances else None
     where = (
         safe(place(line(option).offer))
@@ -337,7 +351,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     expected_usd += extra_h * (row.price_usd_h if row is not None else option.price_usd_h)
     caps = [vote.total_cap_usd for vote in votes_of(view) if vote.total_cap_usd is not None]
     most_usd = known.cap_usd if known is not None and known.cap_usd else min(caps, default=option.worst_usd)
-    parts += [job_words.brief(hours), f"about {dollars(min(expected_usd, most_usd))}"]
+    parts += [brief(hours), f"about {dollars(min(expected_usd, most_usd))}"]
     parts.append(f"never more than {dollars(most_usd)}")
     if facts.cost_usd is not None:
         at = f" at {when(facts.now)}" if facts.now is not None else ""
@@ -375,18 +389,3 @@ def _again(view: RequestView) -> list[str]:
     """Say why the request needs a new decision, when it does."""
     outcome = view.request.outcome
     return [f":arrows_counterclockwise: *Asked again*: {safe(outcome, SENTENCE_MAX)}"] if outcome else []
-
-
-def votes_of(view: RequestView) -> list[Approval]:
-    """Return the approvals of the current offers."""
-    version = view.request.quote_version
-    return [vote for vote in view.approvals if vote.decision == APPROVE and vote.quote_version == version]
-
-
-def _names(votes: Iterable[Approval]) -> str:
-    return " and ".join(_voter(vote) for vote in list(votes)[:4])
-
-
-def _voter(vote: Approval) -> str:
-    instead = f" for {person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
-    return person(vote.approver) + instead

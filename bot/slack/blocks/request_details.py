@@ -10,7 +10,7 @@ from bot.blockkit import quote_block
 from bot.rules.approvals.approvers import groups
 from bot.rules.checkpoints.verification import choice
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import plural, rate
+from bot.rules.values.phrases import brief, plural, rate, reliability
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
@@ -56,7 +56,7 @@ def request_details(view: RequestView, policy: Policy) -> Message:
 
 def _priced(one: OfferLine) -> str:
     """Write one offer with what its price is made of; all numbers come from the ledger."""
-    trust = "" if one.offer.reliability is None else f" · reliability {one.offer.reliability:.1%}"
+    trust = "" if one.offer.reliability is None else f" · reliability {reliability(one.offer.reliability)}"
     lead = f"*#{one.rank}* {safe(one.gpus, 80)} · {safe(place(one.offer))}{trust} · {code(one.offer.id, 80)}"
     made_of = f" = {safe(one.parts, 200)}" if one.parts else ""
     totals = f"{rate(one.price_usd_h)} · about {dollars(one.expected_usd)}{made_of}"
@@ -79,7 +79,7 @@ def reminder(view: RequestView, policy: Policy, now: datetime, facts: CardFacts 
     if request.state is not RequestState.PENDING:
         became = "expired" if request.state is RequestState.EXPIRED else f"was {request.state}"
         return Message.of(f":bell: {person(request.requester)} waited for approval; the request {became}.")
-    waited = job_words.brief(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
+    waited = brief(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
     said = f"{person(request.requester)} has waited {waited} for approval; it expires {when(request.expires_at)}."
     onwards = ", ".join(groups(policy, facts.mandate)[1:])
     said += f" {safe(onwards)} can approve it now, too." if onwards else ""

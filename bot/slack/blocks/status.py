@@ -14,14 +14,14 @@ from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Status
 from bot.slack.blocks import progress, request, session_ready_and_ended
-from bot.slack.blocks.elements import Block, Message, actions, clip, code, context, dollars, safe, section, when
+from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
 from bot.slack.blocks.job import cloud
 from bot.slack.blocks.session_ready_and_ended import details_button
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, SessionState
+from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, RequestState, SessionState
 from ledger.models import Session
-from ledger.queries.views import SessionView
+from ledger.queries.views import RequestView, SessionView
 
 #: States in which the newest step says more than the state: what is launched, or why it was not.
 _LAUNCHING = (SessionState.QUEUED, SessionState.PROVISIONING)
@@ -38,17 +38,14 @@ def status(
     can_end: bool = True,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
-    """Show a session in at most 40 words, with *Details* for the rest; before it exists, the request's card.
+    """Show a session in at most 40 words, with *Details* for the rest; before it exists, its request as briefly.
 
     Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it. `between`: the least and
     most that it can have cost where the cloud never reports it. `command` is the slash command.
     """
     view = found.session
     if view is None:
-        shown = request.request_message(found.request, policy, facts)
-        blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
-        blocks.append(context(f"Request {code(short_id(found.request.request.id))}"))
-        return Message(clip(shown.text, 3_900), tuple(blocks))
+        return _before_a_session(found.request, policy, facts)
     session, row = view.session, view.instance
     lines = [_headline(view, now), *_amounts(view, facts.cost_usd, between)]
     if mine and _reachable(view) and row is not None:
@@ -61,6 +58,17 @@ def status(
     buttons += [] if session_ready_and_ended.is_over(session) else [details_button(session)]
     ids = context(f"Session {code(short_id(session.id))} · request {code(short_id(found.request.request.id))}")
     return Message(clip(" ".join(lines), 3_900), (block, *([actions(*buttons)] if buttons else []), ids))
+
+
+def _before_a_session(view: RequestView, policy: Policy, facts: request.CardFacts) -> Message:
+    """Show a request that waits in a few lines; one that looks for offers, or has ended, as its card says it."""
+    ids = context(f"Request {code(short_id(view.request.id))}")
+    if view.request.state is not RequestState.PENDING:
+        card = request.request_message(view, policy, facts)
+        return Message(card.text, (*(block for block in card.blocks if block["type"] != "actions"), ids))
+    waits = recovery_mode.of_request(view)
+    lines = [*request.waiting(view, policy, facts), *([f":warning: {safe(waits, 600)}"] if waits else [])]
+    return Message(clip(" ".join(lines), 3_900), (section("\n".join(lines)), ids))
 
 
 def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can_end: bool = True) -> Message:

@@ -365,10 +365,10 @@ def test_a_free_option_is_marked_and_counted_in_hours() -> None:
     free = offer("f", cloud="kaggle", price_usd_h=Decimal(0), available_for_s=9 * 3600, warning="Only 9.0 are left.")
     first, second = ranked(free, offer("p"), wanted=job("2")).options
     assert (first.offer.key, first.marks[0]) == ("f", FREE)
-    assert first.why == "Free: it uses up to 2 hours of a quota (9 hours left). Only 9.0 are left."
+    assert first.why == "Free: it uses up to 2 h of a quota (9 h left). Only 9.0 are left."
     assert FREE not in second.marks
     unknown = ranked(replace(free, available_for_s=None, warning="")).options[0]
-    assert unknown.why == "Free: it uses up to 6 hours of a quota."
+    assert unknown.why == "Free: it uses up to 6 h of a quota."
 
 
 @pytest.mark.parametrize(("run", "to_run", "answered"), [("", True, 0), ("python x.py", True, 1), ("", False, 1)])

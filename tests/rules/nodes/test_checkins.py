@@ -164,7 +164,7 @@ def test_what_a_status_says() -> None:
         idle_since=NOW - MINUTE,
     )
     assert node_line(found, NOW) == (
-        "Its agent reported 40 seconds ago; GPUs at 92 %, 0 %; step 12,000 of 50,000; 4,200 tokens/s; "
+        "Its agent reported 40 seconds ago; GPUs at 92%, 0%; step 12,000 of 50,000; 4,200 tokens/s; "
         "idle since 11:59 UTC."
     )
     bare = NodeStatus(at=NOW - 9 * MINUTE, step=3)

@@ -27,10 +27,36 @@ def test_dollars(amount: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("price", "said"),
-    [("0.3683", "$0.368/h"), ("12.4", "$12.40/h"), ("1234", "$1,234.00/h"), ("1E+40", "$1,000,000,000,000.00/h")],
+    [
+        ("0", "free"),
+        ("0.3683", "$0.368/h"),
+        ("12.4", "$12.40/h"),
+        ("1234", "$1,234.00/h"),
+        ("1E+40", "$1,000,000,000,000.00/h"),
+    ],
 )
 def test_rates(price: str, said: str) -> None:
     assert phrases.rate(Decimal(price)) == said
+
+
+def test_a_rate_after_what_costs_it() -> None:
+    assert phrases.at_rate(Decimal("0.3683")) == "at $0.368/h"
+    assert phrases.at_rate(Decimal("0.000000")) == "for free"
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [("0.95", "95.0%"), ("0.9945", "99.4%"), ("0.9999", "99.9%"), ("1", "100.0%"), ("1E-9", "0.0%")],
+)
+def test_a_reliability_has_one_decimal_and_is_never_overstated(share: str, said: str) -> None:
+    assert phrases.reliability(Decimal(share)) == said
+
+
+def test_a_place_has_one_form() -> None:
+    assert phrases.place_name("Poland, PL", "PL") == phrases.place_name("Warsaw, Masovia, PL", "PL") == "PL"
+    assert phrases.place_name("US-TX-3", None) == "US-TX-3"
+    assert phrases.place_name("any", None) == "any region"
+    assert phrases.place_name("", None) == "unknown"
 
 
 def test_two_rates_that_differ_never_look_the_same() -> None:
@@ -53,6 +79,24 @@ def test_two_rates_that_differ_never_look_the_same() -> None:
 )
 def test_times(amount: str, said: str) -> None:
     assert phrases.hours(Decimal(amount)) == said
+
+
+@pytest.mark.parametrize(
+    ("amount", "exact", "about"),
+    [
+        ("6.000000", "6 h", "6 h"),
+        ("1.666667", "1 h 40 min", "1 h 40 min"),
+        ("9.999", "10 h", "10 h"),
+        ("12.25", "12 h 15 min", "12 h"),
+        ("19.11", "19 h 7 min", "19 h"),
+        ("0.75", "45 min", "45 min"),
+        ("10000", "10,000 h", "10,000 h"),
+        ("0", "0 min", "0 min"),
+    ],
+)
+def test_short_times(amount: str, exact: str, about: str) -> None:
+    assert phrases.brief(Decimal(amount)) == exact
+    assert phrases.about_hours(Decimal(amount)) == about
 
 
 def test_whole_numbers_keep_their_zeros() -> None:

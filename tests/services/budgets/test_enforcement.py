@@ -20,8 +20,9 @@ from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.commands import Decide, FinishSession
 from bot.services.sessions import service
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.calendar_spans import begin
 from ledger.kernel.money import cents
-from ledger.kernel.states import GrantState, RequestState
+from ledger.kernel.states import GrantState, RequestState, RollupTier
 from ledger.models import Token
 from ledger.queries.access import lock_consumer
 from tests.support import rows
@@ -229,7 +230,10 @@ async def test_costs_are_grouped_and_everybody_sees_their_own(w: World) -> None:
     assert everybody.month_usd == everybody.today_usd == everybody.total_usd == so_far > mine.month_usd > 0
     assert everybody.running_usd == so_far - total > 0
     assert sum(amount for _, amount in everybody.buckets) == so_far
-    assert await costs.brief(w.ctx, ALICE) == (mine.today_usd, mine.month_usd)
+    brief = await costs.brief(w.ctx, ALICE)
+    assert (brief.today_usd, brief.month_usd) == (mine.today_usd, mine.month_usd)
+    assert len(brief.days) == costs.DAYS_SHOWN
+    assert brief.days[-1] == (begin(RollupTier.DAY, w.clock.now()), mine.today_usd)
     assert {name for name, _ in everybody.groups["owner"]} == {ALICE.ref, DAVE.ref}
     assert [name for name, _ in mine.groups["label"]] == ["mosaic"]
     for by in ("owner", "cloud", "gpu", "label"):

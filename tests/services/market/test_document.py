@@ -15,7 +15,7 @@ from bot.rules.market.scoring import Cases
 from bot.rules.policy.policy import Policy
 from bot.services.market.catalog import CloudAnswer, MarketListing
 from bot.services.market.document import MarketPage, cursor_after, market_page, pieces, read_cursor
-from bot.services.market.market_table import COLUMNS, below, in_words, market_table, read_columns
+from bot.services.market.market_table import COLUMNS, below, in_words, market_table
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, NOW, job, offer
 
@@ -92,10 +92,12 @@ def test_numbers_that_are_none_become_null() -> None:
 def test_people_read_what_prices_include_and_how_much_is_shown() -> None:
     one = row(offer(), offer("2", region="Texas, US", country="US"))
     found = listing(one, row(offer("3", price_usd_h=Decimal("0.5"))))
-    assert below(market_page(found)) == "3 offers in 2 rows. Prices per hour include a disk of 50 GB."
-    assert below(market_page(found, 0, 1)).startswith("Shown: 1 of 2. ")
+    assert below(market_page(found)) == (
+        "2 offers. Prices per hour include a disk of 50 GB. An offer in several regions is counted once."
+    )
+    assert below(market_page(found, 0, 1)).startswith("Shown: 1 of 2 offers. Prices per hour ")
     said = in_words(market_page(found, 0, 1))
-    assert said[1] == "1: vast:1, 1x RTX4090 with 24 GB at vast in SE, US, $0.400/h, 99% reliable."
+    assert said[1] == "1: vast:1, 1x RTX4090 with 24 GB at vast in SE, US, $0.400/h, 99.0% reliable."
     assert said[2:] == (f"For the next rows send cursor={found.id}.1.", "lambda is not set up.")
     none = market_page(listing(advice=("With region=SE, 1 offer would answer.",)))
     assert market_table(none).sentences[:2] == ("No offer fits now.", "With region=SE, 1 offer would answer.")
@@ -109,9 +111,8 @@ def test_every_column_has_a_cell_for_offers_that_say_little_or_much() -> None:
     much = offer("2", available_for_s=3 * 86_400, verified=False, vcpus=16, ram_gb=Decimal("62.5"), stock=Stock.HIGH)
     rows, _ = listed([much], job(), Policy(), CLOUDS)
     shown = market_page(listing(row(little), *rows))
-    (table,) = market_table(shown, read_columns("all")).tables
+    (table,) = market_table(shown, tuple(COLUMNS)).tables
     first, second = (dict(zip(COLUMNS, cells, strict=True)) for cells in table.rows)
     assert [first[name] for name in ("gpu", "region", "verified", "cuda")] == ["1x RTX4090 spot", "unknown", "-", "-"]
     assert [second[name] for name in ("available", "verified", "ram", "stock")] == ["3 d", "no", "62.5 GB", "high"]
     assert table.head[list(COLUMNS).index("total")] == "for 6h"
-    assert read_columns("") != read_columns("offer, gpu_price") == ("offer", "gpu-price")

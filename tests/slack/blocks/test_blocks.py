@@ -214,7 +214,7 @@ def test_every_limit_is_shown() -> None:
     )
     assert job.details(full) == (
         "disk 50 GB · spot or on-demand · at most $50.00 in all · at most $2.50/h · clouds vast · regions EU · "
-        "reliability 98 % or more · verified machines only · 160 GB or more in all · CUDA 12.4 or newer · "
+        "reliability 98% or more · verified machines only · 160 GB or more in all · CUDA 12.4 or newer · "
         "compute capability 8.9 or more · there for 36 h or more · only offer vast:1 · model 7B · image pytorch"
     )
 
@@ -307,7 +307,7 @@ def test_a_warning_after_the_end_is_one_line_about_the_past() -> None:
     assert session_ending.final_warning(about(over), START).text == "It has ended."
     assert session_ready_and_ended.ready_after_end(over.session).text == "Your *4× A100-80GB* has ended."
     ran = session(_S.TERMINATED, ready_at=START, ended_at=START + timedelta(minutes=90))
-    assert session_ready_and_ended.ready_after_end(ran).text == "Your *4× A100-80GB* ran 1.5 h."
+    assert session_ready_and_ended.ready_after_end(ran).text == "Your *4× A100-80GB* ran 1 h 30 min."
     again = replace(over, session=session(_S.QUEUED))
     assert "has new offers to approve" in session_ending.ending(about(again), "/gpu", START).text
     failed = replace(over, session=session(_S.FAILED, end_reason="No offer was left."))

@@ -24,7 +24,7 @@ from bot.rules.market.scoring import Cases
 from bot.rules.plans.completion import FinishedJob, cost_per_success
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.billing.costs import Costs
+from bot.services.billing.costs import DAYS_SHOWN, BriefCosts, Costs
 from bot.services.billing.shared_ledger import Summary
 from bot.services.market.catalog import CloudAnswer, MarketListing
 from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession
@@ -182,7 +182,9 @@ def test_the_question_before_an_end(view: SessionView, lost: str, cost: Decimal)
 def test_home(view: SessionView, asked: RequestView, row: Any, one: str, cost: Decimal) -> None:
     overview = Overview((view,) * 500, (row,) * 500)
     lines = [BudgetLine(one, one, Period.DAILY, cost, cost, cost)] * 50
-    shown = home(Mine(overview, {view.session.id: cost}, cost, cost, lines, (asked,) * 50, 500), "/gpu", START)
+    spent = BriefCosts(cost, cost, ((START, cost),) * DAYS_SHOWN)
+    mine = Mine(overview, {view.session.id: cost}, spent, spent, lines, (asked,) * 50, 500, team=(view,) * 500)
+    shown = home(mine, "/gpu", START)
     assert validate_view(shown) == []
     no_foreign_markup(shown)
 

@@ -3,13 +3,14 @@
 import { h, s } from "./dom.js";
 
 const COLOURS = ["#2f7ed8", "#1f9e77", "#e8912d", "#a05ac8", "#d64550", "#6b8e23", "#17a2b8", "#c2618f", "#8c6d4f", "#5b6abf", "#b8a10f", "#777"];
-const WIDTH = 480;
+/** Narrower on a phone, so that the words keep their size where the drawing shrinks. */
+const width = () => (window.innerWidth < 560 ? 300 : 480);
 const HEIGHT = 200;
 const LEFT = 46;
 const BOTTOM = 48;
 const TOP = 34;
-/** With more columns than this, names and amounts stand upright. */
-const CROWDED = 8;
+/** With less room for each column, names and amounts stand upright. */
+const CROWDED = 50;
 
 const colour = (index) => COLOURS[index % COLOURS.length];
 const number = (value) => new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 }).format(value);
@@ -47,17 +48,21 @@ function scale(values) {
   return [Math.floor(low / step) * step, Math.ceil(high / step) * step, step];
 }
 
+function slotOf(chart) {
+  return (width() - 6 - LEFT) / chart.axis_config.categories.length;
+}
+
 function axes(chart, low, high, step, y) {
   const parts = [];
+  const slot = slotOf(chart);
   for (let value = low; value <= high + step / 2; value += step) {
-    parts.push(s("line", { x1: LEFT, x2: WIDTH - 6, y1: y(value), y2: y(value), class: Math.abs(value) < step / 100 ? "axis" : "grid" }));
+    parts.push(s("line", { x1: LEFT, x2: width() - 6, y1: y(value), y2: y(value), class: Math.abs(value) < step / 100 ? "axis" : "grid" }));
     parts.push(s("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, number(value)));
   }
   const { categories } = chart.axis_config;
-  const slot = (WIDTH - 6 - LEFT) / categories.length;
   categories.forEach((words, index) => {
     const x = LEFT + slot * (index + 0.5);
-    const upright = categories.length > CROWDED && { transform: `rotate(-90 ${x + 3} ${HEIGHT - 6})` };
+    const upright = slot < CROWDED && { transform: `rotate(-90 ${x + 3} ${HEIGHT - 6})` };
     const at = upright ? { x: x + 3, y: HEIGHT - 6, "text-anchor": "start", ...upright } : { x, y: HEIGHT - 8, "text-anchor": "middle" };
     parts.push(s("text", at, words));
   });
@@ -66,7 +71,7 @@ function axes(chart, low, high, step, y) {
 
 /** The amount above its bar; upright where the bars stand close. */
 function amount(point, x, y, chart) {
-  const upright = chart.axis_config.categories.length > CROWDED;
+  const upright = slotOf(chart) < CROWDED;
   const at = upright ? { x: x + 3, y, transform: `rotate(-90 ${x + 3} ${y})` } : { x, y, "text-anchor": "middle" };
   const cents = chart.axis_config.y_label === "US dollars" ? 2 : 0;
   const words = new Intl.NumberFormat(undefined, { minimumFractionDigits: cents, maximumFractionDigits: 2 }).format(point.value);
@@ -74,11 +79,12 @@ function amount(point, x, y, chart) {
 }
 
 function marks(chart, low, y) {
-  const slot = (WIDTH - 6 - LEFT) / chart.axis_config.categories.length;
+  const slot = slotOf(chart);
   const title = (series, point) => s("title", {}, `${series.name}, ${point.label}: ${number(point.value)}`);
   if (chart.type === "bar") {
     const wide = Math.min(34, (slot * 0.72) / chart.series.length);
     return chart.series.flatMap((series, n) => series.data.flatMap((point, index) => {
+      if (point.value === 0) return [];
       const x = LEFT + slot * (index + 0.5) - (wide * chart.series.length) / 2 + n * wide;
       const [a, b] = [y(Math.max(0, point.value)), y(Math.min(0, point.value))];
       const bar = s("rect", { x, y: a, width: Math.max(1, wide - 2), height: Math.max(1, b - a), rx: 2, fill: colour(n) }, title(series, point));
@@ -100,7 +106,7 @@ function marks(chart, low, y) {
 function plot(chart) {
   const [low, high, step] = scale(chart.series.flatMap((series) => series.data.map((point) => point.value)));
   const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
-  const drawing = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot", "aria-hidden": "true" }, axes(chart, low, high, step, y), marks(chart, low, y));
+  const drawing = s("svg", { viewBox: `0 0 ${width()} ${HEIGHT}`, class: "plot", "aria-hidden": "true" }, axes(chart, low, high, step, y), marks(chart, low, y));
   const { x_label: xLabel, y_label: yLabel } = chart.axis_config;
   const caption = [yLabel, xLabel && `by ${xLabel}`].filter(Boolean).join(" ");
   return h("div", {}, caption && h("div", { class: "axis-label" }, caption), drawing, chart.series.length > 1 && legend(chart.series.map((series, n) => [series.name, n])));
