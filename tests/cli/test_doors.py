@@ -177,9 +177,9 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     over = await t.read("session", running["id"])
     assert over["state"] == "terminated"
     assert await t.good("sessions") == "There are no sessions.\n"
-    assert running["id"][-6:] in await t.good("sessions", "--all")
+    assert waiting["id"][-6:] in await t.good("sessions", "--all")
     shown = await t.good("history", "--columns", "session,ran,total,why")
-    assert re.search(rf"{running['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
+    assert re.search(rf"{waiting['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
     assert t.w.alive() == []
 
 

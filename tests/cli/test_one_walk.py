@@ -157,7 +157,7 @@ async def test_one_walk_at_every_door(doors: Doors) -> None:
         await d.typed("bob", f"/gpu status {request_id}"),
     )
     assert session["state"] == "running"
-    for words in (short_id(session["id"]), rate(Decimal(session["price_usd_h"])), usd(Decimal(session["cost_usd"]))):
+    for words in (short_id(request_id), rate(Decimal(session["price_usd_h"])), usd(Decimal(session["cost_usd"]))):
         assert words in terminal
         assert words in slack
     assert session["ssh"]["command"] in terminal

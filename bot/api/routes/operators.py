@@ -199,6 +199,7 @@ async def runs(deps: Deps, who: RequestReader) -> list[RunOut]:
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
             session_id=one.session_id if one.session_id in known else "",
+            request_id=one.request_id if one.session_id in known else "",
         )
         for one in measured
     ]

@@ -66,6 +66,7 @@ class InstanceOut(Out):
 
     id: Id
     session_id: fields.SessionId
+    request_id: fields.RequestId
     cloud: Cloud
     ref: str | None = Field(description="The id at the cloud.")
     name: fields.Name

@@ -37,20 +37,23 @@ def instances(
         _orphans(columns, as_json=as_json)
         return
     found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
-    head = ("instance", "state", "cloud", "id there", "per hour", "session", "name")
+    head = ("session", "state", "cloud", "id there", "per hour", "name", "instance")
     rows = (
         (
-            one["id"],
+            short_id(one["request_id"]),
             one["state"],
             one["cloud"],
             one["ref"] or "-",
             _rate(one),
-            short_id(one["session_id"]),
             one["name"],
+            one["id"],
         )
         for one in found
     )
-    show(found if as_json else listing("There are no instances.", head, rows, extra=("name", "id there")), columns)
+    show(
+        found if as_json else listing("There are no instances.", head, rows, extra=("name", "instance", "id there")),
+        columns,
+    )
 
 
 @orphans_app.command("list")

@@ -31,6 +31,7 @@ from bot.rules.values.phrases import rate, usd
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage
 from bot.services.market.market_table import in_words
+from ledger.kernel.ids import short_id
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -156,11 +157,7 @@ class Tools:
     async def requests(self) -> str:
         """List the newest requests that you may see."""
         found = Page[RequestSummary].model_validate(await self._api.get("/requests", limit=20))
-        said = [
-            f"Request {one.id} by {one.requester} is {one.state}." + (f" Reason: {one.reason}" if one.reason else "")
-            for one in found.items
-        ]
-        return "\n".join(said) or "There are no requests."
+        return "\n".join(map(_in_a_line, found.items)) or "There are no requests."
 
     @_with_refusals
     async def sessions(self) -> str:
@@ -186,9 +183,14 @@ class Tools:
         return str(done["sentence"])
 
 
+def _in_a_line(one: RequestSummary) -> str:
+    said = f"Request {short_id(one.id)} by {one.requester} is {one.state}."
+    return f"{said} Reason: {one.reason}" if one.reason else said
+
+
 def _waits(one: RequestOut) -> str:
     """Describe a request in words, so that an agent sees at once that a person decides."""
-    said = [f"Request {one.id} is {one.state}."]
+    said = [f"Request {short_id(one.id)} is {one.state}."]
     if one.waiting:
         names = [f"@{name}" for name in (*one.waiting.approvers, *one.waiting.approver_groups)]
         said.append(f"It is waiting for {' or '.join(names) or 'somebody to be named as approver in the policy'}.")
@@ -204,7 +206,7 @@ def _waits(one: RequestOut) -> str:
     elif one.outcome:
         said.append(one.outcome)
     if one.session_id:
-        said.append(f"Its session is {one.session_id}.")
+        said.append("Its session has the same id.")
     return "\n".join(said)
 
 

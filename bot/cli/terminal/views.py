@@ -97,7 +97,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
             f"{one.state.capitalize()} by {one.decided_by_name or name_of(one.decided_by)}, {when(one.decided_at)}."
         )
     if one.session_id:
-        said.append(f"Its session: `gpu-shopper session {short_id(one.session_id)}`.")
+        said.append(f"Its session: `gpu-shopper session {short_id(one.id)}`.")
     said += [one.hint, one.held]
     head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
     tables = (TextTable(head=head, rows=rows),) if rows else ()
@@ -109,7 +109,7 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
     head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
     rows = (
         (
-            short_id(one.id),
+            short_id(one.request_id),
             "disk kept" if outlives(one) else state_of(one),
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
@@ -129,7 +129,7 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
     head = ("session", "GPU", "cloud", "ended", "ran", "total", "owner", "why")
     rows = (
         (
-            short_id(one.id),
+            short_id(one.request_id),
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
             time_cell(one.ended_at),
@@ -177,9 +177,9 @@ def session_details(one: SessionOut) -> TextReport:
     if one.ssh and one.disk is None:  # Nothing answers while the machine is stopped.
         said += _ssh(one.ssh)
     if one.node_api:
-        said += _node_api(one.node_api, short_id(one.id))
+        said += _node_api(one.node_api, short_id(one.request_id))
     said += [one.end_reason, f"Ended {when(one.ended_at)}." if one.ended_at else "", one.held]
-    lead = f"Session {short_id(one.id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
+    lead = f"Session {short_id(one.request_id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
@@ -208,7 +208,7 @@ def end_question(one: SessionOut) -> str:
     of = f"of {one.owner_name or name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
     what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
-    return f"End session {short_id(one.id)} now: {what}? {lost}".rstrip()
+    return f"End session {short_id(one.request_id)} now: {what}? {lost}".rstrip()
 
 
 def _rate(price_usd_h: Decimal | None) -> str:
