@@ -155,7 +155,9 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 assert f"Decided by {BOB.ref}" in await told(agent, "request", request=request.id[-8:])
                 assert "agent:coder" in await told(agent, "requests")
                 assert re.search(
-                    r"^Session \w+ of agent:coder is (starting|running)\.$", await told(agent, "sessions"), re.MULTILINE
+                    r"^Session \w+ of agent:coder is (launching|running)\.$",
+                    await told(agent, "sessions"),
+                    re.MULTILINE,
                 )
                 assert re.search(
                     r"^\$0\.00 was spent today and \$0\.00 this month\.$", await told(agent, "costs"), re.MULTILINE

@@ -17,7 +17,9 @@ from bot.cli.terminal.terminal_tables import show, show_result
 from bot.cli.terminal.views import name_of, time_cell
 from bot.rules.audit.event_text import LATE, happened, whole
 from bot.rules.values.phrases import plural, rate, usd
+from bot.rules.values.state_text import words_of
 from ledger.kernel.ids import short_id
+from ledger.kernel.states import InstanceState, OrphanState
 
 orphans_app = group("Orphans: list them, or terminate a quarantined one.")
 
@@ -41,7 +43,7 @@ def instances(
     rows = (
         (
             short_id(one["request_id"]),
-            one["state"],
+            words_of(InstanceState, one["state"]),
             one["cloud"],
             one["ref"] or "-",
             _rate(one),
@@ -167,7 +169,7 @@ def _orphan_list(found: Any, none: str) -> ListView:
     rows = (
         (
             one["id"],
-            one["state"],
+            words_of(OrphanState, one["state"]),
             one["cloud"],
             one["ref"],
             _rate(one),
@@ -220,12 +222,17 @@ async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) ->
     return await api.post("/unreachable/gone", {"ids": ids, "reason": reason})
 
 
+def _state_there(state: str) -> str:
+    orphan = state.removeprefix("orphan, ")
+    return words_of(InstanceState, state) if orphan == state else f"orphan, {words_of(OrphanState, orphan)}"
+
+
 def _unreachable_list(found: Any) -> ListView:
     head = ("id", "state", "account", "id there", "per hour", "since", "owner")
     rows = (
         (
             one["id"],
-            one["state"],
+            _state_there(one["state"]),
             f"{one['cloud']}/{one['account']}",
             one["ref"] or "-",
             _rate(one),

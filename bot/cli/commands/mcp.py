@@ -28,6 +28,7 @@ from bot.cli.terminal.views import session_details
 from bot.cli.terminal.wording import when
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.phrases import rate, usd
+from bot.rules.values.state_text import state_words
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage
 from bot.services.market.market_table import in_words
@@ -184,13 +185,13 @@ class Tools:
 
 
 def _in_a_line(one: RequestSummary) -> str:
-    said = f"Request {short_id(one.id)} by {one.requester} is {one.state}."
+    said = f"Request {short_id(one.id)} by {one.requester} is {state_words(one.state)}."
     return f"{said} Reason: {one.reason}" if one.reason else said
 
 
 def _waits(one: RequestOut) -> str:
     """Describe a request in words, so that an agent sees at once that a person decides."""
-    said = [f"Request {short_id(one.id)} is {one.state}."]
+    said = [f"Request {short_id(one.id)} is {state_words(one.state)}."]
     if one.waiting:
         names = [f"@{name}" for name in (*one.waiting.approvers, *one.waiting.approver_groups)]
         said.append(f"It is waiting for {' or '.join(names) or 'somebody to be named as approver in the policy'}.")

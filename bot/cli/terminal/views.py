@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -12,6 +12,7 @@ from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.values.phrases import hours, rate, retained_disk, unreconciled, usd
+from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
@@ -20,14 +21,6 @@ from providers import cloud_names
 from providers.profiles import model
 
 OPTIONS = ("#", "GPU", "cloud", "region", "per hour", "about", "at most")
-
-
-#: State of a session → how a person says it.
-SAID: Mapping[str, str] = {
-    SessionState.PROVISIONING: "starting",
-    SessionState.TERMINATING: "ending",
-    SessionState.TERMINATED: "ended",
-}
 
 
 def time_cell(at: datetime | None) -> str:
@@ -47,7 +40,7 @@ def request_list(found: Sequence[RequestSummary]) -> ListView:
     rows = (
         (
             short_id(one.id),
-            one.state,
+            state_words(one.state),
             one.requester_name or name_of(one.requester),
             time_cell(one.created_at),
             time_cell(one.expires_at),
@@ -63,7 +56,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
 
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
-    lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {one.state}."
+    lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {state_words(one.state)}."
     rows = tuple(
         (
             str(option.rank),
@@ -79,9 +72,10 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     )
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
-    if one.override_id:
-        so = "must be approved first" if one.override_state == RequestState.PENDING else f"is {one.override_state}"
-        said.append(f"Its 12-hour override, request {short_id(one.override_id)}, {so}.")
+    if one.override_state == RequestState.PENDING:
+        said.append("Above the 12-hour limit: an approval also approves the 12-hour override.")
+    elif one.override_state:
+        said.append(f"Its 12-hour override is {words_of(RequestState, one.override_state)}.")
     if one.waiting:
         named = ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
         who = named or "none yet; the policy names no approver"
@@ -151,7 +145,7 @@ def _ran(one: SessionOut) -> str:
 
 def state_of(one: SessionOut) -> str:
     """Write a session's state as a person says it."""
-    return SAID.get(one.state, one.state)
+    return state_words(one.state)
 
 
 def outlives(one: SessionOut) -> bool:

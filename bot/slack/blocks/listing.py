@@ -147,5 +147,5 @@ def _request_line(request: Request) -> str:
     job = request.job
     kind = "more time for " if request.parent_id else ""
     title = safe(job_words.title(job), 100)
-    expires = f"expires {when(request.expires_at)}"
-    return f"{code(short_id(request.id))} {kind}{title} · {request.state} · {person(request.requester)} · {expires}"
+    stands = f"{state_words(request.state)} · {person(request.requester)} · expires {when(request.expires_at)}"
+    return f"{code(short_id(request.id))} {kind}{title} · {stands}"
