@@ -152,7 +152,7 @@ def audit(
 
 def _event(event: Any, *, is_late: bool) -> tuple[str, ...]:
     at, what = time_cell(datetime.fromisoformat(event["at"])), happened(event["kind"], event["before"], event["after"])
-    return at, f"{what} ({LATE})" if is_late else what, name_of(event["actor"]), event["reason"]
+    return at, f"{what} ({LATE})" if is_late else what, event["actor_name"] or name_of(event["actor"]), event["reason"]
 
 
 def _rate(one: Any) -> str:
@@ -237,7 +237,7 @@ def _unreachable_list(found: Any) -> ListView:
             one["ref"] or "-",
             _rate(one),
             time_cell(datetime.fromisoformat(one["since"])),
-            name_of(one["owner"] or "-"),
+            one["owner_name"] or name_of(one["owner"] or "-"),
         )
         for one in found
     )

@@ -91,7 +91,7 @@ def _path(webhook: str) -> str:
 
 def _webhook(one: Any) -> tuple[str, ...]:
     state = f"off: {one['off_reason']}" if one["off_at"] else "on"
-    return one["id"], name_of(one["actor"]), one["url"], " ".join(one["topics"]), state
+    return one["id"], one["actor_name"] or name_of(one["actor"]), one["url"], " ".join(one["topics"]), state
 
 
 def _delivery(one: Any) -> tuple[str, ...]:

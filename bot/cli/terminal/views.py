@@ -31,7 +31,7 @@ def time_cell(at: datetime | None) -> str:
 def name_of(actor: str) -> str:
     """Write who somebody is: `alice` for operator:alice, the id alone for a member of Slack."""
     kind, _, name = actor.partition(":")
-    return {"operator": name, "slack": name.rpartition("/")[2]}.get(kind, actor)
+    return {"operator": name, "slack": name.rpartition("/")[2], "system": "GPU Shopper"}.get(kind, actor)
 
 
 def request_list(found: Sequence[RequestSummary]) -> ListView:

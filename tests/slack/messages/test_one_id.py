@@ -27,12 +27,13 @@ LONG = re.compile(r"\b(?:req|ses)_[0-9a-z]{16}\b")
 async def slack_texts(d: Doors, *people: str) -> list[str]:
     """Everything that stands in Slack now: each message as it was edited last, private answers, and the Home tabs."""
     ws = d.stage.ws
-    shown = [ws.now(one) for one in ws.all_messages()] + [one for who in people for one in ws.ephemerals(who)]
+    messages = [ws.now(one) for one in ws.all_messages()] + [one for who in people for one in ws.ephemerals(who)]
+    shown = [all_text(one) for one in messages]
     for who in people:
         await d.stage.as_(who).open_home()
         await d.stage.settle()
-        shown += [home for home in [ws.home(who)] if home is not None]
-    return [html.unescape(all_text(one)) for one in shown]
+        shown += [all_text(home) for home in [ws.home(who)] if home is not None]
+    return [html.unescape(text) for text in shown]
 
 
 async def terminal_texts(d: Doors, named: str) -> list[str]:
@@ -54,7 +55,7 @@ async def ids_in(d: Doors, texts: Iterable[str]) -> set[str]:
     """Return which short ids of any request or session stand in these texts, except inside the name of a machine."""
     books = await d.stage.w.books()
     machines = re.compile("|".join(re.escape(row.name) for row in books.instances) or r"\Z")
-    known = {short_id(row.id) for row in (*books.requests, *books.sessions)}
+    known = {short_id(row.id) for row in books.requests} | {short_id(row.id) for row in books.sessions}
     found = set()
     for text in texts:
         assert not LONG.search(text), text
