@@ -68,7 +68,7 @@ def done(reply: Reply, **more: Any) -> Done:
 async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repeat) -> Any:
     """Request GPUs. The answer names the request, which waits for offers and then for an approver.
 
-    More hours than the policy's limit also need a 12-hour override, whose own request must be approved first.
+    More hours than the policy's limit also need a 12-hour override. An approval of the request approves that, too.
     """
 
     async def submit_request(command: str) -> tuple[int, Done]:

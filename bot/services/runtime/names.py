@@ -98,7 +98,7 @@ class KnownNames:
             user = found[1] or found[2]
             return self.of(policy, user) or user
 
-        return _PERSON.sub(person, text)
+        return _PERSON.sub(person, text) if ":" in text or "<@" in text else text
 
     def in_answer(self, policy: Policy, value: Any) -> Any:
         """Return a JSON value with names in its sentences. A text without a space is an id, and stays as it is."""
