@@ -159,6 +159,7 @@ class Bot:
         await self.slack_app.start()
         self.ticker.start()
         self._tasks.append(asyncio.create_task(self._beat(), name="beat"))
+        self._tasks.append(asyncio.create_task(self.slack_app.meet_approvers(), name="approvers"))
         if self._policy_file is not None:
             self._tasks.append(asyncio.create_task(self._follow_policy(self._policy_file), name="policy-file"))
         if self._ends is not None:

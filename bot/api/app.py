@@ -12,6 +12,7 @@ from bot.api import problems, reference
 from bot.api.auth_middleware import AuthMiddleware
 from bot.api.dependencies import SCOPE_FIELD, Dependencies
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
+from bot.api.people_names import NamesInAnswers
 from bot.api.routes import (
     agent,
     approvals,
@@ -46,6 +47,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         redirect_slashes=False,
     )
     problems.install(api)
+    api.add_middleware(NamesInAnswers)
     nouns = [
         noun.router
         for noun in (market, requests, approvals, sessions, money, ledger, keys, webhooks, operators, events)

@@ -7,8 +7,7 @@ from decimal import Decimal
 
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
 from bot.api.schemas.sessions import AgentOut, DiskOut, NodeApiOut, SessionOut, Ssh, Terms
-from bot.rules.approvals.approvers import display_name, is_slack_group, mentioned_approvers
-from bot.rules.policy.policy import Policy
+from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
@@ -27,20 +26,20 @@ from ledger.queries.views import RequestView, SessionView
 HIDDEN_IN_JOB = frozenset({"public_key"})
 
 
-def request_summary(request: Request, policy: Policy) -> RequestSummary:
+def request_summary(ctx: Context, request: Request) -> RequestSummary:
     """Return a request as a list shows it, with the names of its people."""
     return RequestSummary.of(
         request,
-        requester_name=display_name(policy, request.requester),
-        decided_by_name=display_name(policy, request.decided_by) if request.decided_by else "",
+        requester_name=ctx.names.of(ctx.policy, request.requester),
+        decided_by_name=ctx.names.of(ctx.policy, request.decided_by),
     )
 
 
-def request_out(view: RequestView, policy: Policy, mandate: ApproverGroup, hint: str = "") -> RequestOut:
+def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: str = "") -> RequestOut:
     """Return a request in full with its approvers; `hint` is what to know before approving it."""
     request, quote = view.request, view.quote
     return RequestOut(
-        **request_summary(request, policy).model_dump(),
+        **request_summary(ctx, request).model_dump(),
         job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
         quote_version=request.quote_version,
         options=[_option(option) for option in view.options],
@@ -49,7 +48,7 @@ def request_out(view: RequestView, policy: Policy, mandate: ApproverGroup, hint:
             *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
             *(str(one.get("sentence", "")) for one in (quote.clouds if quote else []) if not one.get("ok")),
         ],
-        waiting=_waiting(view, policy, mentioned_approvers(policy, mandate))
+        waiting=_waiting(ctx, view, mentioned_approvers(ctx.policy, mandate))
         if request.state is RequestState.PENDING
         else None,
         parent_id=request.parent_id,
@@ -76,14 +75,14 @@ def _option(option: Option) -> OptionOut:
     )
 
 
-def _waiting(view: RequestView, policy: Policy, names: tuple[str, ...]) -> Waiting:
+def _waiting(ctx: Context, view: RequestView, names: tuple[str, ...]) -> Waiting:
     request = view.request
     people = [name for name in names if not is_slack_group(name)]
     given = [one for one in view.approvals if one.decision == "approve" and one.quote_version == request.quote_version]
     return Waiting(
         rule=request.rule,
         approvers=people,
-        approver_names=[display_name(policy, name) or name for name in people],
+        approver_names=[ctx.names.of(ctx.policy, name) or name for name in people],
         approver_groups=[name for name in names if is_slack_group(name)],
         approvals=len(given),
         required=request.required_approvals,
@@ -106,7 +105,7 @@ def session_out(
     shows_ssh = mine and row is not None and live
     return SessionOut.of(
         session,
-        owner_name=display_name(ctx.policy, session.owner),
+        owner_name=ctx.names.of(ctx.policy, session.owner),
         cloud=row.cloud if row else None,
         price_usd_h=row.price_usd_h if row else None,
         cost_usd=cost_now(ctx, view, now),

@@ -32,7 +32,6 @@ from bot.slack.blocks.inventory import BROWSE
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.session_ready_and_ended import KEEP_HOURS
 from bot.slack.handler_context import HandlerContext, HandlerJob
-from ledger.kernel.ids import short_id
 from ledger.kernel.job import JobRequest
 from ledger.models import Request
 from ledger.queries.views import request_view
@@ -47,7 +46,7 @@ AMOUNT_CODES: Final = frozenset(
 
 async def click(handler: HandlerContext, job: HandlerJob) -> None:
     """Process a button: approve, reject, one of the form for a request, or one about a session and the end it named."""
-    verb, value = job.message.action.partition(":")[0], job.message.value
+    (verb, _, named), value = job.message.action.partition(":"), job.message.value
     if verb in ("plan", "form"):
         await provision_form.click(handler, job)
     elif verb == "details":
@@ -55,7 +54,7 @@ async def click(handler: HandlerContext, job: HandlerJob) -> None:
     elif verb == BROWSE:
         await handler.say(job, await browsing.browse(handler, job))
     elif verb == "extend":
-        example = f"{handler.settings.command} extend {short_id(read_mark(value)[0])} 1h"
+        example = f"{handler.settings.command} extend {named} 1h"
         view = modals.extend(value, handler.ctx.policy)
         await handler.open(job, view, f"The dialog could not be opened in time; type {code(example)} instead.")
     elif verb == "reject":

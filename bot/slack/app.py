@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
@@ -16,7 +17,9 @@ from slack_bolt.authorization import AuthorizeResult
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bot.rules.approvals.approvers import members, slack_accounts
 from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import EVERY
 from bot.services.runtime.context import Context
 from bot.slack import actions, commands, home
 from bot.slack.ack import plan
@@ -63,7 +66,9 @@ class SlackApp:
             quiet_logger(name)
         self._settings = settings
         self._web = Web(settings)
-        directory = Directory(self._web, ctx.clock, ctx.policy, settings.team_id)
+        directory = Directory(
+            self._web, ctx.clock, ctx.policy, settings.team_id, partial(ctx.names.keep, ctx.db, ctx.clock)
+        )
         #: The context with people who can be looked up in Slack. The whole process uses this one, because a policy that
         #: is edited is taken up in it.
         self.ctx = ctx = replace(ctx, people=directory)
@@ -100,6 +105,14 @@ class SlackApp:
             self._socket = AsyncSocketModeHandler(self._bolt, self._settings.app_token, logger=logger)
             self._socket.client.proxy = self._settings.proxy
             await self._socket.connect_async()  # type: ignore[no-untyped-call] # Bolt does not type it.
+
+    async def meet_approvers(self) -> None:
+        """Look up the approvers of the policy whose names are not known yet."""
+        ctx = self.ctx
+        await ctx.names.refresh(ctx.db, ctx.clock)
+        groups = (members(ctx.policy, group) for group in (EVERY, *ctx.policy.approval_groups))
+        users = slack_accounts(ctx.policy, [name for names in groups for name in names])
+        await self._handler.directory.meet(user for user in users if not ctx.names.of(ctx.policy, user))
 
     async def stop(self) -> None:
         """Accept nothing more, finish what is quick, close every connection."""

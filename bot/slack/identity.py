@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -29,14 +29,30 @@ class _Answer:
     value: Any
 
 
+#: Store the name of the person with a Slack id.
+KeepName = Callable[[str, str], Awaitable[None]]
+
+
+def shown_name(person: Mapping[str, Any]) -> str:
+    """Return the name that Slack shows for a person of `users.info`: the display name, else the full name."""
+    profile = person.get("profile")
+    own = profile if isinstance(profile, Mapping) else {}
+    names = (own.get("display_name"), own.get("real_name"), person.get("real_name"), person.get("name"))
+    return next((name for name in names if isinstance(name, str) and name.strip()), "")
+
+
 class Directory:
     """Look up people and user groups of the home team."""
 
-    def __init__(self, web: Web, clock: Clock, policy: Policy, team_id: str | None) -> None:
+    def __init__(
+        self, web: Web, clock: Clock, policy: Policy, team_id: str | None, keep_name: KeepName | None = None
+    ) -> None:
+        """Without `keep_name`, names are not stored."""
         self._web = web
         self._clock = clock
         self._policy = policy
         self._team_id = team_id
+        self._keep_name = keep_name
         self._known: dict[str, _Answer] = {}
 
     def take_up(self, policy: Policy) -> None:
@@ -81,6 +97,14 @@ class Directory:
             groups=groups,
         )
 
+    async def meet(self, users: Iterable[str]) -> None:
+        """Look up these people, so that text outside of Slack can name them before they do anything here."""
+        for user in users:
+            try:
+                await self._person(user)
+            except WebError as error:
+                log.warning("nobody could say who %s is: %s", user, error)
+
     async def looked_up(self, actor: Actor) -> DeciderFacts:
         """Return the same facts for somebody whom another interface knows by their reference."""
         return await self.facts(actor.id, actor.team)
@@ -90,6 +114,8 @@ class Directory:
         if found is None:
             answer = await self._web.call("users.info", user=user)
             found = self._remember(user, answer.get("user") or {})
+            if self._keep_name is not None and isinstance(found, Mapping) and found.get("id") == user:
+                await self._keep_name(user, shown_name(found))
         if not isinstance(found, Mapping) or found.get("id") != user:
             raise WebError("users.info", "unexpected_answer")
         return found

@@ -44,6 +44,13 @@ class MustEnd:
     used: bool = False
     #: When recovery mode began; None while it is off.
     recovery_since: datetime | None = None
+    #: The request whose session it is, whose short id people read; "" in a copy that an older release wrote.
+    request_id: str = ""
+
+    @property
+    def rental_id(self) -> str:
+        """Return the id that names the rental to people."""
+        return self.request_id or self.session_id
 
     @property
     def ending(self) -> bool:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.ids import short_id
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState, SessionState
 from ledger.models.base import Base, Claimable
 
@@ -49,6 +50,11 @@ class Session(Claimable, Base):
     preserve: Mapped[bool | None] = mapped_column(Boolean)
     gpu: Mapped[str] = mapped_column(SafeString(48), default="")
     gpu_count: Mapped[int] = mapped_column(Integer, default=1)
+
+    @property
+    def short_id(self) -> str:
+        """Return the short id that people read for this rental: that of its request, which they saw first."""
+        return short_id(self.request_id)
 
 
 _OPEN = ", ".join(f"'{state}'" for state in sorted(OPEN_INSTANCE))

@@ -1,4 +1,4 @@
-"""Read and write API keys and stored answers: look up, make, revoke, forget. Services judge them."""
+"""Read and write API keys, stored answers and people's names: look up, make, revoke, forget. Services judge them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
-from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Orphan, Request, Session
+from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Mark, Orphan, Request, Session
+
+PERSON = "person/"
+#: The first mark after every one that begins with `PERSON`.
+_AFTER_PERSONS = "person0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +124,16 @@ async def forget_answers(tx: AsyncSession, before: datetime) -> int:
     """Drop the stored answers that are older than this; returns how many there were."""
     gone = await tx.execute(delete(ApiAnswer).where(ApiAnswer.created_at < before).returning(ApiAnswer.key))
     return len(gone.all())
+
+
+async def names_by_user(tx: AsyncSession) -> dict[str, str]:
+    """Return the name that Slack shows for each person, by their Slack id, in one query."""
+    mine = (Mark.name >= PERSON, Mark.name < _AFTER_PERSONS)
+    rows = await tx.execute(select(Mark.name, Mark.value).where(*mine))
+    return {name.removeprefix(PERSON): value for name, value in rows}
+
+
+async def keep_name(tx: AsyncSession, user: str, name: str, now: datetime) -> None:
+    """Store the name of the person with this Slack id in place of an earlier one."""
+    insert = insert_for(tx, Mark).values(name=f"{PERSON}{user}", value=name, at=now)
+    await tx.execute(insert.on_conflict_do_update(index_elements=["name"], set_={"value": name, "at": now}))

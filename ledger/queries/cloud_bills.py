@@ -42,6 +42,7 @@ class BillSubject:
     holder: str
     subject: str
     session_id: str | None
+    request_id: str | None
     instance_id: str | None
     gpu_usd_h: Decimal
     most_usd_h: Decimal
@@ -63,6 +64,7 @@ def _of_row(row: Instance) -> BillSubject:
         holder=f"session:{row.session_id}",
         subject=row.session_id,
         session_id=row.session_id,
+        request_id=row.request_id,
         instance_id=row.id,
         gpu_usd_h=max(row.price_usd_h - row.storage_usd_h, Decimal(0)),
         most_usd_h=row.price_usd_h,
@@ -83,6 +85,7 @@ def _of_orphan(orphan: Orphan) -> BillSubject:
         holder=f"loss:{orphan.id}",
         subject=orphan.id,
         session_id=None,
+        request_id=None,
         instance_id=orphan.instance_id,
         gpu_usd_h=orphan.price_usd_h,
         most_usd_h=orphan.price_usd_h,

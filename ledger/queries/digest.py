@@ -34,6 +34,7 @@ class SessionAndInstance:
     cloud: str
     price_usd_h: Decimal
     storage_usd_h: Decimal
+    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +72,17 @@ async def open_sessions(tx: AsyncSession) -> list[SessionAndInstance]:
             func.coalesce(Instance.cloud, ""),
             Instance.price_usd_h,
             Instance.storage_usd_h,
+            Session.request_id,
         )
         .outerjoin(Instance, mine)
         .where(Session.state.in_(LIVE_SESSION))
         .order_by(Session.deadline.is_(None), Session.deadline, Session.id)
     )
     return [
-        SessionAndInstance(one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0))
-        for one, who, gpu, count, state, deadline, cloud, price, storage in rows
+        SessionAndInstance(
+            one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0), request_id
+        )
+        for one, who, gpu, count, state, deadline, cloud, price, storage, request_id in rows
     ]
 
 

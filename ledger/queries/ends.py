@@ -66,6 +66,7 @@ def _facts(row: Instance, session: Session, job: Any, recovery_since: datetime |
         keep_disk=bool(session.preserve),
         used=row.reachable_at is not None or session.ready_at is not None,
         recovery_since=recovery_since,
+        request_id=session.request_id,
     )
 
 

@@ -172,5 +172,5 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_certificate_and_no_alar
         assert (out.node_api.certificate_sha256, out.node_api.other_at) == (serving.certificate_sha256, None)
         said = " ".join(session_details(out).sentences)
         assert serving.certificate_sha256 in said
-        assert f"gpu-shopper session token {out.id[-6:]}" in said
+        assert f"gpu-shopper session token {out.request_id[-6:]}" in said
         assert not [place for _, subject, place, _ in w.board.shown if subject.endswith("/api")]

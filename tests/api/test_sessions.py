@@ -142,9 +142,11 @@ async def test_a_measured_run_names_its_session_to_its_owner_only(sqlite_door: D
     atlas, hermes = await door.key("atlas"), await door.key("hermes")
     root = await door.key("operator:root", scopes=("admin",))
     session = await running(door, atlas)
+    row = await door.w.session(session)
     db, words = door.w.ctx.db, ("model=1B", "tokens=30M", "seq=2048", "batch=64")
     now = door.w.clock.now()
-    assert (await record_run(db, words, "RTX4090", 1, Decimal(9000), ADA, now, session_id=session)).ok
+    assert (await record_run(db, words, "RTX4090", 1, Decimal(9000), ADA, now, session=row.session)).ok
     for key, expected in ((atlas, session), (hermes, ""), (root, session)):
         (run,) = (await door.call("GET", "/runs", key)).json()
         assert (run["session_id"], run["gpu"], float(run["measured_tokens_s"])) == (expected, "RTX4090", 9000.0)
+        assert run["request_id"] == (row.session.request_id if expected else "")

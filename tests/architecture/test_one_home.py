@@ -1,4 +1,4 @@
-"""What is decided in one place: how money is rounded, and when a session has more hours than the cap."""
+"""What is decided in one place: how money is rounded, when a session has too many hours, and which id people read."""
 
 from __future__ import annotations
 
@@ -86,6 +86,19 @@ def uses_of_the_cap(tree: ast.Module) -> Iterator[int]:
             yield node.lineno
 
 
+def short_ids_of_sessions(tree: ast.Module) -> Iterator[int]:
+    """The lines that shorten the id of a session, which people never read: a rental's short id is its request's."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and called(node) == "short_id" and node.args:
+            shortened = ast.unparse(node.args[0])
+            if "session" in shortened and "request_id" not in shortened:
+                yield node.lineno
+
+
+def test_people_read_the_short_id_of_the_request_alone() -> None:
+    assert {name: lines for name, tree in ours().items() if (lines := list(short_ids_of_sessions(tree)))} == {}
+
+
 def test_money_is_rounded_in_one_module() -> None:
     found = {name: list(roundings(tree)) for name, tree in ours().items() if not name.startswith(CLOUDS_OF_THEIR_OWN)}
     assert {name for name, lines in found.items() if lines} == {ROUNDS_MONEY}
@@ -114,6 +127,21 @@ def test_the_cap_on_hours_is_compared_in_one_function() -> None:
 )
 def test_a_rounding_is_seen(line: str, offends: bool) -> None:
     assert bool(list(roundings(ast.parse(line)))) is offends
+
+
+@pytest.mark.parametrize(
+    ("line", "offends"),
+    [
+        ("said = short_id(session.id)", True),
+        ("said = short_id(row.session_id)", True),
+        ('said = short_id(one["session_id"])', True),
+        ("said = short_id(view.session.request_id)", False),
+        ("said = short_id(one.request_id or one.session_id)", False),
+        ("said = short_id(request.id)", False),
+    ],
+)
+def test_a_short_id_of_a_session_is_seen(line: str, offends: bool) -> None:
+    assert bool(list(short_ids_of_sessions(ast.parse(line)))) is offends
 
 
 @pytest.mark.parametrize(

@@ -177,9 +177,9 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     over = await t.read("session", running["id"])
     assert over["state"] == "terminated"
     assert await t.good("sessions") == "There are no sessions.\n"
-    assert running["id"][-6:] in await t.good("sessions", "--all")
+    assert waiting["id"][-6:] in await t.good("sessions", "--all")
     shown = await t.good("history", "--columns", "session,ran,total,why")
-    assert re.search(rf"{running['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
+    assert re.search(rf"{waiting['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
     assert t.w.alive() == []
 
 
@@ -339,7 +339,7 @@ async def test_people_are_shown_by_the_name_that_the_policy_knows(terminal: Term
     async with serving(build_api(Dependencies(t.w.ctx, ApiSettings("C0GPU")), {})) as url:
         t.monkeypatch.setenv("GPU_SHOPPER_URL", url)
         told = await t.good("request", str(waits.data["request_id"]))
-        assert ("by alice is pending" in told, "approvers: bob, UCAROL, " in told) == (True, True), told
+        assert ("by alice is waiting for approval" in told, "approvers: bob, UCAROL, " in told) == (True, True), told
         assert "Approved by bob, " in await t.good("request", request_id)
         for command in (("requests",), ("sessions",), ("session", request_id)):
             told = await t.good(*command)

@@ -153,7 +153,7 @@ async def test_a_person_chooses_is_asked_again_and_may_leave_at_any_moment(termi
         person = Person("provision", "--gpu", "4090", "--hours", "2", "--wait", env=env)
         person.sees("Which one?")
         person.types("2\r")
-        person.sees("request pending, waits for")
+        person.sees("request waiting for approval from")
         person.interrupts()
         return person.ends()
 

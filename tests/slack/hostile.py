@@ -127,7 +127,8 @@ def sessions() -> st.SearchStrategy[Session]:
     """Sessions in any state."""
     return _rows(
         Session,
-        id=st.just("ses_06gztrs92hymabv2"),
+        id=st.just("ses_06gztrs92h000000"),
+        request_id=ids,
         state=st.sampled_from(SessionState),
         owner=refs,
         hours=st.just("6"),

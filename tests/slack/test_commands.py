@@ -75,7 +75,7 @@ async def test_the_list_of_the_team_is_for_approvers(stage: Stage) -> None:
     now = stage.w.clock.now()
     so_far = usd(cost_now(stage.ctx, (await team(stage.ctx))[0], now))
     assert re.search(rf"\*Team\*: 1 session at \$0\.\d+/h, {re.escape(so_far)} so far", told)
-    line = next(one for one in told.splitlines() if view.id[-6:] in one and "ends" in one)
+    line = next(one for one in told.splitlines() if view.short_id in one and "ends" in one)
     assert ("<@U0ALICE>" in line, f"{so_far} so far" in line, "left)" in line) == (True, True, True)
 
 
@@ -136,7 +136,7 @@ async def test_history_lists_what_ended_with_its_time_total_and_reason(stage: St
         await stage.command(who, line)
         told = all_text(private(stage, who))
         assert re.search(
-            rf"`{view.id[-6:]}` 1× RTX4090 · .* · ran \d+ min · {re.escape(total)} · ended on request", told
+            rf"`{view.short_id}` 1× RTX4090 · .* · ran \d+ min · {re.escape(total)} · ended on request", told
         )
         assert ("<@U0ALICE>" in told) is owner
     await stage.command("dave", "/gpu history")

@@ -15,7 +15,7 @@ from bot.practice.model import User
 from bot.practice.workspace import Workspace
 from bot.rules.policy.policy import Policy
 from bot.settings import load
-from bot.slack.identity import REMEMBERED, Directory
+from bot.slack.identity import REMEMBERED, Directory, shown_name
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from ledger.kernel.actor import Actor, ActorKind
@@ -196,3 +196,32 @@ async def test_a_command_on_the_server_asks_over_a_connection_of_its_own(
         for user, known, deleted in (("U0BOB", True, False), ("U0GONE", True, True), ("U0NOBODY", True, False)):
             facts = await in_process_people.looked_up(load(), Policy(), clock, Actor(ActorKind.SLACK, user, HOME))
             assert (facts.actor.id, facts.known, facts.is_deleted) == (user, known, deleted)
+
+
+async def test_the_name_that_slack_shows_is_kept_with_each_look_up(
+    web: Web, space: Workspace, clock: SteppedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[tuple[str, str]] = []
+
+    async def keep(user: str, name: str) -> None:
+        kept.append((user, name))
+
+    people = Directory(web, clock, Policy(), None, keep)
+    await people.facts("U0BOB", HOME)
+    await people.facts("U0BOB", HOME)
+    await people.meet(["U0NOBODY", "U0CAROL"])
+    assert kept == [("U0BOB", "bob"), ("U0CAROL", "carol")]
+    assert "nobody could say who U0NOBODY is" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("person", "name"),
+    [
+        ({"profile": {"display_name": "al", "real_name": "Alice"}, "real_name": "Alice", "name": "alice"}, "al"),
+        ({"profile": {"display_name": " ", "real_name": "Alice"}, "name": "alice"}, "Alice"),
+        ({"profile": None, "real_name": 7, "name": "alice"}, "alice"),
+        ({}, ""),
+    ],
+)
+def test_which_of_the_names_slack_shows(person: dict[str, object], name: str) -> None:
+    assert shown_name(person) == name

@@ -35,7 +35,13 @@ async def delegations(deps: Deps, who: RequestReader) -> list[DelegationOut]:
     """List the delegations in force: yours in both directions, and everybody's for approvers."""
     everything = authorization.sees_all(deps.ctx.policy, who)
     rows = await delegation.listing(deps.ctx, who.actor, everything=everything)
-    return [DelegationOut.model_validate(row) for row in rows]
+    names, policy = deps.ctx.names, deps.ctx.policy
+    return [
+        DelegationOut.of(
+            row, delegator_name=names.of(policy, row.delegator), delegate_name=names.of(policy, row.delegate)
+        )
+        for row in rows
+    ]
 
 
 @router.put("/delegations", responses=refusals(409))

@@ -15,6 +15,7 @@ from bot.api.streams import CountedStream, count_one
 from bot.services.audit import event_stream
 from bot.services.audit.metrics import exposition
 from bot.services.runtime.commands import Reply
+from bot.services.runtime.context import Context
 from ledger.models import Event
 
 router = APIRouter(tags=["events"])
@@ -53,22 +54,26 @@ async def events(
         deps.streams[who.key_id] -= 1
         raise
 
+    ctx = deps.ctx
+
     async def lines() -> AsyncIterator[str]:
         quiet = 0
         yield ": connected\n\n"
         async for found in begun.stream():
             quiet = 0 if found else quiet + 1
             if found:
-                yield "".join(map(_line, found))
+                await ctx.names.refresh(ctx.db, ctx.clock)
+                yield "".join(_line(ctx, one) for one in found)
             elif quiet % QUIET == 0:
                 yield ": nothing new\n\n"
 
     return CountedStream(deps.streams, who.key_id, lines(), "text/event-stream", {"X-Accel-Buffering": "no"})
 
 
-def _line(one: Event) -> str:
+def _line(ctx: Context, one: Event) -> str:
     names = ("kind", "actor", "subject", "before", "after", "reason")
     shown = {"id": one.id, "at": one.at.isoformat(), **{name: getattr(one, name) for name in names}}
+    shown = ctx.names.in_answer(ctx.policy, shown)
     return f"id: {one.id}\nevent: {one.kind}\ndata: {json.dumps(shown, ensure_ascii=True)}\n\n"
 
 

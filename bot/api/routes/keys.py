@@ -50,7 +50,11 @@ async def delete_ssh_key(deps: Deps, who: Requester) -> SshKeyOut:
 async def api_keys(deps: Deps, _who: Admin) -> list[ApiKeyOut]:
     """List every API key, without its secret."""
     found = await access_api_keys.listing(deps.ctx.db, deps.ctx.clock.now())
-    return [ApiKeyOut.model_validate(one) for one in found]
+    names, policy = deps.ctx.names, deps.ctx.policy
+    return [
+        ApiKeyOut.of(one, actor_name=names.of(policy, one.actor), owner_name=names.of(policy, one.owner))
+        for one in found
+    ]
 
 
 @router.post("/keys", status_code=201, responses=refusals(409))

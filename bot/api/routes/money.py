@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
@@ -45,7 +46,8 @@ async def get_budgets(deps: Deps, who: SessionReader) -> list[BudgetOut]:
     """
     everybody = authorization.sees_all(deps.ctx.policy, who)
     lines = await enforcement.overview(deps.ctx, None if everybody else who.actor)
-    return [BudgetOut.of(line, sentence=said(line)) for line in lines]
+    names, policy = deps.ctx.names, deps.ctx.policy
+    return [BudgetOut.of(line, sentence=said(line), whose=names.in_text(policy, line.key)) for line in lines]
 
 
 @router.post("/budgets", responses=refusals(404))
@@ -76,15 +78,20 @@ async def get_costs(
     if consumer:
         whose = await _program(deps, who, consumer)
     found = await costs.overview(deps.ctx, whose, period.period)
-    groups = {
-        by: [CostShare(name=name, usd=usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()
-    }
+    groups = {by: _shares(deps, costs.shortened(rows)) for by, rows in found.groups.items()}
     return CostsOut.of(
         found,
         buckets=[CostBucket(since=began, usd=usd) for began, usd in found.buckets],
         groups=groups,
         finished=FinishedOut.of(found.finished),
     )
+
+
+def _shares(deps: Dependencies, rows: Sequence[tuple[str, Decimal]]) -> list[CostShare]:
+    names, policy = deps.ctx.names, deps.ctx.policy
+    return [
+        CostShare(name=name, usd=usd, person_name=names.of(policy, name) if ":" in name else "") for name, usd in rows
+    ]
 
 
 async def _program(deps: Dependencies, who: Principal, name: str) -> Actor:
@@ -131,7 +138,7 @@ async def get_statement(
     found = await focus.statement(deps.ctx, team, _month(deps, month))
     if isinstance(found, Reply):
         raise ProblemRaised(found)
-    groups = {by: [CostShare(name=name, usd=usd) for name, usd in rows] for by, rows in found.groups.items()}
+    groups = {by: _shares(deps, rows) for by, rows in found.groups.items()}
     return StatementOut.of(found, groups=groups, markdown=focus.as_markdown(found))
 
 

@@ -17,6 +17,7 @@ from bot.api.schemas.operators import (
     AdoptIn,
     AuditOut,
     ConfirmBillIn,
+    EventOut,
     GoneIn,
     InstanceOut,
     LookedOut,
@@ -67,7 +68,10 @@ BilledId = Annotated[
 async def audit(deps: Deps, who: RequestReader, request: RequestParam) -> AuditOut:
     """Show what happened to a request or session, in order, and verify its hash chain."""
     row, _ = await found(deps, who, request)
-    return AuditOut.model_validate(await journal.audit(deps.ctx.db, row.id))
+    ctx, log = deps.ctx, await journal.audit(deps.ctx.db, row.id)
+    people = {ref: ctx.names.of(ctx.policy, ref) for ref in {event.actor for event in log.events}}
+    events = [EventOut.of(event, actor_name=people[event.actor]) for event in log.events]
+    return AuditOut.of(log, events=events)
 
 
 @router.get("/preflight", responses=refusals())
@@ -143,7 +147,9 @@ async def adopt(deps: Deps, who: Decider, orphan: OrphanId, body: AdoptIn, key: 
 @router.get("/unreachable", responses=refusals())
 async def unreachable_list(deps: Deps, _who: Admin) -> list[UnreachableOut]:
     """List open instances of accounts for which no key is set up; nothing here can see or terminate them."""
-    return [UnreachableOut.model_validate(one) for one in await unreachable_accounts.unreachable(deps.ctx)]
+    ctx = deps.ctx
+    there = await unreachable_accounts.unreachable(ctx)
+    return [UnreachableOut.of(one, owner_name=ctx.names.of(ctx.policy, one.owner)) for one in there]
 
 
 @router.post("/unreachable/gone", responses=refusals(404, 409, 503))
@@ -199,6 +205,7 @@ async def runs(deps: Deps, who: RequestReader) -> list[RunOut]:
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
             session_id=one.session_id if one.session_id in known else "",
+            request_id=one.request_id if one.session_id in known else "",
         )
         for one in measured
     ]

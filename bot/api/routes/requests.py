@@ -68,7 +68,7 @@ def done(reply: Reply, **more: Any) -> Done:
 async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repeat) -> Any:
     """Request GPUs. The answer names the request, which waits for offers and then for an approver.
 
-    More hours than the policy's limit also need a 12-hour override, whose own request must be approved first.
+    More hours than the policy's limit also need a 12-hour override. An approval of the request approves that, too.
     """
 
     async def submit_request(command: str) -> tuple[int, Done]:
@@ -119,7 +119,7 @@ async def requests(
     async with deps.ctx.db.read() as tx:
         names = await authorization.visible(tx, deps.ctx.policy, who, deps.ctx.clock.now(), facts)
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
-    items = [request_summary(row, deps.ctx.policy) for row in rows[:limit]]
+    items = [request_summary(deps.ctx, row) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
 
 
@@ -130,7 +130,7 @@ async def request(deps: Deps, who: RequestReader, request: RequestParam) -> Requ
     async with deps.ctx.db.read() as tx:
         group = await approvers.approver_group(tx, deps.ctx.policy, row, deps.ctx.clock.now())
         view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, row)
-        return request_out(view, deps.ctx.policy, group, hint)
+        return request_out(deps.ctx, view, group, hint)
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))

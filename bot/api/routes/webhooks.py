@@ -29,7 +29,13 @@ async def list_webhooks(deps: Deps, who: WebhookOwner) -> list[WebhookOut]:
     async with deps.ctx.db.read() as tx:
         found = await webhooks(tx, await authorization.visible(tx, deps.ctx.policy, who))
         mine = await authorization.mine(tx, deps.ctx.policy, who.actor)
-    return [WebhookOut.of(one, url=one.url if one.actor in mine else masked(one.url)) for one in found]
+    names, policy = deps.ctx.names, deps.ctx.policy
+    return [
+        WebhookOut.of(
+            one, url=one.url if one.actor in mine else masked(one.url), actor_name=names.of(policy, one.actor)
+        )
+        for one in found
+    ]
 
 
 @router.post("", status_code=201, responses=refusals(409, 503))

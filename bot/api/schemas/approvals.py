@@ -6,7 +6,7 @@ from datetime import date
 
 from pydantic import Field
 
-from bot.api.schemas.base import In, Out
+from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import CreatedAt, OfferIdIn, ReasonText, RequestId, Until
 from bot.services.market.offer_fields import Id
 from ledger.kernel.states import RequestState
@@ -41,6 +41,8 @@ class DelegationOut(Out):
     id: Id
     delegator: str = Field(description="Who delegates.")
     delegate: str = Field(description="The delegate.")
+    delegator_name: str = optional("The name of who delegates, where it is known.", "")
+    delegate_name: str = optional("The name of the delegate, where it is known.", "")
     until: Until
     created_at: CreatedAt
 

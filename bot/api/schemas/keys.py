@@ -48,6 +48,8 @@ class ApiKeyOut(Out):
     id: Id
     actor: Actor
     owner: Owner
+    actor_name: str = optional("The name of the person that holds it, where it is known.", "")
+    owner_name: str = optional("The owner's name, where it is known.", "")
     scopes: list[str] = Field(description="What the key may do; empty means the usual ones.")
     state: State
     created_at: CreatedAt

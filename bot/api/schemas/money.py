@@ -35,6 +35,7 @@ class BudgetOut(Out):
     """One budget: `open_usd` is what approvals in force may still spend. An hourly one is in dollars per hour."""
 
     key: str = Field(description="The budget's name: its scope and its period.")
+    whose: str = optional("The same with the person's name, where it is known.", "")
     period: Annotated[str, _PERIOD]
     limit_usd: Decimal = Field(description="The limit for the period, in dollars.")
     spent_usd: SpentUsd
@@ -47,6 +48,7 @@ class CostShare(Out):
     """The cost of one name in a group."""
 
     name: Name
+    person_name: str = optional("The name of the person whom `name` is the id of, where it is known.", "")
     usd: Decimal = Field(description="Dollars.")
 
 

@@ -25,6 +25,7 @@ class EventOut(Out):
     id: Id
     at: fields.At
     actor: fields.Actor
+    actor_name: str = optional("The name of that person, where it is known.", "")
     subject: str = Field(description="The id of what it is about.")
     kind: fields.Kind
     before: str = Field(description="The state before it, or empty.")
@@ -66,6 +67,7 @@ class InstanceOut(Out):
 
     id: Id
     session_id: fields.SessionId
+    request_id: fields.RequestId
     cloud: Cloud
     ref: str | None = Field(description="The id at the cloud.")
     name: fields.Name
@@ -105,6 +107,7 @@ class UnreachableOut(Out):
     since: fields.Since
     session_id: str | None = Field(description="The session that it belongs to; null for an orphan.")
     owner: fields.Owner
+    owner_name: str = optional("The owner's name, where it is known.", "")
 
 
 class GoneIn(In):

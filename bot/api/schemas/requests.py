@@ -94,7 +94,7 @@ class RequestOut(RequestSummary):
     parent_id: str | None = Field(
         description="The request that this one belongs to, such as the one whose hours it extends."
     )
-    override_id: str | None = Field(description="The 12-hour override, which must be approved first.")
+    override_id: str | None = Field(description="The 12-hour override; an approval of this request approves it, too.")
     override_state: str | None = Field(
         description="The state of that override: pending, approved, rejected, expired or cancelled."
     )

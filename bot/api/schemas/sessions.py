@@ -154,5 +154,6 @@ class RunOut(Out):
     gpu_count: GpuCount
     words: list[str] = Field(description="The words of the /gpu language.")
     session_id: str = Field(description="The session that it was; empty for a session that this key may not see.")
+    request_id: str = optional("The request of that session, empty as it is.", "")
     measured_tokens_s: Decimal = Field(description="Tokens per second as measured.")
     predicted_tokens_s: Decimal = Field(description="Tokens per second as predicted at that time.")

@@ -31,6 +31,7 @@ class WebhookOut(Out):
 
     id: Id
     actor: Actor
+    actor_name: str = optional("The name of that person, where it is known.", "")
     url: str = Field(description="The address; of other people's webhooks only the host.")
     topics: list[str] = Field(description="The topics that it receives; none means all.")
     note: str = Field(description="A note that distinguishes it from others.")

@@ -13,6 +13,7 @@ from bot.cli.terminal.options import Json
 from bot.cli.terminal.screen import fail, group
 from bot.cli.terminal.terminal_tables import print_report, show_result
 from bot.cli.terminal.terminal_tables import show as print_answer
+from bot.cli.terminal.views import name_of
 from bot.rules.budgets.budget import CostView, Period
 from bot.rules.grammar.job_words import near
 from bot.rules.grammar.job_words import show as quoted
@@ -41,7 +42,7 @@ def show(as_json: Json = False) -> None:
     """Show what is spent, reserved and remaining in the budgets that you may see."""
     found = spoken(lambda api: api.get("/budgets"))
     lines = [BudgetOut.model_validate(one) for one in found]
-    sentences = tuple(f"{line.key}: {line.sentence}" for line in lines) or ("The policy sets no budget.",)
+    sentences = tuple(f"{line.whose or line.key}: {line.sentence}" for line in lines) or ("The policy sets no budget.",)
     print_answer(found if as_json else TextReport(sentences=sentences))
 
 
@@ -101,7 +102,11 @@ def costs_(
     lead = f"{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
     lead += f" {usd(costs.running_usd)} of it is still running." if costs.running_usd else ""
     when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{shape}}", usd(b.usd)) for b in costs.buckets))
-    shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]
+    shares = [
+        (by, one.person_name or name_of(one.name) or "-", usd(one.usd))
+        for by, rows in costs.groups.items()
+        for one in rows
+    ]
     tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()
     done = (f"finished {costs.finished.sentence}",) if costs.finished.runs else ()
     print_report(TextReport(lead=lead, tables=tables, sentences=done), is_list=True)

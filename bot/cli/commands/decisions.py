@@ -198,7 +198,14 @@ def set_(
 def list_(columns: Columns = "", as_json: Json = False) -> None:
     """List who approves for whom now."""
     found = spoken(lambda api: api.get("/delegations"))
-    rows = [(name_of(one["delegator"]), name_of(one["delegate"]), one["until"]) for one in found]
+    rows = [
+        (
+            one["delegator_name"] or name_of(one["delegator"]),
+            one["delegate_name"] or name_of(one["delegate"]),
+            one["until"],
+        )
+        for one in found
+    ]
     report = listing("Nobody approves for anybody else now.", ("in the place of", "approves", "until"), rows)
     show(found if as_json else report, columns)
 

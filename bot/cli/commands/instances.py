@@ -17,7 +17,9 @@ from bot.cli.terminal.terminal_tables import show, show_result
 from bot.cli.terminal.views import name_of, time_cell
 from bot.rules.audit.event_text import LATE, happened, whole
 from bot.rules.values.phrases import plural, rate, usd
+from bot.rules.values.state_text import words_of
 from ledger.kernel.ids import short_id
+from ledger.kernel.states import InstanceState, OrphanState
 
 orphans_app = group("Orphans: list them, or terminate a quarantined one.")
 
@@ -37,20 +39,23 @@ def instances(
         _orphans(columns, as_json=as_json)
         return
     found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
-    head = ("instance", "state", "cloud", "id there", "per hour", "session", "name")
+    head = ("session", "state", "cloud", "id there", "per hour", "name", "instance")
     rows = (
         (
-            one["id"],
-            one["state"],
+            short_id(one["request_id"]),
+            words_of(InstanceState, one["state"]),
             one["cloud"],
             one["ref"] or "-",
             _rate(one),
-            short_id(one["session_id"]),
             one["name"],
+            one["id"],
         )
         for one in found
     )
-    show(found if as_json else listing("There are no instances.", head, rows, extra=("name", "id there")), columns)
+    show(
+        found if as_json else listing("There are no instances.", head, rows, extra=("name", "instance", "id there")),
+        columns,
+    )
 
 
 @orphans_app.command("list")
@@ -148,7 +153,7 @@ def audit(
 
 def _event(event: Any, *, is_late: bool) -> tuple[str, ...]:
     at, what = time_cell(datetime.fromisoformat(event["at"])), happened(event["kind"], event["before"], event["after"])
-    return at, f"{what} ({LATE})" if is_late else what, name_of(event["actor"]), event["reason"]
+    return at, f"{what} ({LATE})" if is_late else what, event["actor_name"] or name_of(event["actor"]), event["reason"]
 
 
 def _rate(one: Any) -> str:
@@ -165,7 +170,7 @@ def _orphan_list(found: Any, none: str) -> ListView:
     rows = (
         (
             one["id"],
-            one["state"],
+            words_of(OrphanState, one["state"]),
             one["cloud"],
             one["ref"],
             _rate(one),
@@ -218,17 +223,22 @@ async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) ->
     return await api.post("/unreachable/gone", {"ids": ids, "reason": reason})
 
 
+def _state_there(state: str) -> str:
+    orphan = state.removeprefix("orphan, ")
+    return words_of(InstanceState, state) if orphan == state else f"orphan, {words_of(OrphanState, orphan)}"
+
+
 def _unreachable_list(found: Any) -> ListView:
     head = ("id", "state", "account", "id there", "per hour", "since", "owner")
     rows = (
         (
             one["id"],
-            one["state"],
+            _state_there(one["state"]),
             f"{one['cloud']}/{one['account']}",
             one["ref"] or "-",
             _rate(one),
             time_cell(datetime.fromisoformat(one["since"])),
-            name_of(one["owner"] or "-"),
+            one["owner_name"] or name_of(one["owner"] or "-"),
         )
         for one in found
     )

@@ -64,7 +64,7 @@ def revoke(
 
 def _row(one: ApiKeyOut) -> tuple[str, ...]:
     used = time_cell(one.last_used_at) if one.last_used_at else "never"
-    who, owner = name_of(one.actor), name_of(one.owner)
+    who, owner = one.actor_name or name_of(one.actor), one.owner_name or name_of(one.owner)
     return one.id, who, owner, one.state, time_cell(one.expires_at), used, " ".join(one.scopes)
 
 

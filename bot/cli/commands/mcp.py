@@ -24,13 +24,15 @@ from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, connected
-from bot.cli.terminal.views import session_details
+from bot.cli.terminal.views import name_of, session_details
 from bot.cli.terminal.wording import when
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.phrases import rate, usd
+from bot.rules.values.state_text import state_words
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import MarketPage
 from bot.services.market.market_table import in_words
+from ledger.kernel.ids import short_id
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -156,11 +158,7 @@ class Tools:
     async def requests(self) -> str:
         """List the newest requests that you may see."""
         found = Page[RequestSummary].model_validate(await self._api.get("/requests", limit=20))
-        said = [
-            f"Request {one.id} by {one.requester} is {one.state}." + (f" Reason: {one.reason}" if one.reason else "")
-            for one in found.items
-        ]
-        return "\n".join(said) or "There are no requests."
+        return "\n".join(map(_in_a_line, found.items)) or "There are no requests."
 
     @_with_refusals
     async def sessions(self) -> str:
@@ -174,7 +172,7 @@ class Tools:
         spent = CostsOut.model_validate(await self._api.get("/costs"))
         budgets = [BudgetOut.model_validate(one) for one in await self._api.get("/budgets")]
         said = [f"{usd(spent.today_usd)} was spent today and {usd(spent.month_usd)} this month."]
-        said += [f"{one.key}: {one.sentence}" for one in budgets] or ["No budget limits it."]
+        said += [f"{one.whose or one.key}: {one.sentence}" for one in budgets] or ["No budget limits it."]
         return "\n".join(said)
 
     @_with_refusals
@@ -186,11 +184,17 @@ class Tools:
         return str(done["sentence"])
 
 
+def _in_a_line(one: RequestSummary) -> str:
+    said = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {state_words(one.state)}."
+    return f"{said} Reason: {one.reason}" if one.reason else said
+
+
 def _waits(one: RequestOut) -> str:
     """Describe a request in words, so that an agent sees at once that a person approves."""
-    said = [f"Request {one.id} is {one.state}."]
+    said = [f"Request {short_id(one.id)} is {state_words(one.state)}."]
     if one.waiting:
-        names = [f"@{name}" for name in (*one.waiting.approvers, *one.waiting.approver_groups)]
+        people = map(name_of, one.waiting.approver_names or one.waiting.approvers)
+        names = [f"@{name}" for name in (*people, *one.waiting.approver_groups)]
         said.append(f"It is waiting for {' or '.join(names) or 'somebody to be named as approver in the policy'}.")
         said.append(f"{one.waiting.rule} It expires {when(one.waiting.until)}.")
     said += [
@@ -200,11 +204,11 @@ def _waits(one: RequestOut) -> str:
         if one.waiting
     ]
     if one.decided_by:
-        said.append(f"Decided by {one.decided_by}. {one.outcome}".strip())
+        said.append(f"Decided by {one.decided_by_name or name_of(one.decided_by)}. {one.outcome}".strip())
     elif one.outcome:
         said.append(one.outcome)
     if one.session_id:
-        said.append(f"Its session is {one.session_id}.")
+        said.append("Its session has the same id.")
     return "\n".join(said)
 
 

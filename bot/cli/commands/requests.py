@@ -19,6 +19,7 @@ from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain
 from bot.cli.terminal.screen import at_terminal, prompt, say
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import request_details, request_list, session_details, state_of
+from bot.rules.values.state_text import state_words
 from bot.rules.values.text_table import TextReport
 from bot.services.plans.columns import with_columns
 from ledger.kernel.ids import short_id
@@ -133,7 +134,7 @@ async def _until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> i
         session = None
         if one.session_id:
             session = SessionOut.model_validate(await api.get(f"/sessions/{one.session_id}"))
-        now = f"session {state_of(session)}" if session else f"request {one.state}{_for_whom(one)}"
+        now = f"session {state_of(session)}" if session else f"request {state_words(one.state)}{_for_whom(one)}"
         if held := session.held if session else one.held:
             now = f"{now}. {held}"
         if now != shown:
@@ -156,7 +157,7 @@ def _for_whom(one: RequestOut) -> str:
         ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
         or "nobody: the policy names no approver"
     )
-    return f", waits for {named}"
+    return f" from {named}"
 
 
 def requests(

@@ -48,7 +48,7 @@ def list_(columns: Columns = "", as_json: Json = False) -> None:
             say(float(one.measured_tokens_s)),
             f"{one.measured_tokens_s / one.predicted_tokens_s:.0%}",
             f"{one.gpu_count}x {one.gpu}",
-            short_id(one.session_id) if one.session_id else "-",
+            short_id(one.request_id or one.session_id) or "-",
             " ".join(one.words),
         )
         for one in map(RunOut.model_validate, found)

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from bot.api.schemas.base import Page
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
-from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Reason, Words, in_words, plain_id
+from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Reason, Words, in_words, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result
@@ -34,10 +34,7 @@ app = typer.Typer(
     cls=_ShowsByDefault, no_args_is_help=True, add_completion=False, help="Show one session, or change it."
 )
 
-Named = Annotated[str, typer.Argument(help="The id of a session or of its request, or the end of one.")]
-Ended = Annotated[
-    str, typer.Argument(help="A session, by its id or its request's; or its instance, by its id or as vast:123.")
-]
+Ended = Annotated[str, typer.Argument(help="The id, as a list shows it; or an instance, by its id or as vast:123.")]
 
 
 def sessions(
@@ -63,7 +60,7 @@ def history(
 
 @app.command()
 def show(session: Named, as_json: Json = False) -> None:
-    """Show a session, by its id or by its request's, and how to connect."""
+    """Show a session and how to connect."""
     found = spoken(lambda api: api.get(f"/sessions/{plain_id(session, 'sessions')}"))
     print_answer(found if as_json else session_details(SessionOut.model_validate(found)))
 

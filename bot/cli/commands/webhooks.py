@@ -13,7 +13,9 @@ from bot.cli.terminal.options import Columns, Json, plain_id
 from bot.cli.terminal.screen import group
 from bot.cli.terminal.terminal_tables import show, show_once, show_result
 from bot.cli.terminal.views import name_of, time_cell
+from bot.rules.values.state_text import words_of
 from bot.rules.webhooks.webhooks import Topic
+from ledger.kernel.states import NotificationState
 
 app = group("Webhooks: create, list, test, rotate, log, replay, delete.")
 
@@ -89,10 +91,10 @@ def _path(webhook: str) -> str:
 
 def _webhook(one: Any) -> tuple[str, ...]:
     state = f"off: {one['off_reason']}" if one["off_at"] else "on"
-    return one["id"], name_of(one["actor"]), one["url"], " ".join(one["topics"]), state
+    return one["id"], one["actor_name"] or name_of(one["actor"]), one["url"], " ".join(one["topics"]), state
 
 
 def _delivery(one: Any) -> tuple[str, ...]:
     outcome = one["attempts"][-1]["outcome"] if one["attempts"] else "-"
     due = time_cell(datetime.fromisoformat(one["due_at"])) if one["due_at"] else "-"
-    return one["id"], one["kind"], one["state"], str(one["tries"]), outcome, due
+    return one["id"], one["kind"], words_of(NotificationState, one["state"]), str(one["tries"]), outcome, due

@@ -84,7 +84,9 @@ def ids() -> str:
     ]
     return whole_page(
         "Ids",
-        "You can type the last four characters of an id, or more, as long as no other id ends with them.",
+        "You can type the last four characters of an id, or more, as long as no other id ends with them. A rental has "
+        "one short id from its card to its end: the last six characters of its request's id. The id of its session, "
+        "which programs store, names it as well.",
         f"A whole id is a prefix and {ID_LENGTH} characters, such as `req_{sample}`. Ids sort by time. For programs: "
         f"the characters are `{BASE32}` (base32 without i, l, o and u), 48 bits of milliseconds and then 32 random "
         "bits.",

@@ -22,11 +22,24 @@ NOTHING = frozenset({"", "-"})
 COLOURED = frozenset({"state", "set", ""})
 #: Colour → the states that have it: well, on its way or waiting for somebody, wrong, and over.
 STYLES: Mapping[str, frozenset[str]] = {
-    "green": frozenset({"running", "approved", "live", "ok", "on", "active", "sent"}),
+    "green": frozenset({"running", "approved", "ok", "on", "active", "sent"}),
     "yellow": frozenset(
-        {"pending", "quoting", "queued", "starting", "stopped", "ending", "quarantined", "ready", "sending", "not set"}
+        {
+            "waiting for approval",
+            "getting offers",
+            "launching soon",
+            "launching",
+            "stopped",
+            "ending",
+            "terminating",
+            "quarantined",
+            "pending",
+            "not set",
+        }
     ),
-    "red": frozenset({"failed", "unavailable", "rejected", "unknown", "dead", "revoked", "expired", "no"}),
+    "red": frozenset(
+        {"failed", "without an offer", "rejected", "refused", "unknown outcome", "revoked", "expired", "no"}
+    ),
     "dim": frozenset({"ended", "gone", "cancelled"}),
 }
 

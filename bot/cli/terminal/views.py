@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -12,6 +12,7 @@ from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
 from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
+from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
@@ -22,14 +23,6 @@ from providers.profiles import model
 OPTIONS = ("#", "GPU", "cloud", "region", "per hour", "about", "at most")
 
 
-#: State of a session → how a person says it.
-SAID: Mapping[str, str] = {
-    SessionState.PROVISIONING: "starting",
-    SessionState.TERMINATING: "ending",
-    SessionState.TERMINATED: "ended",
-}
-
-
 def time_cell(at: datetime | None) -> str:
     """Write a moment in a cell: as people say it, or exactly for a program."""
     return when(at) if for_people() else exact(at)
@@ -38,7 +31,7 @@ def time_cell(at: datetime | None) -> str:
 def name_of(actor: str) -> str:
     """Write who somebody is: `alice` for operator:alice, the id alone for a member of Slack."""
     kind, _, name = actor.partition(":")
-    return {"operator": name, "slack": name.rpartition("/")[2]}.get(kind, actor)
+    return {"operator": name, "slack": name.rpartition("/")[2], "system": "GPU Shopper"}.get(kind, actor)
 
 
 def request_list(found: Sequence[RequestSummary]) -> ListView:
@@ -47,7 +40,7 @@ def request_list(found: Sequence[RequestSummary]) -> ListView:
     rows = (
         (
             short_id(one.id),
-            one.state,
+            state_words(one.state),
             one.requester_name or name_of(one.requester),
             time_cell(one.created_at),
             time_cell(one.expires_at if one.state == RequestState.PENDING else None),
@@ -63,7 +56,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
 
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
-    lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {one.state}."
+    lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {state_words(one.state)}."
     rows = tuple(
         (
             str(option.rank),
@@ -79,9 +72,10 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     )
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
-    if one.override_id:
-        so = "must be approved first" if one.override_state == RequestState.PENDING else f"is {one.override_state}"
-        said.append(f"Its 12-hour override, request {short_id(one.override_id)}, {so}.")
+    if one.override_state == RequestState.PENDING:
+        said.append("Above the 12-hour limit: an approval also approves the 12-hour override.")
+    elif one.override_state:
+        said.append(f"Its 12-hour override is {words_of(RequestState, one.override_state)}.")
     if one.waiting:
         named = ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
         who = named or "none yet; the policy names no approver"
@@ -97,7 +91,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
             f"{one.state.capitalize()} by {one.decided_by_name or name_of(one.decided_by)}, {when(one.decided_at)}."
         )
     if one.session_id:
-        said.append(f"Its session: `gpu-shopper session {short_id(one.session_id)}`.")
+        said.append(f"Its session: `gpu-shopper session {short_id(one.id)}`.")
     said += [one.hint, one.held]
     head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
     tables = (TextTable(head=head, rows=rows),) if rows else ()
@@ -109,7 +103,7 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
     head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
     rows = (
         (
-            short_id(one.id),
+            short_id(one.request_id),
             "disk kept" if outlives(one) else state_of(one),
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
@@ -129,7 +123,7 @@ def session_history(found: Sequence[SessionOut]) -> ListView:
     head = ("session", "GPU", "cloud", "ended", "ran", "total", "owner", "why")
     rows = (
         (
-            short_id(one.id),
+            short_id(one.request_id),
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
             time_cell(one.ended_at),
@@ -151,7 +145,7 @@ def _ran(one: SessionOut) -> str:
 
 def state_of(one: SessionOut) -> str:
     """Write a session's state as a person says it."""
-    return SAID.get(one.state, one.state)
+    return state_words(one.state)
 
 
 def outlives(one: SessionOut) -> bool:
@@ -178,10 +172,10 @@ def session_details(one: SessionOut) -> TextReport:
     if one.ssh and one.disk is None:  # Nothing answers while the machine is stopped.
         said += _ssh(one.ssh)
     if one.node_api:
-        said += _node_api(one.node_api, short_id(one.id))
+        said += _node_api(one.node_api, short_id(one.request_id))
     ran = f" It ran {_ran(one)}." if one.ready_at else ""
     said += [one.end_reason, f"Ended {when(one.ended_at)}.{ran}" if one.ended_at else "", one.held]
-    lead = f"Session {short_id(one.id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
+    lead = f"Session {short_id(one.request_id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
@@ -210,7 +204,7 @@ def end_question(one: SessionOut) -> str:
     of = f"of {one.owner_name or name_of(one.owner)}, {state_of(one)}, {usd(one.cost_usd)} so far"
     what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
-    return f"End session {short_id(one.id)} now: {what}? {lost}".rstrip()
+    return f"End session {short_id(one.request_id)} now: {what}? {lost}".rstrip()
 
 
 def _rate(price_usd_h: Decimal | None) -> str:

@@ -11,6 +11,7 @@ from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
 from bot.rules.values.phrases import plural
+from bot.rules.values.state_text import state_words
 from bot.services.grants import approvers
 from bot.services.runtime.context import Context
 from ledger.kernel.event_kind import EventKind
@@ -105,7 +106,7 @@ def _sentences(
     sentences = [request.rule or "It has no offers yet, so no rule applies to it."]
     if request.state is not RequestState.PENDING:
         by = f" by {request.decided_by}" if request.decided_by else ""
-        return [*sentences, f"{_CLOSED.get(request.state, f'It is {request.state}')}{by}.", *waived]
+        return [*sentences, f"{_CLOSED.get(request.state, f'It is {state_words(request.state)}')}{by}.", *waived]
     names = references(mentioned_approvers(policy, found)) or "nobody, because the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
     sentences.append(

@@ -253,7 +253,7 @@ async def range_of(ctx: Context, session_id: str) -> Range | None:
 
 def name_of(account: BillSubject) -> str:
     """Return what people call the subject of a bill."""
-    return f"session {short_id(account.session_id)}" if account.session_id else f"orphan {account.id}"
+    return f"session {short_id(account.request_id)}" if account.request_id else f"orphan {account.id}"
 
 
 def _overdue(account: BillSubject) -> str:

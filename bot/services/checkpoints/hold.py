@@ -21,7 +21,6 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.lookups import open_instances_of_session
@@ -220,7 +219,7 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
             )
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "Its data is saved." if command.saved else "Its checkpoint is not verified."
-        said = f"Ending session {short_id(session.id)} and deleting its disk. {how}"
+        said = f"Ending session {session.short_id} and deleting its disk. {how}"
         return Reply(True, ReplyCode.RELEASED, said, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, release_hold)

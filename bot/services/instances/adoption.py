@@ -174,7 +174,7 @@ async def _write(
     await move(tx, Session, session.id, SessionState.PROVISIONING, now, actor)
     await accrue_orphan(ctx, tx, orphan, now, session.id)
     await amend(tx, Orphan, orphan.id, instance_id=row.id, reason=command.reason)
-    reply = _adopted(command, orphan, session.id, offer.price_usd_h or Decimal(0))
+    reply = _adopted(command, orphan, session, offer.price_usd_h or Decimal(0))
     await _close_orphan(tx, command, orphan, reply, now)
     live = await adopt(ctx, tx, row.id, seen, now)
     if live.billing_from is not None and live.billing_from < now:
@@ -231,12 +231,12 @@ async def _close_orphan(tx: Tx, command: Adopt, orphan: Orphan, reply: Reply, no
     )
 
 
-def _adopted(command: Adopt, orphan: Orphan, session_id: str, price_usd_h: Decimal) -> Reply:
+def _adopted(command: Adopt, orphan: Orphan, session: Session, price_usd_h: Decimal) -> Reply:
     sentence = (
-        f"{orphan.cloud} instance {orphan.ref} is session {session_id} of {command.owner.ref} for "
+        f"{orphan.cloud} instance {orphan.ref} is session {session.short_id} of {command.owner.ref} for "
         f"{hours_said(command.hours)}, {at_rate(price_usd_h)}."
     )
-    return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session_id})
+    return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session.id})
 
 
 def _offer(orphan: Orphan, seen: ObservedInstance, now: datetime) -> Offer:

@@ -30,7 +30,6 @@ from ledger.core import Claim, StaleMove, Tx, amend, claim, lock_family, move, r
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
@@ -79,7 +78,7 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
         return refuse(ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data)
     done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
     if done is not None:  # The process ended before it could reply; later orders stay in force.
-        return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
+        return Reply(True, ReplyCode.ORDERED, f"Session {session.short_id}: {done.reason}", data)
     if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Its higher cost is not approved yet. It starts by itself once it is."
         return refuse(ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
@@ -130,7 +129,7 @@ async def give(
         await open_exchange(tx, row.id, now)  # Its agent loses the token that it has in memory.
     record(tx, now, actor, row.id, _event(which), reason=verdict.sentence, key=key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
-    return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
+    return Reply(True, verdict.code, f"Session {session.short_id}: {verdict.sentence}", data)
 
 
 def _event(which: PowerAction) -> EventKind:
@@ -237,7 +236,7 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         if row.wanted == PowerAction.RESTART:
             await amend_node(tx, row.id, exchange_open_at=None)
         session = await tx.get_one(Session, row.session_id)
-        sentence = f"Session {short_id(session.id)} could not {row.wanted}: {why}. Nothing else changed."
+        sentence = f"Session {session.short_id} could not {row.wanted}: {why}. Nothing else changed."
         record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
         subject = f"{row.id}/{row.wanted}/{int(now.timestamp())}"
         await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=sentence)

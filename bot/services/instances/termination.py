@@ -160,7 +160,7 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     A reconcile pass closes it when it has ended by itself.
     """
     now = ctx.clock.now()
-    sentence = f"Session {short_id(row.session_id)} keeps running, although you ended it: {why}."
+    sentence = f"Session {short_id(row.request_id)} keeps running, although you ended it: {why}."
     log.info("%s cannot be ended from outside: %s", row.id, why)
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())

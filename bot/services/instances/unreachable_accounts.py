@@ -15,6 +15,7 @@ from decimal import Decimal
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
+from bot.rules.values.state_text import state_words
 from bot.services.billing.metering import accrue_orphan
 from bot.services.instances import key_rotation
 from bot.services.instances.termination import end_session
@@ -125,7 +126,7 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
     for row in rows:
         provider = ctx.providers.get(row.cloud)
         if row.state is OrphanState.GONE if isinstance(row, Orphan) else row.state not in CLOSABLE:
-            return refuse(ReplyCode.STALE, f"{row.id} is {row.state}, so it needs no closing.")
+            return refuse(ReplyCode.STALE, f"{row.id} is {state_words(row.state)}, so it needs no closing.")
         if provider is not None and provider.account == row.account:
             how = cli_command(f"orphans condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}")
             return refuse(

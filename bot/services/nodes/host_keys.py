@@ -16,7 +16,6 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, notification_of, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Session
 from ledger.queries.nodes import due_for_key
@@ -62,7 +61,7 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
     session = await tx.get_one(Session, row.session_id)
     before, after = fingerprint(pinned), fingerprint(key)
     sentence = (
-        f"The SSH host key of session {short_id(session.id)} ({row.cloud}, {row.name}) changed from "
+        f"The SSH host key of session {session.short_id} ({row.cloud}, {row.name}) changed from "
         f"{before} to {after}. Did you change it yourself? If not, don't connect: somebody may intercept you. "
         "The session keeps running."
     )

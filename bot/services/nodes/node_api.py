@@ -22,7 +22,7 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, record
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import bare_id, short_id
+from ledger.kernel.ids import bare_id
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance, Node, Session
 from ledger.queries.nodes import amend_node
@@ -62,7 +62,8 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         view = await session_view(tx, session_id)
-        session, row, node, short = view.session, view.instance, view.node, short_id(session_id)
+        session, row, node = view.session, view.instance, view.node
+        short = session.short_id
         if session.owner not in await authorization.mine(tx, ctx.policy, actor):
             sentence = f"Only the owner of session {short} can get a token for its machine's API."
             return refuse(ReplyCode.NOT_YOURS, sentence, {"session_id": session.id})
@@ -89,7 +90,7 @@ async def notify_changed_certificate(
     row = await tx.get_one(Instance, instance_id)
     session = await tx.get_one(Session, row.session_id)
     sentence = (
-        f"The certificate of the machine's API in session {short_id(session.id)} ({row.cloud}, {row.name}) changed "
+        f"The certificate of the machine's API in session {session.short_id} ({row.cloud}, {row.name}) changed "
         f"from {before.certificate} to {after.other}. Did you change it yourself? If not, don't send it the token. "
         "The session keeps running."
     )

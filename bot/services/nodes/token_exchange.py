@@ -24,7 +24,7 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx, record
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import bare_id, short_id
+from ledger.kernel.ids import bare_id
 from ledger.models import Instance, Node, Session
 from ledger.queries.nodes import nodes_of, open_exchange
 from providers.contract import InstanceStatus, ObservedInstance
@@ -97,7 +97,7 @@ async def notify_replaced(tx: Tx, policy: Policy, instance_id: str, kind: TokenK
     session = await tx.get_one(Session, row.session_id)
     which = "boot token" if kind is TokenKind.BOOT else "earlier check-in token"
     sentence = (
-        f"Somebody checked in with the {which} of session {short_id(session.id)} ({row.cloud}, {row.name}), which its "
+        f"Somebody checked in with the {which} of session {session.short_id} ({row.cloud}, {row.name}), which its "
         "agent had exchanged. The check-in was refused. If you started a second agent there, restart the instance; "
         "its agent can then exchange the token once more. If you did not, somebody may have read the token on the "
         "instance. Nothing was ended."

@@ -13,7 +13,6 @@ from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
 from ledger.core import Tx, announce, notification_of
 from ledger.kernel.actor import Actor
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance, Notification, Request, Session
 
@@ -62,7 +61,7 @@ async def notify_ended_by(tx: Tx, policy: Policy, session: Session, by: Actor, s
     if themselves or session.owner == by.ref:
         return
     whose = "Session" if person is None else "Your session"
-    said = f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}"
+    said = f"{whose} {session.short_id} is being ended by {by.ref}: {sentence}"
     await direct_messages.notify_owner(tx, policy, now, session, subject=ended_by_subject(session), text=said)
 
 

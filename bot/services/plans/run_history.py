@@ -23,7 +23,7 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
-from ledger.models import Event
+from ledger.models import Event, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.views import resolve
 
@@ -40,6 +40,8 @@ class MeasuredRun:
     count: int
     words: tuple[str, ...]
     session_id: str
+    #: The request of that session; empty without one, and in what an older release recorded.
+    request_id: str
     run: FinishedRun
 
 
@@ -54,10 +56,11 @@ async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Acto
     if session is None or not session.gpu:
         return refuse(ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
     if work is None:
-        sentence = f"{short_id(session.id)} has no description of its run. Record it with one instead."
+        sentence = f"{session.short_id} has no description of its run. Record it with one instead."
         return refuse(ReplyCode.NO_WORK, sentence)
     words = tuple(request.job.work)
-    return await record_run(db, words, session.gpu, session.gpu_count, tokens_s, actor, now, session_id=session.id)
+    gpu, count = session.gpu, session.gpu_count
+    return await record_run(db, words, gpu, count, tokens_s, actor, now, session=session)
 
 
 async def record_run(
@@ -69,7 +72,7 @@ async def record_run(
     actor: Actor,
     now: datetime,
     *,
-    session_id: str = "",
+    session: Session | None = None,
 ) -> Reply:
     """Record the rate of a run that `words` such as `model=7B` describe, in tokens per second over all GPUs."""
     try:
@@ -83,7 +86,8 @@ async def record_run(
         "predicted_tokens_s": str(found.predicted_tokens_s),
         "measured_tokens_s": str(found.measured_tokens_s),
         "words": list(words),
-        "session": session_id,
+        "session": session.id if session else "",
+        "request": session.request_id if session else "",
     }
     async with db.write() as tx:
         record(tx, now, actor, SUBJECT, EventKind.RUN_MEASURED, data=data)
@@ -117,7 +121,8 @@ def _read(event: Event) -> MeasuredRun:
         predicted_tokens_s=float(data["predicted_tokens_s"]),
         measured_tokens_s=float(data["measured_tokens_s"]),
     )
-    return MeasuredRun(event.at, int(data["count"]), tuple(data["words"]), str(data.get("session") or ""), run)
+    session_id, request_id = str(data.get("session") or ""), str(data.get("request") or "")
+    return MeasuredRun(event.at, int(data["count"]), tuple(data["words"]), session_id, request_id, run)
 
 
 def reader(db: Database) -> ReadRuns:

@@ -181,11 +181,11 @@ async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]
     """Return sessions that ended at clouds that report no charges, with the least and most that each can have cost."""
     able = {name: provider.capabilities for name, provider in ctx.providers.items()}
     silent = [name for name, cloud in able.items() if reports_no_charges(cloud)]
-    clouds = {row.session_id: row.cloud for row in await gone_at(tx, silent, window.since, window.until)}
-    between = await ranges(ctx, tx, clouds)
+    gone = {row.session_id: row for row in await gone_at(tx, silent, window.since, window.until)}
+    between = await ranges(ctx, tx, gone)
     return tuple(
-        f"{short_id(one)} at {cloud}: between {usd(between[one][0])} and {usd(between[one][1])}"
-        for one, cloud in clouds.items()
+        f"{short_id(row.request_id)} at {row.cloud}: between {usd(between[one][0])} and {usd(between[one][1])}"
+        for one, row in gone.items()
         if one in between
     )[:LISTED]
 
@@ -193,6 +193,7 @@ async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]
 def _running(one: SessionAndInstance) -> RunningSession:
     return RunningSession(
         id=one.id,
+        request_id=one.request_id,
         owner=one.owner,
         gpu=one.gpu,
         gpu_count=one.gpu_count,

@@ -24,6 +24,8 @@ class RunningSession(Strict):
     state: str
     rate_usd_h: Decimal
     deadline: datetime | None
+    #: Whose short id people read; empty in a digest that an older release stored.
+    request_id: str = ""
 
 
 class Ended(Strict):

@@ -14,6 +14,7 @@ from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.market.catalog import Catalog
 from bot.services.runtime.backpressure import Pressure
+from bot.services.runtime.names import KnownNames
 from bot.services.runtime.ports import CheckpointStores, People, Reach
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
@@ -64,5 +65,7 @@ class Context:
     checkpoints: CheckpointStores | None = None
     #: Looks people up in Slack; None: this process has no Slack connection.
     people: People | None = None
+    #: Names people in text that is read outside of Slack.
+    names: KnownNames = field(default_factory=KnownNames)
     hints: Hints = field(default_factory=Hints)
     pressure: Pressure = field(default_factory=Pressure)

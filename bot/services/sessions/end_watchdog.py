@@ -234,7 +234,7 @@ class EndWatchdog:
         person = slack_account(self.ctx.policy, Actor.from_ref(one.owner))
         for to in self.ctx.policy.fallback_contacts if person is None else (person,):
             await self._say(
-                to, f"The approved time of session {short_id(one.session_id)} has ended. GPU Shopper {verb} it now."
+                to, f"The approved time of session {short_id(one.rental_id)} has ended. GPU Shopper {verb} it now."
             )
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
@@ -316,5 +316,5 @@ def _sentence(one: MustEnd, order: EndOrder, *, from_copy: bool) -> str:
     past = "stopped" if order is EndOrder.STOP else "terminated"
     how = "from its copy, because the ledger cannot be read" if from_copy else "directly, because no job had done it"
     return (
-        f"GPU Shopper {past} {one.name} on {one.cloud} at its approved end, {how}. Session {short_id(one.session_id)}."
+        f"GPU Shopper {past} {one.name} on {one.cloud} at its approved end, {how}. Session {short_id(one.rental_id)}."
     )

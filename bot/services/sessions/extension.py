@@ -77,7 +77,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
         return refuse(
             ReplyCode.NOT_RUNNING,
-            f"Session {short_id(session.id)} is {state_words(session.state)}, so it can't be extended.",
+            f"Session {session.short_id} is {state_words(session.state)}, so it can't be extended.",
         )
     seen = command.seen_end_s in (None, int(deadline.timestamp())) if held else None
     if not (end_of_session.same_end(session, command.seen_end_s) if seen is None else seen):
@@ -130,7 +130,7 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
 
 def _kept(session: Session, said: str, end: datetime | None) -> Reply:
     at = f"at {end:%Y-%m-%d %H:%M} UTC" if end else "later"
-    return Reply(True, ReplyCode.KEPT, f"Session {short_id(session.id)} now ends {at}: {said}", {"ends_at": end})
+    return Reply(True, ReplyCode.KEPT, f"Session {session.short_id} now ends {at}: {said}", {"ends_at": end})
 
 
 async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> Decimal:
@@ -144,7 +144,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     already, reason = await _already(tx, session, row, now), command.reason.strip()
     above = extension.override_sentence(already, command.hours, ctx.policy)
     if above and not reason:
-        again = cli_command(f"extend {short_id(session.id)} {command.hours.normalize():f}h WHY")
+        again = cli_command(f"extend {session.short_id} {command.hours.normalize():f}h WHY")
         return refuse(ReplyCode.REASON_NEEDED, f"{above} Say why: {again}")
     if wrong := job_bounds.reason(reason, ctx.policy):
         return refuse(*wrong)
@@ -231,7 +231,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         await ends_at(tx, session, end, now)
     less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
-    said = f"{more}: session {short_id(session.id)} now ends {end:%Y-%m-%d %H:%M} UTC."
+    said = f"{more}: session {session.short_id} now ends {end:%Y-%m-%d %H:%M} UTC."
     record(tx, now, actor, session.id, EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for person in sorted({session.owner, request.requester}):

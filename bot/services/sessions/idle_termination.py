@@ -25,7 +25,6 @@ from ledger.core import Tx, amend, lock_family, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
@@ -144,7 +143,7 @@ async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
             kept_running_until=until,
         )
         ends = f" Its approved end is still {session.deadline:%H:%M} UTC." if session.deadline else ""
-        sentence = f"Session {short_id(session.id)} keeps running until {until:%H:%M} UTC, even if idle.{ends}"
+        sentence = f"Session {session.short_id} keeps running until {until:%H:%M} UTC, even if idle.{ends}"
         return Reply(True, ReplyCode.KEPT, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)

@@ -40,7 +40,7 @@ from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import new_id, short_id
+from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
@@ -211,7 +211,7 @@ async def _ask(
             one.approved_usd_h,
             one.cap_usd,
             one.deadline,
-            short=short_id(session.id),
+            short=session.short_id,
             may_stop=can_pause,
             is_stopped=row.state is InstanceState.STOPPED,
         )
@@ -239,7 +239,12 @@ async def _ask(
     await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
     await direct_messages.notify(
-        tx, ctx.policy, now, session.owner, subject=f"drift/{asked.id}", text=f"Session {short_id(session.id)}: {said}"
+        tx,
+        ctx.policy,
+        now,
+        session.owner,
+        subject=f"drift/{asked.id}",
+        text=f"Session {session.short_id}: {said}",
     )
 
 
@@ -310,7 +315,7 @@ async def _ask_to_save(ctx: Context, tx: Tx, one: RunningInstance, said: str, no
     node.wanted = ["save", "upload"]
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     record(tx, now, SCHEDULER, session.id, EventKind.SPEND_SAVING, reason=said)
-    subject, text = f"drift/{one.row.id}/saving", f"Session {short_id(session.id)}: {said}"
+    subject, text = f"drift/{one.row.id}/saving", f"Session {session.short_id}: {said}"
     await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=subject, text=text)
 
 
@@ -327,7 +332,7 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
         node.wanted = []
     if session.state is SessionState.STOPPED and await _stopped_since(tx, rows[-1], request.created_at):
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
-    said = f"The new cost of session {short_id(session.id)} is approved."
+    said = f"The new cost of session {session.short_id} is approved."
     await direct_messages.notify(tx, ctx.policy, now, session.owner, subject=f"drift/{request.id}/confirmed", text=said)
 
 

@@ -24,7 +24,6 @@ from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
@@ -120,7 +119,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     held = hold.waiting(rows)
     if session.state not in ENDABLE_SESSION and not held:
-        return _ending_already(session.id, session.state)
+        return _ending_already(session.short_id, session.state, {"session_id": session.id})
     clouds = sorted({row.cloud for row in rows} & ctx.providers.keys())
     lost = [model.load(cloud).over for cloud in clouds]
     lost += ["It is saving a checkpoint. Ending it now doesn't wait for that."] if held else []
@@ -147,7 +146,7 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
                 return refuse(ReplyCode.NO_SESSION, "That request has no session yet.")
             stop = Switch(command.session, command.decider, PowerAction.STOP, keep=True)
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
-            already = f"Session {short_id(session.id)} is stopping already."
+            already = f"Session {session.short_id} is stopping already."
             reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
             reply = reply or await _already_stopped(ctx, tx, session, command)
             reply = reply or await power.order(ctx, tx, session, stop, now)
@@ -177,7 +176,7 @@ async def _already_stopped(ctx: Context, tx: Tx, session: Session, command: Fini
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return None  # `power.order` refuses it with its own sentence.
     now = "is stopping already" if stopping else "is stopped already"
-    return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)} {now}.", {"session_id": session.id})
+    return Reply(True, ReplyCode.ORDERED, f"Session {session.short_id} {now}.", {"session_id": session.id})
 
 
 async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason, sentence: str) -> Reply:
@@ -188,7 +187,7 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
             request, session = await resolve(tx, command.session)
             if session is None:
                 return NO_SESSION
-            data = {"session_id": session.id}
+            short, data = session.short_id, {"session_id": session.id}
             if not await authorization.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
             if not end_of_session.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
@@ -203,7 +202,7 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
                 return refuse(ReplyCode.STALE, "It is saving a checkpoint. Use the message about that.", data)
             if await hold.release(ctx, tx, held, facts.actor, now):
                 ctx.hints.instances.set()
-                said = f"Ending session {short_id(session.id)} now, without a verified checkpoint."
+                said = f"Ending session {session.short_id} now, without a verified checkpoint."
                 return Reply(True, ReplyCode.RELEASED, said, data)
             own = session.owner in await authorization.mine(tx, ctx.policy, facts.actor)
             if own:
@@ -214,25 +213,25 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await notify_ended_by(tx, ctx.policy, session, facts.actor, sentence, now)
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
-            reply = await recovery_mode.with_recovery_notice(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
+            reply = await recovery_mode.with_recovery_notice(tx, _ordered(ctx, session, clouds, unsaved=unsaved))
     except LookupError as error:
         return refuse(ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove as stale:
-        return _ending_already(stale.row_id, SessionState(stale.now))
+        return _ending_already(short, SessionState(stale.now), data)
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
     return reply
 
 
-def _ordered(ctx: Context, session_id: str, clouds: Collection[str], *, unsaved: bool) -> Reply:
+def _ordered(ctx: Context, session: Session, clouds: Collection[str], *, unsaved: bool) -> Reply:
     then = "You'll be notified when its cloud no longer lists it."
     if any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds):
         then = "Its cloud can't end it, so it runs until it finishes or reaches its timeout."
     if unsaved:
         then = f"Its checkpoint is checked first. To skip that, end it once more. {then}"
     lost = "".join(f" {model.load(cloud).over}" for cloud in clouds).rstrip()
-    said = f"Ending session {short_id(session_id)}. {then}{lost}"
-    return Reply(True, ReplyCode.TERMINATING, said, {"session_id": session_id})
+    said = f"Ending session {session.short_id}. {then}{lost}"
+    return Reply(True, ReplyCode.TERMINATING, said, {"session_id": session.id})
 
 
 def _not_yours(session: Session) -> Reply:
@@ -240,7 +239,7 @@ def _not_yours(session: Session) -> Reply:
     return refuse(ReplyCode.NOT_YOURS, "Only its owner or an approver can end this session.", data)
 
 
-def _ending_already(session_id: str, state: SessionState) -> Reply:
+def _ending_already(short: str, state: SessionState, data: dict[str, str]) -> Reply:
     over = state in (SessionState.TERMINATED, SessionState.FAILED)
     how = "has ended" if over else "is ending already"
-    return refuse(ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {how}.", {"session_id": session_id})
+    return refuse(ReplyCode.ALREADY_ENDING, f"Session {short} {how}.", data)

@@ -118,11 +118,12 @@ async def _deliver(ctx: Context, held: Claim, send: Send) -> None:
 
 async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
     await ctx.pressure.ease()
+    await ctx.names.refresh(ctx.db, ctx.clock)
     async with ctx.db.read() as tx:
         row = await tx.get_one(WebhookDelivery, held.row_id)
         hook = await tx.get_one(Webhook, row.webhook_id)
         listens = hook.id in {one.id for one in await listening(tx, ctx.clock.now(), hook.actor)}
-        body = await _rendered(tx, row)
+        body = await _rendered(ctx, tx, row)
     now, began = ctx.clock.now(), ctx.clock.monotonic()
     if hook.off_at is not None:
         await _note(ctx, held, row, "it is switched off", state=NotificationState.DEAD)
@@ -221,7 +222,7 @@ async def _note(
                 ctx.hints.outbox.set()
 
 
-async def _rendered(tx: Tx, row: WebhookDelivery) -> bytes:
+async def _rendered(ctx: Context, tx: Tx, row: WebhookDelivery) -> bytes:
     """Render the message: what happened, and the state of its subject now."""
     event = await tx.get(Event, row.event_id)
     if event is None:
@@ -236,7 +237,8 @@ async def _rendered(tx: Tx, row: WebhookDelivery) -> bytes:
         "reason": event.reason[:TEXT_MAX],
         **await _subject(tx, event.subject),
     }
-    return json.dumps({"type": row.kind, "timestamp": event.at.isoformat(), "data": data}).encode()
+    content = {"type": row.kind, "timestamp": event.at.isoformat(), "data": data}
+    return json.dumps(ctx.names.in_answer(ctx.policy, content)).encode()
 
 
 async def _subject(tx: Tx, subject: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from bot.slack.blocks.elements import SENTENCE_MAX, Message, button, code, confi
 from bot.slack.blocks.session_ending import EXTEND, before_end, lost, stakes
 from bot.slack.blocks.session_ready_and_ended import is_over, warning_after_end, what
 from ledger.kernel.checkpoint_step import CheckpointStep
-from ledger.kernel.ids import short_id
 from ledger.models import Instance
 from ledger.queries.views import SessionView
 
@@ -52,7 +51,7 @@ def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datet
     }.get(shown.step, set())
     if row.checkpoint_step not in still_waiting or row.checkpoint_until is None:
         return Message.of(f"The {name}: {note}")
-    until, short = row.checkpoint_until, short_id(session.id)
+    until, short = row.checkpoint_until, session.short_id
     lead = (
         f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} has no verified checkpoint, so "
         f"it is not terminated yet. Without an answer it ends {when(until)} ({left(until, now)})."

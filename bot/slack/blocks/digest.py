@@ -10,12 +10,14 @@ from typing import Final
 
 from bot.rules.budgets.budget import Period
 from bot.rules.values.phrases import at_rate, plural, rate
+from bot.rules.values.state_text import words_of
 from bot.services.reports.digest_types import DigestDocument, RunningSession
 from bot.slack.blocks.elements import Message, clip, code, context, dollars, header, person, safe, section
 from bot.slack.blocks.money import spend_chart
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
+from ledger.kernel.states import OrphanState
 
 #: The most names in one line, and the most lines of the message with its last one, which says where more is.
 NAMES: Final = 3
@@ -60,7 +62,8 @@ def _attention(found: DigestDocument) -> Iterator[str]:
         yield f":rotating_light: *Started without an approval*: {_joined(each, len(found.broken_glass), '; ')}"
     if found.orphans_in_all:
         each = (
-            f"{code(short_id(one.id))} at {safe(one.cloud, 30)} {rate(one.price_usd_h)}, {safe(one.state, 20)}"
+            f"{code(short_id(one.id))} at {safe(one.cloud, 30)} {rate(one.price_usd_h)}, "
+            f"{safe(words_of(OrphanState, one.state), 20)}"
             for one in found.orphans
         )
         yield f":ghost: *Orphans found* ({found.orphans_in_all}): {_joined(each, found.orphans_in_all, '; ')}"
@@ -106,7 +109,7 @@ def _why(name: str) -> str:
 
 
 def _what(one: RunningSession) -> str:
-    return f"{code(short_id(one.id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
+    return f"{code(short_id(one.request_id or one.id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
 
 
 def _joined(each: Iterable[str], count: int, separator: str = ", ") -> str:

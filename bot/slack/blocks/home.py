@@ -116,7 +116,7 @@ def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:
 def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
     session, row = view.session, view.instance
     at = f" at {safe(row.cloud, 30)} · {listing.price(view)}" if row else ""
-    lead = f"*{session_ready_and_ended.what(session)}*{at} · {listing.state(view)} · {code(short_id(session.id))}"
+    lead = f"*{session_ready_and_ended.what(session)}*{at} · {listing.state(view)} · {code(session.short_id)}"
     parts, end = [], listing.ends(view)
     if end:
         parts.append(
@@ -131,7 +131,7 @@ def _buttons(session: Session) -> Block:
     end = session_ready_and_ended.end_button(session)
     if session.state not in (SessionState.RUNNING, SessionState.STOPPED) or session.deadline is None:
         return actions(end)
-    mark, short = f"{session.id}/{int(session.deadline.timestamp())}", short_id(session.id)
+    mark, short = f"{session.id}/{int(session.deadline.timestamp())}", session.short_id
     more = button(
         "More time…", f"{session_ending.EXTEND}:{short}", mark, label=f"Ask for more time for session {short}"
     )

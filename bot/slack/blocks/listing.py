@@ -79,7 +79,7 @@ def history(
 
 def _past_line(view: SessionView, cost_usd: Decimal, *, everybody: bool) -> str:
     session, row = view.session, view.instance
-    parts = [f"{code(short_id(session.id))} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}"]
+    parts = [f"{code(session.short_id)} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}"]
     parts += [safe(row.cloud, 30)] if row is not None else []
     parts += [person(session.owner)] if everybody else []
     parts += [f"ended {when(session.ended_at)}"] if session.ended_at else []
@@ -112,7 +112,7 @@ def _chunks(title: str, lines: list[str], in_all: int) -> list[Block]:
 def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
     session, row = view.session, view.instance
     parts = [
-        f"{code(short_id(session.id))} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}",
+        f"{code(session.short_id)} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}",
         state(view),
         person(session.owner),
     ]
@@ -147,5 +147,5 @@ def _request_line(request: Request) -> str:
     job = request.job
     kind = "more time for " if request.parent_id else ""
     title = safe(job_words.title(job), 100)
-    expires = f"expires {when(request.expires_at)}"
-    return f"{code(short_id(request.id))} {kind}{title} · {request.state} · {person(request.requester)} · {expires}"
+    stands = f"{state_words(request.state)} · {person(request.requester)} · expires {when(request.expires_at)}"
+    return f"{code(short_id(request.id))} {kind}{title} · {stands}"

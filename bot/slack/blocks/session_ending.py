@@ -28,7 +28,6 @@ from bot.slack.blocks.elements import (
     when,
 )
 from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, is_over, warning_after_end, what
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
@@ -72,7 +71,7 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
     lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
     taken = lost(row) if shown.can_end else ""
     facts = stakes(shown.why, (shown.cost_usd, shown.cap_usd), taken, waiting=shown.waiting)
-    short = short_id(session.id)
+    short = session.short_id
     hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} done {short}')}."
     return before_end(lead, facts, _buttons(shown) if shown.can_end else [], hint)
 
@@ -136,7 +135,7 @@ def _moved(shown: Ending) -> Message | None:
 
 def _buttons(shown: Ending) -> list[Block]:
     session = shown.view.session
-    mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
+    mark, short = f"{session.id}/{shown.end_s}", session.short_id
     more = hours(KEEP_HOURS)
     if shown.inside:
         first = button(f"Keep {more}", f"{KEEP}:{short}", mark, style="primary", label=f"Keep session {short} {more}")
@@ -148,20 +147,20 @@ def _buttons(shown: Ending) -> list[Block]:
 
 def done_button(session: Session, mark: str) -> Block:
     """Build the button *It is done*, for the end that `mark` names."""
-    short = short_id(session.id)
+    short = session.short_id
     question = confirm("Is the work done?", f"{what(session)} ends and its disk is deleted.", "It is done")
     return button("It is done", f"{DONE}:{short}", mark, label=f"The work of session {short} is done", confirm=question)
 
 
 def stop_button(session: Session, mark: str) -> Block:
     """Build the button *End it now*, for the end that `mark` names."""
-    return end_button(session, mark, label=f"End session {short_id(session.id)} now")
+    return end_button(session, mark, label=f"End session {session.short_id} now")
 
 
 def end_question(stakes: Stakes, now: datetime) -> Message:
     """Ask before a typed end: the session, its cost, what is lost, and the button that ends it."""
     session, row = stakes.view.session, stakes.view.instance
-    short, so_far = short_id(session.id), dollars(stakes.cost_usd)
+    short, so_far = session.short_id, dollars(stakes.cost_usd)
     where = f" at {safe(row.cloud, 30)}" if row is not None else ""
     parts = [f"*{what(session)}*{where} of {person(session.owner)}", state_words(session.state), f"{so_far} so far"]
     if session.deadline is not None:
@@ -202,7 +201,7 @@ def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
     end = session.early_end_at
     lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
     facts = stakes(session.early_end_reason or "", (shown.cost_usd, shown.cap_usd), lost(row))
-    mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
+    mark, short = f"{session.id}/{shown.end_s}", session.short_id
     keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
     hint = "*Keep* never goes beyond its approved end and amount."
     return before_end(lead, facts, [keep, done_button(session, mark), stop_button(session, mark)], hint)

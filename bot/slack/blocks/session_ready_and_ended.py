@@ -24,7 +24,6 @@ from bot.slack.blocks.elements import (
     when,
 )
 from bot.slack.blocks.progress import ran_for
-from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
@@ -52,8 +51,8 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
-        lines.append(f"More time: {code(f'{command} extend {short_id(session.id)} 1h')}")
-    ending = f"To end it earlier: the button, or {code(f'{command} terminate {short_id(session.id)}')}."
+        lines.append(f"More time: {code(f'{command} extend {session.short_id} 1h')}")
+    ending = f"To end it earlier: the button, or {code(f'{command} terminate {session.short_id}')}."
     buttons = [end_button(session)]
     if able is not None and not able.terminate:
         ending, buttons = GOES_ON, []
@@ -115,7 +114,7 @@ def ended(
         cost = _free_hours(view.instance)
     text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"
     text += _page(view.instance, able)
-    at = [context(f"Ended {when(session.ended_at)} · session {code(short_id(session.id))}")] if session.ended_at else []
+    at = [context(f"Ended {when(session.ended_at)} · session {code(session.short_id)}")] if session.ended_at else []
     return Message(text, (section(text), *at))
 
 
@@ -140,10 +139,8 @@ def _free_hours(row: Instance | None) -> str:
 
 def end_button(session: Session, value: str = "", *, label: str = "", over: str = "") -> Block:
     """Build the button *End it now* with its question, for the session or the end that `value` names."""
-    short = short_id(session.id)
-    question = confirm(
-        "End this session?", over or f"{what(session)} ends and its disk is deleted.", "End it", is_danger=True
-    )
+    short, lost = session.short_id, over or f"{what(session)} ends and its disk is deleted."
+    question = confirm("End this session?", lost, "End it", is_danger=True)
     label = label or f"End session {short}"
     mark = value or session.id
     return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)
@@ -151,7 +148,7 @@ def end_button(session: Session, value: str = "", *, label: str = "", over: str 
 
 def details_button(session: Session) -> Block:
     """Build the button that shows the host key, what ends the session and what its agent reports."""
-    short = short_id(session.id)
+    short = session.short_id
     return button("Details", f"details:{short}", session.id, label=f"Details of session {short}")
 
 

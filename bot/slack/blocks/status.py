@@ -56,7 +56,7 @@ def status(
     block = section("\n".join(lines))
     buttons = [session_ready_and_ended.end_button(session)] if mine and session.state in ENDABLE_SESSION else []
     buttons += [] if session_ready_and_ended.is_over(session) else [details_button(session)]
-    ids = context(f"Session {code(short_id(session.id))} · request {code(short_id(found.request.request.id))}")
+    ids = context(f"Session {code(session.short_id)}")
     return Message(clip(" ".join(lines), 3_900), (block, *([actions(*buttons)] if buttons else []), ids))
 
 
@@ -124,7 +124,7 @@ def _warnings(view: SessionView, now: datetime, command: str, *, can_end: bool) 
     said = [f":warning: {safe(waits, 600)}"] if waits else []
     agent = agent_view(view, now)
     if agent.ends_first and agent.eta is not None and session.state in ENDABLE_SESSION:
-        more = code(f"{command} extend {short_id(session.id)} 1h")
+        more = code(f"{command} extend {session.short_id} 1h")
         said.append(f":warning: Ends before its job: at this speed that is done {when(agent.eta)}. More time: {more}")
     if row is not None and row.checkpoint_step in WAITS and row.gate_note:
         said.append(f"Its end waits. {safe(row.gate_note, 600)}")

@@ -97,7 +97,7 @@ class Town:
         await w.run(40, 20)
         session = next(one for one in (await w.books()).sessions if one.request_id == held)
         rate, now = Decimal(9000), w.clock.now()
-        ran = await run_history.record_run(w.ctx.db, RUN, session.gpu, 1, rate, ADA, now, session_id=session.id)
+        ran = await run_history.record_run(w.ctx.db, RUN, session.gpu, 1, rate, ADA, now, session=session)
         assert ran.ok, ran
 
     async def refresh(self) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.models import ApiKey, Consumer
+from ledger.models import ApiKey, Consumer, Mark
 from ledger.queries.access import (
     Whose,
     active_keys,
@@ -18,7 +18,9 @@ from ledger.queries.access import (
     first_answer,
     forget_answers,
     keep_answer,
+    keep_name,
     lock_consumer,
+    names_by_user,
     touch_key,
 )
 from tests.support import rows
@@ -120,3 +122,16 @@ async def test_the_first_answer_of_a_call_stays_until_it_is_forgotten(db: Databa
     async with db.write() as tx:
         assert (await first_answer(tx, "ada/k1", "d" * 64, LATER)).body_hash == "d" * 64
         assert (await first_answer(tx, "ada/k2", "d" * 64, LATER)).body_hash == "b" * 64
+
+
+async def test_the_newest_name_of_each_person_and_no_other_mark(db: Database) -> None:
+    async with db.write() as tx:
+        for name in ("person", "person0", "personal/U0BOB", "replica/person/U0BOB"):
+            tx.add(Mark(name=name, value="no name", at=START))
+        await keep_name(tx, "U0ALICE", "alice", START)
+        await keep_name(tx, "U0BOB", "bobby", START)
+        await keep_name(tx, "U0BOB", "Боб 🚀", START + timedelta(days=1))
+    async with db.read() as tx:
+        assert await names_by_user(tx) == {"U0ALICE": "alice", "U0BOB": "Боб 🚀"}
+        kept = await tx.get_one(Mark, "person/U0BOB")
+        assert kept.at == START + timedelta(days=1)

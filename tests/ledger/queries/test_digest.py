@@ -34,9 +34,20 @@ async def test_sessions_that_have_not_ended_the_first_to_end_first(db: Database)
     async with db.read() as tx:
         nothing, gpu = Decimal(0), "RTX 4090"
         assert [astuple(one) for one in await open_sessions(tx)] == [
-            (soon.id, rows.ADA.ref, gpu, 1, soon.state, soon.deadline, "vast", Decimal("0.40"), Decimal("0.02")),
-            (late.id, rows.BEN.ref, gpu, 1, late.state, late.deadline, "", nothing, nothing),
-            (queued.id, rows.ADA.ref, gpu, 2, queued.state, None, "", nothing, nothing),
+            (
+                soon.id,
+                rows.ADA.ref,
+                gpu,
+                1,
+                soon.state,
+                soon.deadline,
+                "vast",
+                Decimal("0.40"),
+                Decimal("0.02"),
+                soon.request_id,
+            ),
+            (late.id, rows.BEN.ref, gpu, 1, late.state, late.deadline, "", nothing, nothing, late.request_id),
+            (queued.id, rows.ADA.ref, gpu, 2, queued.state, None, "", nothing, nothing, queued.request_id),
         ]
         assert await any_before(tx, START + SECOND)
         assert not await any_before(tx, START)

@@ -10,10 +10,12 @@ from bot.rules.audit.event_text import happened, whole
 @pytest.mark.parametrize(
     ("kind", "before", "after", "said"),
     [
-        ("session.moved", "queued", "provisioning", "session queued → provisioning"),
-        ("request.made", "", "quoting", "request made (quoting)"),
-        ("instance.intended", "", "ready", "instance recorded before its launch (ready)"),
-        ("stray.moved", "seen", "gone", "orphan seen → gone"),
+        ("session.moved", "queued", "provisioning", "session launching soon → launching"),
+        ("request.made", "", "quoting", "request made (getting offers)"),
+        ("instance.intended", "", "ready", "instance recorded before its launch (launching soon)"),
+        ("stray.moved", "seen", "gone", "orphan found → gone"),
+        ("grant.moved", "open", "used", "spend approval not used yet → used"),
+        ("instance.moved", "live", "asleep", "instance running → asleep"),
         ("session.goes_on", "", "", "session goes on"),
         ("odd", "", "", "odd"),
     ],

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from bot.rules.values.command_text import cli_command, in_slack
-from bot.rules.values.state_text import state_words
+from bot.rules.values.state_text import state_words, words_of
 from bot.slack.blocks.elements import safe
-from ledger.kernel.states import SessionState
+from ledger.kernel.states import (
+    GrantState,
+    InstanceState,
+    NotificationState,
+    OrphanState,
+    RequestState,
+    SessionState,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,10 @@ def test_the_slash_command_may_have_another_name_and_other_text_stays() -> None:
 
 
 def test_every_state_has_its_words() -> None:
-    words = [state_words(state) for state in SessionState]
-    assert len(set(words)) == len(words)
+    machines = (RequestState, GrantState, SessionState, InstanceState, OrphanState, NotificationState)
+    for machine in machines:
+        words = [words_of(machine, state) for state in machine]
+        assert len(set(words)) == len(words)
+        assert words == [state_words(state) for state in machine]
     assert state_words(SessionState.TERMINATING) == "ending"
+    assert (words_of(OrphanState, "seen"), words_of(OrphanState, "asleep")) == ("found", "asleep")

@@ -78,10 +78,10 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     assert said not in (await w.decide(request_id)).sentence  # A refusal is only that.
     assert said not in (await w.cancel(str(named.data["request_id"]))).sentence  # Nothing waits for it.
     await w.run(60, 30)
-    view, none = await w.view(request_id), (w.ctx.policy, ApproverGroup())
+    view, none = await w.view(request_id), ApproverGroup()
     assert view.session is not None
     session = await w.session(view.session.id)
-    document = request_out(view, *none)
+    document = request_out(w.ctx, view, none)
     shown = session_out(w.ctx, session, w.clock.now(), mine=True)
     assert (document.held, shown.held) == (said, said)
     assert said in request_details(document).sentences
@@ -94,7 +94,7 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     await w.run(180, 30)
     over = await w.view(request_id)
     assert (await states(w, request_id))[0] is SessionState.RUNNING
-    assert (request_out(over, *none).held, "Recovery" in request_message(over, w.ctx.policy).text) == ("", False)
+    assert (request_out(w.ctx, over, none).held, "Recovery" in request_message(over, w.ctx.policy).text) == ("", False)
     assert "Recovery" not in (await w.end(request_id)).sentence
 
 

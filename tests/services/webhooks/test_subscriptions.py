@@ -165,6 +165,18 @@ async def test_a_consumer_hears_of_its_own_things(w: World) -> None:
         assert await log_of(w, hook_id) == []
 
 
+async def test_a_sentence_in_a_message_names_people_and_ids_stay(w: World) -> None:
+    async with told(w) as all_of_it:
+        await hook(w, all_of_it, ROOT)
+        await w.ctx.names.keep(w.ctx.db, w.clock, "U0BOB", "bob")
+        asked = str((await w.ask()).data["request_id"])
+        await w.settle()
+        assert (await w.cancel(asked, ALICE, "slack:T1/U0BOB asked for it.")).ok
+        await pump(w)
+        (over,) = [one["data"] for one in all_of_it.taken if one["type"] == "request.cancelled"]
+        assert (over["reason"], over["actor"]) == ("bob asked for it.", ALICE.ref)
+
+
 async def test_an_approver_who_leaves_hears_of_nobody_else_and_without_a_key_of_nothing(w: World) -> None:
     w.tune(approvers=(BOB.id, "operator:ada"), max_open_requests_per_user=9)
     async with told(w) as consumer:

@@ -32,7 +32,8 @@ def instance(state: InstanceState, **columns: Any) -> Instance:
 
 
 def session(state: SessionState, **columns: Any) -> Session:
-    facts = {"id": "ses_06gztrs92hymabv2", "owner": "slack:T1/U0ALICE", "hours": "6", "end_reason": ""}
+    facts = {"id": "ses_06gztrs92h000000", "request_id": "req_06gztrs92hymabv2", "hours": "6", "end_reason": ""}
+    facts["owner"] = "slack:T1/U0ALICE"
     return Session(state=state, gpu="A100-80GB", gpu_count=4, **(facts | columns))
 
 

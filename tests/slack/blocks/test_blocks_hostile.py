@@ -129,7 +129,7 @@ def test_money(one: str, other: str, amount: Decimal) -> None:
 @given(hostile.texts, hostile.texts, hostile.money)
 def test_digest(one: str, other: str, amount: Decimal) -> None:
     session: dict[str, Any] = {"id": "ses_x", "owner": other, "gpu": one, "gpu_count": 8, "cloud": one}
-    running = RunningSession(**session, state="running", rate_usd_h=amount, deadline=START)
+    running = RunningSession(**session, request_id="req_x", state="running", rate_usd_h=amount, deadline=START)
     ended = Ended(**{k: v for k, v in session.items() if k != "cloud"}, code=one, reason=other, cost_usd=amount)
     rows: tuple[tuple[str, Decimal], ...] = ((one, amount), (f"slack:T1/{other}", amount)) * 5
     day = START.date()
