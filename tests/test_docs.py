@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,16 @@ from PIL import Image
 from PIL.WebPImagePlugin import WebPImageFile
 from typer.testing import CliRunner
 
+from bot.cli.access.job_file import job_in
 from bot.cli.lazy import COMMANDS, build
 from bot.cli.pages import PAGES
 from bot.cli.pages.codes import SENT_BY
 from bot.cli.pages.markdown import table
+from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.plans.job_file import read_job
 from bot.settings import known_variables
 from ledger.kernel.states import NotificationKind
 from tests.pictures.__main__ import MAX_BYTES
@@ -74,6 +79,22 @@ def test_what_a_page_says_to_type_is_understood(path: Path) -> None:
         assert not isinstance(parse(line), GrammarError), typed
     for typed in re.findall(r"^ *gpu-shopper ([^\n#]+)", text, re.MULTILINE):
         assert typed.split()[0] in COMMANDS, typed
+
+
+def test_the_job_file_of_the_guide_is_a_job(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/requester.md").read_text(encoding="utf-8")
+    (written,) = re.findall(r"^```yaml\n(.+?)^```", guide, re.MULTILINE | re.DOTALL)
+    (tmp_path / "job.yaml").write_text(written, encoding="utf-8")
+    job = read_job(JobDocument.model_validate(job_in(str(tmp_path / "job.yaml"))), Policy())
+    assert (job.gpu.names, job.candidates, job.hours, job.disk_gb) == (
+        ("RTX4090", "A6000"),
+        ("runpod", "vast"),
+        Decimal(6),
+        100,
+    )
+    assert job.clouds_in_order
+    assert job.run is not None
+    assert ["aws s3 cp" in job.run, "curl" in job.run, "python /workspace/train.py" in job.run] == [True] * 3
 
 
 def test_every_notification_says_what_causes_it() -> None:
