@@ -47,7 +47,7 @@ def request_out(view: RequestView, policy: Policy, mandate: ApproverGroup, hint:
         approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],
         excluded=[
             *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
-            *(str(one.get("sentence", "")) for one in (quote.clouds if quote else []) if not one.get("ok")),
+            *(str(one["sentence"]) for one in (quote.clouds if quote else []) if one.get("sentence")),
         ],
         waiting=_waiting(view, policy, mentioned_approvers(policy, mandate))
         if request.state is RequestState.PENDING

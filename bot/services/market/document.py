@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values.phrases import plural
+from bot.services.market.answers import nothing_found, refusals, silence
 from bot.services.market.offer_fields import (
     Cloud,
     Code,
@@ -29,6 +30,7 @@ from ledger.kernel import money
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
     from bot.rules.market.listing import OfferGroup
+    from bot.services.market.answers import CloudAnswer
     from bot.services.market.catalog import MarketListing
 
 _ZERO = Decimal(0)
@@ -84,6 +86,8 @@ class MarketCloud(Strict):
     offers: int = Field(description="How many offers it gave.")
     read_at: datetime = Field(description="When the cloud gave this price.")
     sentence: Sentence
+    silent: bool = Field(default=False, description="Whether it gave no answer in time, so its offers are unknown.")
+    asked: bool = Field(default=True, description="Whether it was asked; false for one that is not set up.")
 
 
 class LeftOut(Strict):
@@ -117,24 +121,37 @@ class MarketHead(Strict):
 
     @property
     def summary(self) -> str:
-        """Say in one sentence how much there is and what its prices include."""
+        """Say which clouds did not answer, how much there is, and what its prices include."""
         if not self.rows:
-            return "No offer fits now."
+            return nothing_found(self.clouds, "No offer fits now.")
         joined = f" in {plural(self.rows, 'row')}" if self.rows != self.offers else ""
-        return f"{plural(self.offers, 'offer')}{joined}. Prices per hour include a disk of {self.disk_gb} GB."
+        there_is = f"{plural(self.offers, 'offer')}{joined}. Prices per hour include a disk of {self.disk_gb} GB."
+        return f"{silence(self.clouds)} {there_is}".strip()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what else people should know: what to change, which clouds did not answer, what was left out."""
+        """Return what else people should know: what to change, what was left out, which clouds refused."""
         left_out = () if self.rows else tuple(one.sentence for one in self.excluded)
-        silent = (one.sentence for one in self.clouds if not one.ok and one.sentence)
-        return (*self.advice, *left_out, *silent)
+        return (*self.advice, *left_out, *refusals(self.clouds))
 
 
 class MarketPage(MarketHead):
     """One page of what is for sale, or all of it."""
 
     items: tuple[MarketRow, ...] = Field(description="The rows of this page.")
+
+
+def cloud_facts(one: CloudAnswer) -> dict[str, Any]:
+    """Return how one cloud answered under the names that documents use."""
+    return {
+        "cloud": one.cloud,
+        "ok": one.ok,
+        "offers": one.count,
+        "read_at": one.at,
+        "sentence": one.sentence,
+        "silent": one.silent,
+        "asked": one.asked,
+    }
 
 
 def head(listing: MarketListing, next_cursor: str | None = None) -> MarketHead:
@@ -145,10 +162,7 @@ def head(listing: MarketListing, next_cursor: str | None = None) -> MarketHead:
         sort=listing.sort,
         rows=len(listing.rows),
         offers=listing.offers,
-        clouds=tuple(
-            MarketCloud(cloud=one.cloud, ok=one.ok, offers=one.count, read_at=one.at, sentence=one.sentence)
-            for one in listing.answers
-        ),
+        clouds=tuple(MarketCloud(**cloud_facts(one)) for one in listing.answers),
         excluded=tuple(
             MarketLeftOut(code=one.reason_code, count=one.count, sentence=one.sentence, examples=one.example_ids)
             for one in listing.excluded

@@ -121,7 +121,7 @@ def below(found: MarketPage) -> str:
     """Say how many there are, whether these are all of them, and what the prices include."""
     if len(found.items) == found.rows:
         return found.summary
-    return f"Shown: {len(found.items):,} of {found.rows:,}. {found.summary}"
+    return f"{found.summary} Shown: {len(found.items):,} of {found.rows:,}."
 
 
 def in_words(found: MarketPage) -> tuple[str, ...]:

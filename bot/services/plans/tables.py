@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bot.rules.plans.comparison_text import elsewhere, elsewhere_columns, together
 from bot.rules.values.phrases import hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
+from bot.services.market.answers import refusals, silence
 from bot.services.plans import text
 from bot.services.plans.planner import Compared, Planned
 
@@ -17,13 +18,14 @@ def plan_table(planned: Planned) -> TextReport:
     best = planned.best.estimate if planned.best is not None else None
     said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
     said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
-    said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *planned.absent, *planned.ages]
+    said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded)]
+    said += [*refusals(planned.answers), *planned.ages]
     table = TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))
-    nothing = () if options else ("No offer fits now.",)
+    first = planned.nothing or silence(planned.answers)
     return TextReport(
         lead=f"Plan for {text.title(planned)}",
         tables=(table,) if options else (),
-        sentences=(*nothing, *filter(None, said)),
+        sentences=tuple(filter(None, (first, *said))),
     )
 
 
