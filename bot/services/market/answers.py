@@ -22,14 +22,14 @@ class Answered(Protocol):
     @property
     def silent(self) -> bool: ...
     @property
-    def asked(self) -> bool: ...
+    def set_up(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class CloudAnswer:
     """How one cloud answered: `sentence` is for people when it did not, `at` is when its prices were read.
 
-    A `silent` cloud gave no answer in time, so its offers are unknown; one that is not set up was not `asked`.
+    A `silent` cloud gave no answer in time, so its offers are unknown; one that is not `set_up` was not asked.
     """
 
     cloud: str
@@ -38,7 +38,7 @@ class CloudAnswer:
     at: datetime
     sentence: str = ""
     silent: bool = False
-    asked: bool = True
+    set_up: bool = True
 
     def age(self, now: datetime) -> str:
         """Return, for people, how many offers it gave and how old its prices are; its error when it did not answer."""
@@ -50,7 +50,7 @@ class CloudAnswer:
 def silence(answers: Sequence[Answered]) -> str:
     """Say which clouds did not answer: `2 of 5 clouds did not answer: vast and runpod.` Empty where all did."""
     names = [one.cloud for one in answers if one.silent]
-    asked = sum(one.asked for one in answers)
+    asked = sum(one.set_up for one in answers)
     if not names:
         return ""
     if asked == 1:
@@ -80,5 +80,5 @@ def nothing_found(answers: Sequence[Answered], sentence: str) -> str:
 
 def most_answered(answers: Sequence[Answered]) -> bool:
     """Whether enough of the market is known to advise which limit to change."""
-    silent, asked = sum(one.silent for one in answers), sum(one.asked for one in answers)
+    silent, asked = sum(one.silent for one in answers), sum(one.set_up for one in answers)
     return 2 * silent <= asked and any(one.ok for one in answers)

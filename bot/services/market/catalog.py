@@ -166,7 +166,7 @@ class Catalog:
         sentence_of_all = f"{' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))} {verb} not asked."
         now = self._clock.now()
         return [
-            CloudAnswer(name, False, 0, now, "" if place else sentence_of_all, asked=False)
+            CloudAnswer(name, False, 0, now, "" if place else sentence_of_all, set_up=False)
             for place, name in enumerate(names)
         ]
 

@@ -87,7 +87,7 @@ class MarketCloud(Strict):
     read_at: datetime = Field(description="When the cloud gave this price.")
     sentence: Sentence
     silent: bool = Field(default=False, description="Whether it gave no answer in time, so its offers are unknown.")
-    asked: bool = Field(default=True, description="Whether it was asked; false for one that is not set up.")
+    set_up: bool = Field(default=True, description="Whether it is set up here; no other is asked.")
 
 
 class LeftOut(Strict):
@@ -150,7 +150,7 @@ def cloud_facts(one: CloudAnswer) -> dict[str, Any]:
         "read_at": one.at,
         "sentence": one.sentence,
         "silent": one.silent,
-        "asked": one.asked,
+        "set_up": one.set_up,
     }
 
 

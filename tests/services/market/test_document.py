@@ -108,7 +108,7 @@ def answer(cloud: str, *, ok: bool = False, **more: Any) -> CloudAnswer:
         ((answer("a", ok=True), answer("b", ok=True)), "None.", True),
         ((answer("a", silent=True), answer("b", ok=True)), "1 of 2 clouds did not answer: a. Try again. None.", True),
         (
-            (answer("a", silent=True), answer("b", silent=True), answer("c", ok=True), answer("d", asked=False)),
+            (answer("a", silent=True), answer("b", silent=True), answer("c", ok=True), answer("d", set_up=False)),
             "2 of 3 clouds did not answer: a and b. Try again. None.",
             False,
         ),
