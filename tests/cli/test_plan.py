@@ -247,7 +247,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         "plan model=1B tokens=300M gpu=4090,3090 2-4x clouds=vast,runpod max=$50 disk=1TB",
     )
     words = "{model: 1B, tokens: 300M, gpu: ['4090', 3090], count: 2-4, clouds: [vast, runpod], max: $50, disk: 1TB}"
-    machine = "{gpu: {name: ['4090', '3090'], count: 2-4}, disk: 1TB}"
+    machine = "{gpu: {name: ['4090', 3090], count: 2-4}, disk: 1TB}"
     fields = f"{{work: {{model: 1B}}, tokens: 300M, resources: {machine}, candidates: [vast, runpod], budget: 50}}"
     for text in (words, fields):
         file.write_text(text)

@@ -37,7 +37,7 @@ def comparison_tables(compared: Compared) -> TextReport:
     apart = [elsewhere(row) for row in found.elsewhere]
     tables.append(_table("Environments that cannot be rented here", elsewhere_columns(question), apart))
     lead = f"One run of {hours(question.hours)}, {question.buffer:.0%} buffer."
-    return TextReport(lead=lead, tables=tuple(tables), sentences=(*found.notes, *compared.absent, *compared.ages))
+    return TextReport(lead=lead, tables=tuple(tables), sentences=(*compared.absent, *found.notes, *compared.ages))
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:

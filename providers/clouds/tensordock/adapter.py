@@ -82,7 +82,7 @@ class TensorDockConfig(CloudConfig):
     base_url: str = "https://dashboard.tensordock.com/api/v2"
     image: str = Field(
         default="ubuntu2404_nvidia_570",
-        description="Image of the virtual machines. It must have the GPU drivers; TensorDock's API lists the names.",
+        description="Image of the virtual machines. It must have the GPU drivers; the plain `ubuntu2404` has none.",
     )
     v0_api_key: Credential = Field(default=SecretStr(""), description=f"Key of TensorDock's older API. {_OLDER_API}")
     v0_api_token: Credential = Field(default=SecretStr(""), description=f"Token of that API. {_OLDER_API}")
