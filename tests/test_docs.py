@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -10,14 +13,22 @@ from PIL import Image
 from PIL.WebPImagePlugin import WebPImageFile
 from typer.testing import CliRunner
 
+from bot.cli.access.job_file import job_in, line_of
 from bot.cli.lazy import COMMANDS, build
 from bot.cli.pages import PAGES
 from bot.cli.pages.codes import SENT_BY
 from bot.cli.pages.markdown import table
-from bot.rules.grammar.parser import GrammarError, parse
+from bot.cli.pages.settings import SUBJECTS
+from bot.clock import SystemClock
+from bot.rules.grammar.job_document import JobDocument
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.plans.job_file import read_job
 from bot.settings import known_variables
 from ledger.kernel.states import NotificationKind
+from providers.registry import REGISTRY
 from tests.pictures.__main__ import MAX_BYTES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,6 +85,46 @@ def test_what_a_page_says_to_type_is_understood(path: Path) -> None:
         assert not isinstance(parse(line), GrammarError), typed
     for typed in re.findall(r"^ *gpu-shopper ([^\n#]+)", text, re.MULTILINE):
         assert typed.split()[0] in COMMANDS, typed
+
+
+def test_the_job_file_of_the_guide_is_a_job(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/requester.md").read_text(encoding="utf-8")
+    (written,) = re.findall(r"^```yaml\n(.+?)^```", guide, re.MULTILINE | re.DOTALL)
+    (tmp_path / "job.yaml").write_text(written, encoding="utf-8")
+    job = read_job(JobDocument.model_validate(job_in(str(tmp_path / "job.yaml"))), Policy())
+    assert (job.gpu.names, job.candidates, job.hours, job.disk_gb) == (
+        ("RTX4090", "A6000"),
+        ("runpod", "vast"),
+        Decimal(6),
+        100,
+    )
+    assert job.clouds_in_order
+    assert job.run is not None
+    assert ["aws s3 cp" in job.run, "curl" in job.run, "python /workspace/train.py" in job.run] == [True] * 3
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("clouds/")])
+def test_a_cloud_s_first_request_is_the_same_in_slack_and_in_a_terminal(name: str) -> None:
+    page = PAGES[name]()
+    assert not re.search(r"\bsection \d", page), "headings have no numbers"
+    for typed in re.findall(r"^/gpu (.+)$", page, re.MULTILINE):
+        found = parse(typed)
+        assert isinstance(found, ParsedCommand)
+        assert "$" not in typed, "a shell would replace it"
+        command, *words = shlex.split(typed)
+        assert parse(f"{command} {line_of(words)}") == found
+    ends = "`/gpu terminate ID`" in page
+    entry = REGISTRY.get(name.removeprefix("clouds/").removesuffix(".md"))
+    if entry is not None:
+        assert ends is entry.build(entry.config_class(), SystemClock(), None).capabilities.terminate
+
+
+def test_the_policy_page_has_a_heading_for_each_subject() -> None:
+    keys = [item.name for kind in (Policy, Timing) for item in fields(kind)]
+    assert [key for key in keys if key in SUBJECTS] == list(SUBJECTS)
+    page = PAGES["policy.md"]()
+    assert re.findall(r"^### (.+)$", page, re.MULTILINE) == list(SUBJECTS.values())
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == keys
 
 
 def test_every_notification_says_what_causes_it() -> None:

@@ -46,7 +46,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
         approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],
         excluded=[
             *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
-            *(str(one.get("sentence", "")) for one in (quote.clouds if quote else []) if not one.get("ok")),
+            *(str(one["sentence"]) for one in (quote.clouds if quote else []) if one.get("sentence")),
         ],
         waiting=_waiting(ctx, view, mentioned_approvers(ctx.policy, mandate))
         if request.state is RequestState.PENDING

@@ -280,10 +280,17 @@ def cloud_variables(entry: ProviderEntry) -> tuple[Variable, ...]:
     for name, field in entry.fields.items():
         item = entry.config_class.model_fields[field]
         secret = item.annotation is SecretStr
+        example = str((item.examples or ["…"])[0])
         default = "" if secret or item.default in (None, PydanticUndefined) else str(item.default)
-        doc = f"Credential of {entry.name}; made at {entry.where}." if secret else f"{field} of {entry.name}."
-        found.append(Variable(name, item.description or doc, default, default or "…", secret, entry.name))
+        found.append(Variable(name, _cloud_doc(entry, field, item), default, default or example, secret, entry.name))
     return tuple(found)
+
+
+def _cloud_doc(entry: ProviderEntry, field: str, item: FieldInfo) -> str:
+    """Say what one variable of a cloud is, and where to find its value."""
+    if field == "base_url":
+        return f"Address of the API of {entry.name}. Change it only for a proxy, or the sandbox."
+    return item.description or f"Credential of {entry.name}; made at {entry.where}."
 
 
 def known_variables(clouds: Clouds = REGISTRY) -> tuple[Variable, ...]:

@@ -77,7 +77,7 @@ async def price(handler: HandlerContext, values: Mapping[str, Any]) -> str:
         return "Choose a GPU and a time to see the price."
     found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     if found.best is None:
-        return " ".join(["No offer fits now.", *(safe(one.sentence, 300) for one in found.relaxations[:1])])
+        return " ".join([safe(found.nothing), *(safe(one.sentence, 300) for one in found.relaxations[:1])])
     estimate, offer = found.best.estimate, found.best.offer
     what = f"{offer.gpu_count}× {safe(offer.gpu, 60)}"
     return f"About *{dollars(estimate.expected_usd)}* for {hours(estimate.hours)} · {what} · {safe(place(offer))}"

@@ -235,6 +235,8 @@ async def test_the_page_the_api_and_a_key_that_works_are_announced(capsys: pytes
         found = re.search(line, said, re.MULTILINE)
         assert found is not None, said
         assert len(lines) == 3
+        first = said.index(found[0])
+        assert first < said.index("provision 1x4090 2h --reason") < said.index("requests --waiting")
         for (url, key), code in zip(lines, (403, 403, 200), strict=True):  # Only the last one is an administrator's.
             async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as http:
                 assert (await http.get("/api/v1/orphans")).status_code == code

@@ -18,7 +18,8 @@ from bot.clock import SystemClock
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import listed
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import CloudAnswer, MarketListing
+from bot.services.market.answers import CloudAnswer
+from bot.services.market.catalog import MarketListing
 from bot.services.market.document import market_page
 from bot.services.market.market_table import market_table
 from providers.registry import REGISTRY, sandboxes
@@ -155,6 +156,14 @@ async def test_clouds_that_refuse_the_key_are_named_and_end_with_an_error(monkey
     assert code == market.NO_CLOUD
     assert "vast: Vast.ai refuses the API key." in out
     assert "wrongwrong" not in out
+
+
+async def test_where_no_cloud_answers_that_alone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cloud in sandboxes(SystemClock(), SandboxTiming.quick(), names=NAMES).values():
+        for variable, value in cloud.environment("http://127.0.0.1:9").items():
+            monkeypatch.setenv(variable, value)
+    code, out, _ = await run("--gpu", "4090", "--provider", "vast,runpod")
+    assert (code, out) == (market.NO_CLOUD, "2 of 2 clouds did not answer: vast and runpod. Try again.\n")
 
 
 async def test_without_a_cloud_it_says_what_to_set() -> None:

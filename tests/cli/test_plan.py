@@ -271,7 +271,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         "plan model=1B tokens=300M gpu=4090,3090 2-4x clouds=vast,runpod max=$50 disk=1TB",
     )
     words = "{model: 1B, tokens: 300M, gpu: ['4090', 3090], count: 2-4, clouds: [vast, runpod], max: $50, disk: 1TB}"
-    machine = "{gpu: {name: ['4090', '3090'], count: 2-4}, disk: 1TB}"
+    machine = "{gpu: {name: ['4090', 3090], count: 2-4}, disk: 1TB}"
     fields = f"{{work: {{model: 1B}}, tokens: 300M, resources: {machine}, candidates: [vast, runpod], budget: 50}}"
     for text in (words, fields):
         file.write_text(text)
@@ -285,10 +285,23 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "says"),
     [
-        ("resources: {gpus: 4}\n", ("job.yaml",), "resources.gpus"),
-        ("bugdet: $50\n", ("job.yaml",), "Did you mean budget?"),
-        (None, ("none.yaml",), "cannot be read"),
-        ("[1, 2", ("job.yaml",), "cannot be read"),
+        (
+            "hours: 1\nresources: {gpus: 4}\n",
+            ("job.yaml",),
+            "job.yaml, line 2: resources.gpus is no key of a job. Did you mean resources.gpu?",
+        ),
+        ("\nresource: {gpu: 4090}\n", ("job.yaml",), "line 2: resource is no key of a job. Did you mean resources?"),
+        ("bugdet: $50\n", ("job.yaml",), "job.yaml, line 1: bugdet is no key of a job. Did you mean budget?"),
+        ("resources:\n  count: 2\n", ("job.yaml",), "line 2: resources.count is no key of a job. Did you mean reso"),
+        ("resources: {hours: 2}\n", ("job.yaml",), "resources.hours is no key of a job. Did you mean hours?"),
+        ("resources: {gpu: {model: a}}\n", ("job.yaml",), "gpu.model is no key of a job. Did you mean work.model?"),
+        ("work:\n  modle: 7B\n", ("job.yaml",), "line 2: work.modle is no key of a job. Did you mean work.model?"),
+        ("file_mounts: {/a: {sorce: b}}\n", ("job.yaml",), "file_mounts.sorce is no key of a job. Did you mean file_"),
+        ("resources: {zebra: 1}\n", ("job.yaml",), "resources.zebra is no key of a job. The keys there are gpu, disk."),
+        ("zebra: 1\n", ("job.yaml",), "The keys there are words, resources, candidates,"),
+        (None, ("none.yaml",), "There is no file none.yaml."),
+        (None, (".yaml/a.yaml",), "There is no file .yaml/a.yaml."),
+        ("hours: 2\n[1, 2", ("job.yaml",), "job.yaml, line 2, cannot be read"),
         ("- a\n", ("job.yaml",), "Its schema is docs/schemas/job.json"),
         ("model: 7Q!\n", ("job.yaml",), "is not a model"),
         ("model: 7Q\n", ("job.yaml",), "is not a model size; write model=7B"),

@@ -201,6 +201,13 @@ MARKET = TextTable(
 )
 
 
+@pytest.mark.parametrize("words", [("provision", "--dry-run"), ("plan",), ("inventory",)])
+async def test_where_no_cloud_answers_a_question_ends_with_69(words: tuple[str, ...], terminal: Terminal) -> None:
+    code, out, _ = await terminal.run(*words, "1x4090 2h clouds=vast,runpod")
+    assert (code, "2 of 2 clouds did not answer: vast and runpod. Try again." in out) == (screen.UNAVAILABLE, True)
+    assert "No offer fits" not in out
+
+
 def test_what_fits_is_one_line_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     table = TextTable(head=("#", "offer", "why"), rows=(("1", OFFER, WHY),))
     wide = _at(200, TextReport(tables=(table,)), monkeypatch)

@@ -148,5 +148,6 @@ def test_every_variable_has_a_sentence_and_secrets_have_no_default() -> None:
     variables = known_variables()
     assert len({v.name for v in variables}) == len(variables)
     assert all(v.doc for v in variables)
+    assert [v.name for v in variables if v.doc.removesuffix(".").endswith(f" of {v.cloud}")] == []
     assert {v.name for v in variables if v.secret} >= {"SLACK_BOT_TOKEN", "RUNPOD_API_KEY", "VAST_API_KEY"}
     assert all(not v.default for v in variables if v.secret)

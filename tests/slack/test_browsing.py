@@ -86,7 +86,7 @@ async def test_a_filter_that_leaves_nothing_keeps_the_menus_and_advises(stage: S
     await stage.command("alice", "/gpu inventory 4090 region=Atlantis")
     message = newest(stage)
     told = all_text(message)
-    assert "no offer fits now" in told
+    assert "No offer fits now" in told
     assert "No offer is in “Atlantis” now; there are offers in " in told
     assert "With region=" in told
     assert shown(await choose(stage, message, "region", "region="))

@@ -267,7 +267,7 @@ async def test_inventory_shows_ids_that_can_be_asked_for(stage: Stage) -> None:
     message = await stage.ask(f"/gpu provision 1x4090 offer={offer} 1h")
     assert offer.partition(":")[0] in all_text(message).lower()
     await stage.command("alice", "/gpu inventory 4090 price=$0.001")
-    assert "no offer fits now" in private(stage, "alice").text
+    assert "No offer fits now" in private(stage, "alice").text
 
 
 async def test_compare_answers_with_the_table_that_people_print(stage: Stage) -> None:

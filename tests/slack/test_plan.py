@@ -61,7 +61,7 @@ async def test_a_plan_has_a_chart_that_only_the_requester_sees(stage: Stage) -> 
 
 async def test_a_plan_without_an_option_has_no_chart(stage: Stage) -> None:
     await stage.command("alice", "/gpu plan 4090 6h price=$0.001")
-    assert "no offer fits now" in all_text(stage.ws.ephemerals("alice")[-1])
+    assert "No offer fits now" in all_text(stage.ws.ephemerals("alice")[-1])
     assert stage.calls("files.getUploadURLExternal") == []
 
 
@@ -171,7 +171,7 @@ async def test_a_form_that_was_closed_gets_the_plan_as_a_message(stage: Stage) -
 
 async def test_nothing_fits_is_said_in_the_dialog_with_what_would_help(stage: Stage) -> None:
     await plan_button(stage, {"gpu": "RTX4090", "hours": "6h", "price": "$0.001"})
-    assert "no offer fits now" in shown(stage)
+    assert "No offer fits now" in shown(stage)
     assert "fits" in shown(stage)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from bot import logs
+from bot.cli.access.job_keys import unknown_keys
 from bot.cli.terminal.screen import fail
 from bot.rules.grammar.job_document import JobDocument, plain
 from bot.rules.grammar.job_words import BadWord
@@ -26,12 +27,17 @@ def line_of(words: Sequence[str]) -> str:
 
 def job_in(file: str) -> dict[str, Any]:
     """Read the job in a YAML or JSON file; words of the /gpu grammar may be fields too: `model: 7B`."""
+    text = _read(file)
     try:
-        document = yaml.safe_load(text_of(file))
+        document, tree = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        fail(f"{file} cannot be read: {logs.visible(str(error).splitlines()[0])}.", 2)
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}," if mark else ""
+        fail(f"{file}{place} cannot be read: {logs.visible(str(error).splitlines()[0])}.", 2)
     if not isinstance(document, dict):
         fail(f"{file} is not a job. Its schema is docs/schemas/job.json.", 2)
+    for line, sentence in unknown_keys(tree):
+        fail(f"{file}, line {line}: {sentence}", 2)
     fields = {name: value for name, value in document.items() if name in JobDocument.model_fields and value is not None}
     words = {str(name): plain(value) for name, value in document.items() if name not in fields and value is not None}
     work = fields.get("work", {})
@@ -44,11 +50,19 @@ def least_memory(text: str) -> str:
 
 
 def text_of(file: str) -> str:
-    """Return the text of a file; ends the program when it cannot be read."""
+    """Return the text of a file without space around it; ends the program when it cannot be read."""
+    return _read(file).strip()
+
+
+def _read(file: str) -> str:
     try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}.", 2)
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except FileNotFoundError:
+        fail(f"There is no file {file}.", 2)
+    except UnicodeDecodeError:
+        fail(f"{file} is not a text in UTF-8.", 2)
+    except OSError as error:
+        fail(f"{file} cannot be read: {error.strerror}.", 2)
 
 
 def count_in(option: str, text: str) -> int:

@@ -16,7 +16,7 @@ from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.access.job_file import job_in, least_memory, line_of, text_of
 from bot.cli.terminal.busy import busy
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, plain_id
-from bot.cli.terminal.screen import at_terminal, prompt, say
+from bot.cli.terminal.screen import UNAVAILABLE, at_terminal, prompt, say
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
 from bot.cli.terminal.views import request_details, request_list, session_details, state_of
 from bot.rules.values.state_text import state_words
@@ -79,6 +79,8 @@ def provision(
     if dry_run:
         planned = spoken(lambda api: api.post("/plans", document))
         show(planned["estimate"] if as_json else with_columns(TextReport.model_validate(planned["report"])))
+        if not any(cloud["ok"] for cloud in planned["estimate"]["clouds"]):
+            raise typer.Exit(UNAVAILABLE)
         return
     ended = spoken(lambda api: _submit(api, document, idempotency_key, as_json=as_json, wait=wait))
     if ended is not None:

@@ -31,11 +31,11 @@ BOOT_S, HEADLESS_BOOT_S = 8.0, 2.0
 HEADLESS_LIMIT_S = 55.0
 #: What a shell says of a program that Ctrl-C ended.
 STOPPED = 130
-#: The people whose keys are printed, and what each may do.
-WHO: Mapping[str, str] = {
-    ALICE: 'Alice requests:  {program} provision 1x4090 2h --reason "from a terminal"',
-    BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID 1",
-    ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, orphans list, recover",
+#: The people whose keys are printed: who each is, and what each may try after the export.
+WHO: Mapping[str, tuple[str, ...]] = {
+    ALICE: ("Alice, who requests:", 'provision 1x4090 2h --reason "from a terminal"'),
+    BOB: ("Bob, an approver:", "requests --waiting", "approve ID"),
+    ADMIN: ("An administrator, who approves nothing:", "keys list", "orphans list"),
 }
 
 
@@ -95,9 +95,9 @@ async def serve_until(
             "  The same at other terminals, with keys of this run alone. There operator:alice is the Alice of the page,"
         )
         out("  because the policy links both names (same_person).\n")
-        for name, may in WHO.items():
-            out(f"  {may.format(program=_program())}\n")
-            out(f"export {URL}={running.ctx.node_url} {KEY}={keys[name]}\n")
+        for name, (who, *commands) in WHO.items():
+            out(f"  {who}\n")
+            out("\n".join([f"export {URL}={running.ctx.node_url} {KEY}={keys[name]}", *map(_program, commands), ""]))
         out(f"  {running.ctx.node_url}/docs  shows the REST API. After one of the exports above:\n")
         out(f'curl -H "Authorization: Bearer ${KEY}" "${URL}/api/v1/inventory?words=4090+US&limit=3"\n')
         out("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
@@ -142,6 +142,7 @@ async def _headless(seed: int, policy: Policy) -> int:
         return 1
 
 
-def _program() -> str:
-    """Return how to call this program at another terminal: by its name, where the shell finds that."""
-    return "gpu-shopper" if shutil.which("gpu-shopper") else str(Path(sys.argv[0]).resolve())
+def _program(command: str) -> str:
+    """Return a command as it is typed at another terminal: with the program's name, where the shell finds that."""
+    name = "gpu-shopper" if shutil.which("gpu-shopper") else str(Path(sys.argv[0]).resolve())
+    return f"{name} {command}"

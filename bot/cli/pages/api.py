@@ -10,13 +10,6 @@ from bot.api.dependencies import CALLS_PER_MINUTE, SCOPE_FIELD
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.access.scopes import ACTIVE_KEYS, FOR_PEOPLE, KEY_DAYS, MEANING, PLAIN
 
-EXAMPLE = """```sh
-gpu-shopper keys create atlas --owner U012AB3CD          # shown once: gpuk_…
-curl -H "Authorization: Bearer $KEY" "$URL/api/v1/inventory?gpu=4090&max_price=0.80"
-curl -H "Authorization: Bearer $KEY" -H "Idempotency-Key: order-17" -H "Content-Type: application/json" \\
-     -d '{"resources": {"gpu": "4090"}, "hours": 2, "reason": "fine-tune"}' "$URL/api/v1/sessions"
-```"""
-
 
 def openapi() -> str:
     """Return the OpenAPI 3.1 document, as /openapi.json serves it."""
@@ -42,8 +35,7 @@ def page() -> str:
     return whole_page(
         "REST API",
         DESCRIPTION,
-        EXAMPLE,
-        "[Programs](programs/index.md) walks through a first rental. The whole description is OpenAPI 3.1: "
+        "[Programs](programs/index.md) walks through a first rental with `curl`. The whole description is OpenAPI 3.1: "
         "[openapi.json](openapi.json), served as `/openapi.json`. The body of a request for GPUs is the portable job "
         "request, [schemas/job.json](schemas/job.json).",
         "## Routes",

@@ -98,16 +98,20 @@ def _keys(entry: ProviderEntry) -> list[str]:
 
 def _first_run(entry: ProviderEntry, able: Capabilities) -> list[str]:
     if able.batch:
-        asks = f'/gpu provision gpu=T4 count=2 1h clouds={entry.name} run="python -c \'print(1)\'" for="first run"'
+        asks = f'/gpu provision gpu=T4 count=2 1h clouds={entry.name} run="nvidia-smi -L" for="first run"'
         then = "It runs as a batch job: no SSH, and its output is on the cloud's page of the run."
     else:
-        asks = f'/gpu provision 1x 1h memory=16GB+ clouds={entry.name} max=$5 for="first run"'
+        asks = f'/gpu provision 1x 1h memory=16GB+ clouds={entry.name} max=5 for="first run"'
         then = f"A machine here is usually ready in {able.boot_expected_s / 60:.0f} minutes."
+    if able.terminate:
+        end = "End it early with `/gpu terminate ID`, and compare the total with the cloud's own bill the next day."
+    else:
+        end = "The bot can't end it early: it ends by itself, at its timeout, or by hand on that page."
     return [
         f"```sh\ngpu-shopper preflight\ngpu-shopper inventory --provider {entry.name}\n```",
         "`preflight` checks the key and the balance. Then ask in Slack:",
         f"```\n{asks}\n```",
-        f"{then} End it early with `/gpu terminate ID`, and compare the total with the cloud's own bill the next day.",
+        f"In a terminal, write `gpu-shopper` in place of `/gpu`. {then} {end}",
     ]
 
 

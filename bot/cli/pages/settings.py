@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from bot.cli.pages.markdown import code, table, value_cell, whole_page
@@ -29,6 +30,36 @@ def page() -> str:
     )
 
 
+HEAD = ("key", "what it does", "value")
+#: The first key of each group → the group's heading; the keys of a group stand together in the code.
+SUBJECTS: Mapping[str, str] = {
+    "approvers": "Who approves",
+    "auto_approve_below_usd": "Auto-approval",
+    "two_approvers_above_usd": "Several approvers, escalation and delegation",
+    "break_glass": "Start without an approval",
+    "confirm_above_usd": "What an approval covers",
+    "request_ttl_s": "How long a request waits",
+    "failover": "Failover and replacement",
+    "warn_before_end_s": "Warnings and overspend",
+    "checkpoint_unverified": "Checkpoints",
+    "end_when_unresponsive": "Idle, unresponsive and finished machines",
+    "max_gpus": "Size of a request",
+    "min_disk_gb": "Disks and images",
+    "blocked_hosts": "What is never offered",
+    "options_shown": "Estimates and ranking",
+    "teams": "Teams and budgets",
+    "consumers": "Programs and webhooks",
+    "digest_at": "Digest",
+    "cost_ledger_file": "Costs of other tools",
+    "project": "Names of instances",
+    "tick_s": "Jobs and listings",
+    "absence_count": "Proof that an instance is gone",
+    "boot_deadline_s": "Launch and boot",
+    "offers_timeout_s": "Calls to clouds",
+    "terminate_retry_s": "Terminations and approved ends",
+    "claim_ttl_s": "Workers and messages",
+}
+
 SAMPLE = """```yaml
 policy:
   approvers: [U012AB3CD]
@@ -38,14 +69,20 @@ timing:
 ```"""
 
 
-def _policy_rows(kind: type[Policy | Timing]) -> list[tuple[str, ...]]:
+def _groups(kind: type[Policy | Timing]) -> Iterator[str]:
+    """Yield the heading and the table of each group of keys."""
     rows: list[tuple[str, ...]] = []
     for item in fields(kind):
         default = plain(default_of(item))
         floor = item.metadata.get("floor")
         shown = f"Default: {code(_text(default))}. At least {floor:g}." if floor is not None else ""
+        if item.name in SUBJECTS:
+            if rows:
+                yield table(HEAD, rows)
+            yield f"### {SUBJECTS[item.name]}"
+            rows = []
         rows.append((code(item.name), str(item.metadata["doc"]), shown or value_cell(_text(default), example_of(item))))
-    return rows
+    yield table(HEAD, rows)
 
 
 def _text(value: object) -> str:
@@ -63,7 +100,7 @@ def policy() -> str:
         "except for `timing`.",
         SAMPLE,
         "## `policy`: what a team allows",
-        table(("key", "what it does", "value"), _policy_rows(Policy)),
+        *_groups(Policy),
         "## `timing`: how often to look, how long to wait (seconds)",
-        table(("key", "what it is", "value"), _policy_rows(Timing)),
+        *_groups(Timing),
     )

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.rules.grammar.commands import SUBCOMMANDS
-from bot.rules.grammar.job_words import KEYS, WORDS
+from bot.rules.grammar.job_words import KEYS, WORDS, Word
 from bot.rules.grammar.run_words import QUESTION_WORDS
-from bot.rules.grammar.workload_words import WORK_WORDS
+from bot.rules.grammar.workload_words import WORK_WORDS, WorkWord
 from bot.rules.values.labels import COUNTER_LENGTH, DEPLOYMENT_LENGTH, LABEL_LENGTH, MAC_LENGTH
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import BASE32, ID_LENGTH, base32
@@ -39,21 +39,20 @@ def grammar() -> str:
         (code(f"/gpu {sub.usage}"), _with_aliases(sub.doc, sub.aliases), code(f"/gpu {sub.example}"))
         for sub in SUBCOMMANDS
     ]
-    words = [(code(word.value), _with_aliases(word.doc, word.aliases), code(word.example)) for word in WORDS]
-    work = [
-        (code(f"{word.key}={word.value}"), _with_aliases(word.doc, word.aliases), code(word.example))
-        for word in WORK_WORDS
-        if word.key not in KEYS
-    ]
-    question = [(code(f"{word.key}={word.value}"), word.doc, code(word.example)) for word in QUESTION_WORDS]
+    words = map(_row, WORDS)
+    work = (_row(word) for word in WORK_WORDS if word.key not in KEYS)
+    question = map(_row, QUESTION_WORDS)
     return whole_page(
         "The /gpu language",
         "What you can type in Slack, and give to `gpu-shopper provision`. The words can come in any order. Put text "
-        "with spaces in quotes. If the bot doesn't know a word, it shows where the word is and a right one. It then "
-        "requests nothing. The [requester's guide](guides/requester.md) shows the ones that you need first.",
+        "with spaces in quotes; in a shell, put words with `$` in single quotes, too. If the bot doesn't know a word, "
+        "it shows where the word is and a right one. It then requests nothing. The "
+        "[requester's guide](guides/requester.md) shows the ones that you need first.",
         "## Commands",
         table(("command", "what it does", "example"), commands),
         "## Words of a job",
+        "TIME is `6h`, `90m` or `2d`. MONEY is `$50` or `50`. SIZE is `40GB` or `1TB`. SHARE is `98%` or `0.98`. "
+        "NUMBER is `7B`, `300M` or `20k`. Usual values need no key: `4xA100 6h $50 US`.",
         table(("word", "what it says", "example"), words),
         "## Words of a run",
         "They describe the work, for `plan` and for `provision` without hours, together with `model=` and `tokens=`. "
@@ -62,6 +61,10 @@ def grammar() -> str:
         "## Words of a comparison",
         table(("word", "what it says", "example"), question),
     )
+
+
+def _row(word: Word | WorkWord) -> tuple[str, str, str]:
+    return code(f"{word.key}={word.value}"), _with_aliases(word.doc, word.aliases), code(word.example)
 
 
 def _with_aliases(doc: str, aliases: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ class _Strict(BaseModel):
 class Gpu(_Strict):
     """Which GPUs would do: any of the names, so many of them, with so much memory each."""
 
-    name: Text | Annotated[list[Text], Field(max_length=20)] = Field(
+    name: Said | Annotated[list[Said], Field(max_length=20)] = Field(
         default="", description="One name or several, in any spelling; A100:8 says the number too.", examples=["A100"]
     )
     count: Said | None = Field(default=None, description="4, 2-4, or 2+ for two or more.", examples=["8"])
@@ -39,7 +39,7 @@ class Gpu(_Strict):
 class Resources(_Strict):
     """The machine."""
 
-    gpu: Gpu | Text | None = Field(default=None, description="The GPUs; A100:8 is short for a name and a number.")
+    gpu: Gpu | Said | None = Field(default=None, description="The GPUs; A100:8 is short for a name and a number.")
     disk: Said | None = Field(default=None, description="The least disk: 200GB, 1TB.", examples=["200GB"])
 
 
@@ -139,9 +139,10 @@ def pairs(document: JobDocument) -> Iterator[tuple[str, str, str]]:
 
 
 def _machine(wanted: Resources) -> Iterator[tuple[str, str, str]]:
-    gpu = Gpu(name=wanted.gpu) if isinstance(wanted.gpu, str) else wanted.gpu
+    gpu = wanted.gpu if wanted.gpu is None or isinstance(wanted.gpu, Gpu) else Gpu(name=wanted.gpu)
     if gpu is not None:
-        listed = [gpu.name] if isinstance(gpu.name, str) else gpu.name
+        # YAML reads 4090 as a number.
+        listed = [plain(one) for one in (gpu.name if isinstance(gpu.name, list) else [gpu.name])]
         names, counts = zip(*(one.partition(":")[::2] for one in listed), strict=True) if listed else ((), ())
         count = next(filter(None, counts), None) if gpu.count is None else gpu.count
         if any(names):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
@@ -70,11 +70,17 @@ class Word:
     aliases: tuple[str, ...] = ()
 
 
-def near(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """Suggest the closest of `known`, as ` Did you mean x?`, or nothing."""
+def nearest(text: str, known: Iterable[str]) -> str:
+    """Return the closest of `known`, or an empty text where none is close."""
     # Two letters that change places in a word of three leave two of three alike.
     found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72 if len(text) > 3 else 0.6)
-    return f" Did you mean {found[0]}?" if found and found[0] != text.lower() else ""
+    return found[0] if found and found[0] != text.lower() else ""
+
+
+def near(text: str, known: Iterable[str]) -> str:
+    """Suggest the closest of `known`, as ` Did you mean x?`, or nothing."""
+    found = nearest(text, known)
+    return f" Did you mean {found}?" if found else ""
 
 
 def show(text: str) -> str:

@@ -19,7 +19,7 @@ from bot.rules.market.relaxation import ADVISED, Relaxation, relax, widest
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.bids import with_margin
 from bot.rules.sizing.throughput import FinishedRun
-from bot.rules.values.phrases import plural
+from bot.services.market.answers import CloudAnswer, most_answered
 from bot.services.market.preflight import Checks, refusal
 from bot.services.market.snapshots import Snapshots
 from ledger.kernel import money
@@ -27,7 +27,7 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Balance, Offer, Provider
-from providers.errors import ProviderError, QuotaExceeded, RateLimited
+from providers.errors import ProviderError, QuotaExceeded, RateLimited, Unavailable
 
 FRESH_S = 60.0
 #: For this long the last good answer of a rate-limited cloud is used instead of a new query.
@@ -37,28 +37,6 @@ FULL_PAGE = 60
 DEEPER_PAGES = 4
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CloudAnswer:
-    """How one cloud answered: `sentence` is for people when it did not, `at` is when its prices were read."""
-
-    cloud: str
-    ok: bool
-    count: int
-    at: datetime
-    sentence: str = ""
-
-    def age(self, now: datetime) -> str:
-        """Return, for people, how many offers it gave and how old its prices are; its error when it did not answer."""
-        seconds = max(int((now - self.at).total_seconds()), 0)
-        old = f"{seconds} s old" if seconds < 120 else f"{seconds // 60} min old"
-        return f"{self.cloud}: {plural(self.count, 'offer')}, {old}" if self.ok else self.sentence
-
-
-def absent(answers: Iterable[CloudAnswer]) -> tuple[str, ...]:
-    """Return the sentences about the clouds that did not answer, each one once."""
-    return tuple(one.sentence for one in answers if not one.ok and one.sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +176,10 @@ class Catalog:
         verb = "is not set up here, so it was" if len(names) == 1 else "are not set up here, so they were"
         sentence_of_all = f"{' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))} {verb} not asked."
         now = self._clock.now()
-        return [CloudAnswer(name, False, 0, now, "" if place else sentence_of_all) for place, name in enumerate(names)]
+        return [
+            CloudAnswer(name, False, 0, now, "" if place else sentence_of_all, set_up=False)
+            for place, name in enumerate(names)
+        ]
 
     async def inventory(self, job: JobRequest, policy: Policy, sort: SortKey = SortKey.TOTAL) -> MarketListing:
         """Return everything that is for sale for `job`; the same listing until a cloud has answered anew."""
@@ -211,8 +192,9 @@ class Catalog:
             return known
         # A large market takes a good part of a second; in a thread it delays nobody else.
         rows, market = await asyncio.to_thread(listed, found.offers, job, policy, self.capabilities, sort)
-        advice = [unknown_places(found.offers, job.regions)]
-        if not rows and any(one.ok for one in found.answers):
+        known_enough = most_answered(found.answers)
+        advice = [unknown_places(found.offers, job.regions)] if known_enough else []
+        if not rows and known_enough:
             advice += [one.sentence for one in (await self.openings(job, policy))[:ADVISED]]
         name = secrets.token_hex(8)
         listing = MarketListing(name, job, sort, rows, market, found.answers, tuple(filter(None, advice)))
@@ -271,10 +253,12 @@ class Catalog:
                 found = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot)
             offers = tuple(map(_in_micros, found))
         except TimeoutError:
-            return CloudAnswer(name, False, 0, at, f"{name} did not answer within {self._deadline_s:g} s."), ()
+            sentence = f"{name} did not answer within {self._deadline_s:g} s."
+            return CloudAnswer(name, False, 0, at, sentence, silent=True), ()
         except ProviderError as error:
             self._slow_down(name, error)
-            return CloudAnswer(name, False, 0, at, f"{name}: {error.message}."), ()
+            silent = isinstance(error, Unavailable)
+            return CloudAnswer(name, False, 0, at, f"{name}: {error.message}.", silent=silent), ()
         self._slow.pop(name, None)
         result = CloudAnswer(name, True, len(offers), at), offers
         self._known[key] = result

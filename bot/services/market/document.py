@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values.phrases import plural
+from bot.services.market.answers import nothing_found, refusals, silence
 from bot.services.market.offer_fields import (
     Cloud,
     Code,
@@ -29,6 +30,7 @@ from ledger.kernel import money
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
     from bot.rules.market.listing import OfferRow
+    from bot.services.market.answers import CloudAnswer
     from bot.services.market.catalog import MarketListing
 
 _ZERO = Decimal(0)
@@ -84,6 +86,8 @@ class MarketCloud(Strict):
     offers: int = Field(description="How many offers it gave.")
     read_at: datetime = Field(description="When the cloud gave this price.")
     sentence: Sentence
+    silent: bool = Field(default=False, description="Whether it gave no answer in time, so its offers are unknown.")
+    set_up: bool = Field(default=True, description="Whether it is set up here; no other is asked.")
 
 
 class LeftOut(Strict):
@@ -117,8 +121,10 @@ class MarketHead(Strict):
 
     @property
     def summary(self) -> str:
-        """Say how many offers there are and what their prices include."""
-        return f"{plural(self.rows, 'offer')}. {self.terms}" if self.rows else "No offer fits now."
+        """Say which clouds did not answer, how many offers there are, and what their prices include."""
+        if not self.rows:
+            return nothing_found(self.clouds, "No offer fits now.")
+        return f"{silence(self.clouds)} {plural(self.rows, 'offer')}. {self.terms}".strip()
 
     @property
     def terms(self) -> str:
@@ -128,16 +134,28 @@ class MarketHead(Strict):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what else people should know: what to change, which clouds did not answer, what was left out."""
+        """Return what else people should know: what to change, what was left out, which clouds refused."""
         left_out = () if self.rows else tuple(one.sentence for one in self.excluded)
-        silent = (one.sentence for one in self.clouds if not one.ok and one.sentence)
-        return (*self.advice, *left_out, *silent)
+        return (*self.advice, *left_out, *refusals(self.clouds))
 
 
 class MarketPage(MarketHead):
     """One page of what is for sale, or all of it."""
 
     items: tuple[MarketRow, ...] = Field(description="The rows of this page.")
+
+
+def cloud_facts(one: CloudAnswer) -> dict[str, Any]:
+    """Return how one cloud answered under the names that documents use."""
+    return {
+        "cloud": one.cloud,
+        "ok": one.ok,
+        "offers": one.count,
+        "read_at": one.at,
+        "sentence": one.sentence,
+        "silent": one.silent,
+        "set_up": one.set_up,
+    }
 
 
 def head(listing: MarketListing, next_cursor: str | None = None) -> MarketHead:
@@ -148,10 +166,7 @@ def head(listing: MarketListing, next_cursor: str | None = None) -> MarketHead:
         sort=listing.sort,
         rows=len(listing.rows),
         offers=listing.offers,
-        clouds=tuple(
-            MarketCloud(cloud=one.cloud, ok=one.ok, offers=one.count, read_at=one.at, sentence=one.sentence)
-            for one in listing.answers
-        ),
+        clouds=tuple(MarketCloud(**cloud_facts(one)) for one in listing.answers),
         excluded=tuple(
             MarketLeftOut(code=one.reason_code, count=one.count, sentence=one.sentence, examples=one.example_ids)
             for one in listing.excluded

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import hours, place_name, plural, rate, reliability, short_hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
+from bot.services.market.answers import silence
 from bot.services.market.document import MarketHead, MarketPage, MarketRow
 
 #: So many places of a row are named; the others are counted.
@@ -105,7 +106,8 @@ def below(found: MarketPage) -> str:
     """Say how many there are, whether these are all of them, and what the prices include."""
     if len(found.items) == found.rows:
         return found.summary
-    return f"Shown: {len(found.items):,} of {plural(found.rows, 'offer')}. {found.terms}"
+    shown = f"Shown: {len(found.items):,} of {plural(found.rows, 'offer')}. {found.terms}"
+    return f"{silence(found.clouds)} {shown}".strip()
 
 
 def in_words(found: MarketPage) -> tuple[str, ...]:

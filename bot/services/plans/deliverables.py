@@ -17,7 +17,7 @@ from bot.rules.market.ranking import RankedOption
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import price_cap
-from bot.services.market.document import LeftOut, MarketCloud
+from bot.services.market.document import LeftOut, MarketCloud, cloud_facts
 from bot.services.market.offer_fields import (
     Cloud,
     Country,
@@ -210,10 +210,7 @@ def cost_estimate(planned: Planned) -> CostEstimate:
         left_out=tuple(
             LeftOut(code=one.reason_code, count=one.count, sentence=one.sentence) for one in planned.ranked.excluded
         ),
-        clouds=tuple(
-            CloudRead(cloud=one.cloud, ok=one.ok, offers=one.count, read_at=one.at, sentence=one.sentence)
-            for one in planned.answers
-        ),
+        clouds=tuple(CloudRead(**cloud_facts(one)) for one in planned.answers),
         openings=tuple(map(Opening.model_validate, planned.relaxations)),
         assumptions=planned.assumed,
         unknown=planned.unknown,

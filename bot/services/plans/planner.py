@@ -16,7 +16,8 @@ from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.workload import Workload, assumed, unknown
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.market.catalog import Catalog, CloudAnswer, absent
+from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, refusals
+from bot.services.market.catalog import Catalog
 from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
@@ -56,8 +57,13 @@ class Planned:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Return the sentences about the clouds that did not answer."""
+        """Return the sentences about the clouds whose offers are unknown."""
         return absent(self.answers)
+
+    @property
+    def nothing(self) -> str:
+        """Say that no offer fits, after the clouds that did not answer; empty where one fits."""
+        return "" if self.ranked.options else nothing_found(self.answers, "No offer fits now.")
 
 
 async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
@@ -70,7 +76,8 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
     able = catalog.capabilities
     runs = await catalog.finished_runs()
     ranked = rank(market.offers, job, policy, able, runs=runs)
-    relaxations = () if ranked.options else await catalog.openings(job, policy, runs=runs)
+    advised = not ranked.options and most_answered(market.answers)
+    relaxations = await catalog.openings(job, policy, runs=runs) if advised else ()
     now = clock.now()
     return Planned(
         job=job,
@@ -94,7 +101,8 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     if best is None:
         reasons = [one.sentence for one in planned.relaxations[:1]]
         reasons += [one.sentence for one in planned.ranked.excluded]
-        return refuse(ReplyCode.NOTHING_FITS, f"No offer fits this run now. {' '.join([*reasons, *planned.absent])}")
+        lead = nothing_found(planned.answers, "No offer fits this run now.")
+        return refuse(ReplyCode.NOTHING_FITS, " ".join([lead, *reasons, *refusals(planned.answers)]))
     worst_h = best.estimate.worst_hours
     if worst_h is None:
         return refuse(ReplyCode.TIME_UNKNOWN, f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
@@ -111,7 +119,7 @@ class Compared:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Return the sentences about the clouds that did not answer."""
+        """Return the sentences about the clouds whose offers are unknown."""
         return absent(self.answers)
 
 

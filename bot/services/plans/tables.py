@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bot.rules.plans.comparison_text import elsewhere, elsewhere_columns, together
 from bot.rules.values.phrases import hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
+from bot.services.market.answers import refusals, silence
 from bot.services.plans import text
 from bot.services.plans.planner import Compared, Planned
 
@@ -17,13 +18,13 @@ def plan_table(planned: Planned) -> TextReport:
     best = planned.best.estimate if planned.best is not None else None
     said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
     said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
-    said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *planned.absent]
+    said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *refusals(planned.answers)]
     table = TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))
-    nothing = () if options else ("No offer fits now.",)
+    first = planned.nothing or silence(planned.answers)
     return TextReport(
         lead=f"Plan for {text.title(planned)}",
         tables=(table,) if options else (),
-        sentences=(*nothing, *filter(None, said)),
+        sentences=tuple(filter(None, (first, *said))),
     )
 
 
@@ -35,7 +36,7 @@ def comparison_tables(compared: Compared) -> TextReport:
     apart = [elsewhere(row) for row in found.elsewhere]
     tables.append(_table("Environments that cannot be rented here", elsewhere_columns(question), apart))
     lead = f"One run of {hours(question.hours)}, {question.buffer:.0%} buffer."
-    return TextReport(lead=lead, tables=tuple(tables), sentences=(*found.notes, *compared.absent, *compared.ages))
+    return TextReport(lead=lead, tables=tuple(tables), sentences=(*compared.absent, *found.notes, *compared.ages))
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTable:

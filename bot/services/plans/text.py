@@ -58,7 +58,7 @@ def _lines(planned: Planned) -> Iterator[str]:
     yield f"# GPU plan: {in_markdown(title(planned))}"
     yield ""
     if planned.best is None:
-        yield "No offer fits now."
+        yield in_markdown(planned.nothing)
         yield from _section("What would open the market", (one.sentence for one in planned.relaxations))
     else:
         yield f"Recommended: **{in_markdown(planned.best.offer.id)}**. {in_markdown(planned.best.why)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,7 +24,8 @@ from bot.rules.values.phrases import Verdict, usd
 from bot.services.approvals import auto_approval
 from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
-from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
+from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals, silence
+from bot.services.market.catalog import MarketAnswer
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.notifications import request_message
 from bot.services.runtime.context import Context
@@ -101,8 +103,8 @@ async def _quote(ctx: Context, held: Claim) -> None:
                 approved = await _offer(ctx, tx, request, held, ranked, market, now, not_them)
             else:
                 # Why nothing fits, in the order in which the market was narrowed.
-                reasons = [*opens, *(one.sentence for one in ranked.excluded), *absent(market.answers)]
-                await _nothing(tx, request, held, reasons, now, spent_usd)
+                reasons = [*opens, *(one.sentence for one in ranked.excluded), *refusals(market.answers)]
+                await _nothing(tx, request, held, market.answers, reasons, now, spent_usd)
     except StaleMove:
         return  # It was cancelled while the clouds were queried.
     ctx.hints.outbox.set()
@@ -190,7 +192,7 @@ def _quote_of(
         created_at=now,
         expires_at=now + open_for,
         excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
-        clouds=[_answer(a) for a in market.answers],
+        clouds=_answers(market.answers),
     )
 
 
@@ -214,7 +216,7 @@ async def _opening(
 ) -> list[str]:
     """Where nothing fits, say which place has no offer at all, and which single limits to change, and by how much."""
     # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
-    if ranked.options or job.offer_id or not any(answer.ok for answer in market.answers):
+    if ranked.options or job.offer_id or not most_answered(market.answers):
         return []
 
     def usable(offer: Offer) -> bool:
@@ -226,14 +228,20 @@ async def _opening(
 
 
 async def _nothing(
-    tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
+    tx: Tx,
+    request: Request,
+    held: Claim,
+    answers: Sequence[CloudAnswer],
+    reasons: list[str],
+    now: datetime,
+    spent_usd: Decimal,
 ) -> None:
-    """Close a request for which nothing fits: say what would open the market, then why."""
+    """Close a request for which nothing fits: say which clouds are silent, what would open the market, then why."""
     job = request.job
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Earlier attempts spent {usd(spent_usd)} of the limit of {usd(job.budget_cap_usd)}.")
-    sentence = " ".join([lead, *reasons])
+    sentence = " ".join([nothing_found(answers, lead), *reasons])
     await _close(tx, request, held, f"{request.outcome} {sentence}" if request.outcome else sentence, now)
 
 
@@ -245,14 +253,19 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
     await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
 
-def _answer(answer: CloudAnswer) -> dict[str, object]:
-    return {
-        "cloud": answer.cloud,
-        "ok": answer.ok,
-        "count": answer.count,
-        "at": answer.at.isoformat(),
-        "sentence": answer.sentence,
-    }
+def _answers(answers: Sequence[CloudAnswer]) -> list[dict[str, object]]:
+    """Return how each cloud answered; the first silent one has the sentence about all that are silent."""
+    first = next((one.cloud for one in answers if one.silent), "")
+    return [
+        {
+            "cloud": one.cloud,
+            "ok": one.ok,
+            "count": one.count,
+            "at": one.at.isoformat(),
+            "sentence": (silence(answers) if one.cloud == first else "") if one.silent else one.sentence,
+        }
+        for one in answers
+    ]
 
 
 def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> Option:

@@ -12,6 +12,7 @@ from bot.blockkit import clean, plain
 from bot.rules.grammar.job_words import REGION
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values.phrases import plural, rate, reliability, short_hours
+from bot.services.market.answers import silence
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, MarketRow, cursor_after, market_page
 from bot.services.market.market_table import places
@@ -37,13 +38,13 @@ def inventory(found: MarketListing, words: str, command: str, start: int = 0, no
     said = [*filter(None, (safe(one, SENTENCE_MAX) for one in page.notes))]
     notes = [context(*said)] if said else []
     if not page.items:
-        nothing = f"{title}: no offer fits now."
+        nothing = f"{title}: {safe(page.summary)}"
         text = clip(" ".join((nothing, *said)), 3_900)
         return Message(text, (section(nothing), *notes, *_menus(found, page, words)))
     last = start + len(page.items)
     count = plural(len(found.rows), "offer")
     shown = f"{start + 1}–{last} of {count}" if len(found.rows) > SHOWN else count
-    lead = " ".join(filter(None, (note, f"{title}: {shown}. {page.terms}")))
+    lead = " ".join(filter(None, (note, safe(silence(page.clouds)), f"{title}: {shown}. {page.terms}")))
     lines = [f"{_line(row)}\n{code(row.offer_id)}" for row in page.items]
     example = f"{command} provision offer={page.items[0].offer_id} {short_hours(found.job.hours)}"
     hint = context(f"Request one with {code(example)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bot.rules.market.ranking import RankedOption
 from bot.rules.plans import comparison_text
 from bot.rules.values.phrases import FREE, hours, short_hours, usd
+from bot.services.market.answers import refusals
 from bot.services.plans.planner import Compared, Planned
 from bot.services.plans.text import HEAD, NARROW, RIGHT, between, cells, title
 from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
@@ -14,14 +15,16 @@ def plan(planned: Planned, command: str) -> Message:
     """Show the first columns of the table of every interface, then reasons with ids, assumptions and unknowns."""
     options = planned.ranked.options
     lead = f"*Plan for {safe(title(planned))}*"
-    absent = [f":warning: {safe(sentence)}" for sentence in planned.absent]
+    # Where nothing fits, the message itself says first which clouds did not answer.
+    unknown = refusals(planned.answers) if planned.best is None else planned.absent
+    refused = [f":warning: {safe(sentence)}" for sentence in unknown]
     excluded = [safe(one.sentence) for one in planned.ranked.excluded]
-    small: list[Block] = [context(" ".join([*absent, *excluded][:12]))] if absent or excluded else []
+    small: list[Block] = [context(" ".join([*refused, *excluded][:12]))] if refused or excluded else []
     small += [context(" ".join(safe(one) for one in planned.unknown))] if planned.unknown else []
     if planned.best is None:
         openings = [safe(one.sentence, 400) for one in planned.relaxations[:3]]
-        text = " ".join([f"{lead}: no offer fits now.", *openings])
-        return Message(clip(" ".join([text, *absent, *excluded]), 3_900), (section(text), *small))
+        text = " ".join([f"{lead}: {safe(planned.nothing)}", *openings])
+        return Message(clip(" ".join([text, *refused, *excluded]), 3_900), (section(text), *small))
     rows = [cells(one)[:NARROW] for one in options]
     why = "\n".join(f"*#{one.rank}* {_reason(one)}" for one in options[:5])
     taken = (*planned.assumed, *planned.best.estimate.assumptions)

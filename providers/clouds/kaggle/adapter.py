@@ -74,8 +74,15 @@ class KaggleConfig(CloudConfig):
     how many GPU sessions may run at once, an interactive one on the web page included.
     """
 
-    username: Annotated[str, AfterValidator(_user)] = ""
-    api_token: Credential = SecretStr("")
+    username: Annotated[str, AfterValidator(_user)] = Field(
+        default="",
+        description="Your Kaggle user name, as in the address of your profile: https://www.kaggle.com/NAME.",
+        examples=["ada"],
+    )
+    api_token: Credential = Field(
+        default=SecretStr(""),
+        description="Access token of Kaggle, in place of user name and key; made at https://www.kaggle.com/settings.",
+    )
     base_url: str = "https://api.kaggle.com"
     session_max_h: float = Field(default=9.0, gt=0, le=12)
     sessions_max: int = Field(default=2, ge=1, le=16)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
@@ -68,6 +68,10 @@ CAPABILITIES = Capabilities(
 )
 
 
+#: What the key and token of the older API are for.
+_OLDER_API = "With both, balance and bills can be read; made at https://dashboard.tensordock.com/developers."
+
+
 class TensorDockConfig(CloudConfig):
     """How to reach one TensorDock organization.
 
@@ -76,10 +80,16 @@ class TensorDockConfig(CloudConfig):
     """
 
     base_url: str = "https://dashboard.tensordock.com/api/v2"
-    image: str = "ubuntu2404_nvidia_570"
-    v0_api_key: Credential = SecretStr("")
-    v0_api_token: Credential = SecretStr("")
-    v0_url: str = "https://marketplace.tensordock.com/api/v0"
+    image: str = Field(
+        default="ubuntu2404_nvidia_570",
+        description="Image of the virtual machines. It must have the GPU drivers; the plain `ubuntu2404` has none.",
+    )
+    v0_api_key: Credential = Field(default=SecretStr(""), description=f"Key of TensorDock's older API. {_OLDER_API}")
+    v0_api_token: Credential = Field(default=SecretStr(""), description=f"Token of that API. {_OLDER_API}")
+    v0_url: str = Field(
+        default="https://marketplace.tensordock.com/api/v0",
+        description="Address of TensorDock's older API. Change it only for a proxy, or the sandbox.",
+    )
 
 
 class TensorDockProvider(CloudAdapter):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
+from typing import Any
 
 import numpy as np
+import pytest
 
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.market.listing import OfferRow, listed
 from bot.rules.market.ranking import OrderedMarket
 from bot.rules.market.scoring import Cases
 from bot.rules.policy.policy import Policy
-from bot.services.market.catalog import CloudAnswer, MarketListing
+from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, silence
+from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, cursor_after, market_page, pieces, read_cursor
 from bot.services.market.market_table import COLUMNS, below, in_words, market_table
 from providers.contract import Offer, Stock
@@ -101,6 +105,42 @@ def test_people_read_what_prices_include_and_how_much_is_shown() -> None:
     assert said[2:] == (f"For the next rows send cursor={found.id}.1.", "lambda is not set up.")
     none = market_page(listing(advice=("With region=SE, 1 offer would answer.",)))
     assert market_table(none).sentences[:2] == ("No offer fits now.", "With region=SE, 1 offer would answer.")
+
+
+def answer(cloud: str, *, ok: bool = False, **more: Any) -> CloudAnswer:
+    return CloudAnswer(cloud, ok, 0, NOW, "" if ok else f"{cloud} said no.", **more)
+
+
+@pytest.mark.parametrize(
+    ("answers", "first", "enough"),
+    [
+        ((answer("a", ok=True), answer("b", ok=True)), "None.", True),
+        ((answer("a", silent=True), answer("b", ok=True)), "1 of 2 clouds did not answer: a. Try again. None.", True),
+        (
+            (answer("a", silent=True), answer("b", silent=True), answer("c", ok=True), answer("d", set_up=False)),
+            "2 of 3 clouds did not answer: a and b. Try again. None.",
+            False,
+        ),
+        ((answer("a", silent=True),), "a did not answer. Try again.", False),
+        ((answer("a", silent=True), answer("b")), "1 of 2 clouds did not answer: a. Try again.", False),
+        ((answer("a"), answer("b", ok=True)), "None.", True),
+    ],
+)
+def test_clouds_that_did_not_answer_come_first(answers: tuple[CloudAnswer, ...], first: str, enough: bool) -> None:
+    assert nothing_found(answers, "None.") == first
+    assert most_answered(answers) is enough
+    refused = tuple(f"{one.cloud} said no." for one in answers if not one.ok and not one.silent)
+    assert absent(answers) == (*filter(None, (silence(answers),)), *refused)
+
+
+def test_a_page_says_first_which_clouds_did_not_answer() -> None:
+    found = replace(listing(row(offer())), answers=(answer("vast", ok=True), answer("runpod", silent=True)))
+    silent = "1 of 2 clouds did not answer: runpod."
+    assert in_words(market_page(found))[0].startswith(f"{silent} 1 offer. ")
+    assert market_table(market_page(found)).sentences[0].startswith(f"{silent} 1 offer. ")
+    none = market_page(replace(listing(), answers=found.answers))
+    assert market_table(none).sentences == in_words(none) == (f"{silent} Try again. No offer fits now.",)
+    assert MarketPage.model_validate_json(none.model_dump_json()).summary == none.summary
 
 
 def test_every_column_has_a_cell_for_offers_that_say_little_or_much() -> None:

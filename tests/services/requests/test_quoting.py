@@ -14,6 +14,8 @@ import pytest
 
 from bot.rules.policy.consumers import ConsumerPolicy
 from bot.services.market.catalog import Catalog
+from bot.services.market.document import market_page
+from bot.services.plans import planner
 from bot.services.requests import quoting
 from ledger.core.claims import claim
 from ledger.kernel.actor import Actor, ActorKind
@@ -100,14 +102,32 @@ async def test_one_cloud_that_is_down_only_loses_itself(w: World, cloud: str) ->
     assert view.quote is not None
     answers = {answer["cloud"]: answer for answer in view.quote.clouds}
     assert (answers[cloud]["ok"], answers[cloud]["count"]) == (False, 0)
-    assert answers[cloud]["sentence"].startswith(f"{cloud}: ")
+    assert answers[cloud]["sentence"] == f"1 of {len(w.clouds)} clouds did not answer: {cloud}."
 
 
 async def test_when_every_cloud_is_down_the_request_says_so(w: World) -> None:
     w.arm("search_503", times=None)
     view = await quoted(w, gpu=GpuConstraint(count_max=8))
     assert view.request.state is RequestState.UNAVAILABLE
-    assert all(f"{cloud}: " in view.request.outcome for cloud in w.clouds)
+    names = " and ".join((", ".join(list(w.clouds)[:-1]), list(w.clouds)[-1]))
+    count = len(w.clouds)
+    assert view.request.outcome == f"{count} of {count} clouds did not answer: {names}. Try again."
+
+
+async def test_while_most_of_the_market_is_unknown_no_change_of_the_request_is_advised(w: World) -> None:
+    down = ("runpod", "lambda", "tensordock")
+    for cloud in down:
+        w.arm("search_503", cloud, times=None)
+    none: dict[str, Any] = {"gpu": GpuConstraint(("RTX4090",), 1, 1), "max_price_usd_h": Decimal("0.001")}
+    view = await quoted(w, **none)
+    lead = "3 of 5 clouds did not answer: runpod, lambda and tensordock. Try again. No offer fits now."
+    assert view.request.outcome.startswith(lead)
+    assert "With price=" not in view.request.outcome
+    planned = await planner.plan(w.ctx.catalog, w.clock, view.request.job, w.ctx.policy)
+    assert (planned.relaxations, planned.nothing) == ((), lead)
+    listing = await w.ctx.catalog.inventory(view.request.job, w.ctx.policy)
+    assert (listing.advice, market_page(listing).summary) == ((), lead)
+    assert await w.ctx.catalog.openings(view.request.job, w.ctx.policy), "vast alone has offers"
 
 
 @pytest.fixture
@@ -135,7 +155,7 @@ async def test_one_cloud_that_hangs_is_waited_for_once_and_then_left_out(w: Worl
     assert {option.cloud for option in view.options} == {"vast"}
     assert view.quote is not None
     answers = {answer["cloud"]: answer["sentence"] for answer in view.quote.clouds}
-    assert answers["runpod"] == "runpod did not answer within 1 s."
+    assert answers["runpod"] == f"1 of {len(w.clouds)} clouds did not answer: runpod."
     await hanging.close()
 
 

@@ -26,7 +26,8 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.costs import DAYS_SHOWN, BriefCosts, Costs
 from bot.services.billing.shared_ledger import Summary
-from bot.services.market.catalog import CloudAnswer, MarketListing
+from bot.services.market.answers import CloudAnswer
+from bot.services.market.catalog import MarketListing
 from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession
 from bot.services.runtime.commands import Reply
 from bot.services.sessions.service import Overview, Stakes, Status

@@ -1,0 +1,84 @@
+"""Say how each cloud answered a query for offers, in the same sentences on every surface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from bot.rules.values.phrases import plural
+
+
+class Answered(Protocol):
+    """How one cloud answered, as the market holds it or as a document says it."""
+
+    @property
+    def cloud(self) -> str: ...
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def silent(self) -> bool: ...
+    @property
+    def set_up(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CloudAnswer:
+    """How one cloud answered: `sentence` is for people when it did not, `at` is when its prices were read.
+
+    A `silent` cloud gave no answer in time, so its offers are unknown; one that is not `set_up` was not asked.
+    """
+
+    cloud: str
+    ok: bool
+    count: int
+    at: datetime
+    sentence: str = ""
+    silent: bool = False
+    set_up: bool = True
+
+    def age(self, now: datetime) -> str:
+        """Return, for people, how many offers it gave and how old its prices are; its error when it did not answer."""
+        seconds = max(int((now - self.at).total_seconds()), 0)
+        old = f"{seconds} s old" if seconds < 120 else f"{seconds // 60} min old"
+        return f"{self.cloud}: {plural(self.count, 'offer')}, {old}" if self.ok else self.sentence
+
+
+def silence(answers: Sequence[Answered]) -> str:
+    """Say which clouds did not answer: `2 of 5 clouds did not answer: vast and runpod.` Empty where all did."""
+    names = [one.cloud for one in answers if one.silent]
+    asked = sum(one.set_up for one in answers)
+    if not names:
+        return ""
+    if asked == 1:
+        return f"{names[0]} did not answer."
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{len(names)} of {asked} clouds did not answer: {listed}."
+
+
+def refusals(answers: Iterable[Answered]) -> tuple[str, ...]:
+    """Return the sentences about the clouds that answered with an error, or were not asked."""
+    return tuple(one.sentence for one in answers if not one.ok and not one.silent and one.sentence)
+
+
+def absent(answers: Sequence[Answered]) -> tuple[str, ...]:
+    """Return the sentences about the clouds whose offers are unknown, those that did not answer first."""
+    return (*filter(None, (silence(answers),)), *refusals(answers))
+
+
+def nothing_found(answers: Sequence[Answered], sentence: str) -> str:
+    """Say which clouds did not answer, and then that nothing was found; only the first where no cloud answered."""
+    silent = silence(answers)
+    if not silent:
+        return sentence
+    answered = any(one.ok for one in answers)
+    return f"{silent} Try again. {sentence}" if answered else f"{silent} Try again."
+
+
+def most_answered(answers: Sequence[Answered]) -> bool:
+    """Whether enough of the market is known to advise which limit to change."""
+    silent, asked = sum(one.silent for one in answers), sum(one.set_up for one in answers)
+    return 2 * silent <= asked and any(one.ok for one in answers)
