@@ -179,7 +179,7 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     assert await t.good("sessions") == "There are no sessions.\n"
     assert waiting["id"][-6:] in await t.good("sessions", "--all")
     shown = await t.good("history", "--columns", "session,ran,total,why")
-    assert re.search(rf"{waiting['id'][-6:]} +\d+ minutes +\$0\.\d\d +ended on request", shown)
+    assert re.search(rf"{waiting['id'][-6:]} +\d+ min +\$0\.\d\d +ended on request", shown)
     assert t.w.alive() == []
 
 
@@ -316,7 +316,8 @@ async def test_the_market_is_the_same_elsewhere(terminal: Terminal, elsewhere: P
     found = await t.read("inventory", "--gpu", "4090", "--max-price", "0.80", "--provider", "vast")
     assert found["items"]
     assert {one["gpu"] for one in found["items"]} == {"RTX4090"}
-    assert found["items"][0]["offer_id"] in await t.good("inventory", "--gpu", "4090", "--provider", "vast")
+    shown = await t.good("inventory", "--gpu", "4090", "--provider", "vast", "--columns", "gpu,offer")
+    assert found["items"][0]["offer_id"] in shown
     assert "Plan for" in await t.good("plan", "model=7B", "tokens=2B", "--out", "made")
     assert sorted(path.name for path in (elsewhere / "made").iterdir()) == [
         "cost_estimate.json",
