@@ -95,7 +95,7 @@ async def test_an_agent_pages_through_the_market_with_numbers_and_reads_sentence
             first, text = await page(agent, wanted)
             assert [one["rank"] for one in first["items"]] == [1, 2]
             assert {one["gpu_count"] for one in first["items"]} == {1}
-            assert f"Shown: 2 of {first['rows']}." in text
+            assert f"Shown: 2 of {first['rows']} offers. " in text
             assert f"1: {first['items'][0]['offer_id']}, 1x RTX4090 with 24 GB at " in text
             assert f"cursor={first['next_cursor']}." in text
             second, _ = await page(agent, {"limit": 2, "cursor": first["next_cursor"]})

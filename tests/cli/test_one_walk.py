@@ -19,7 +19,7 @@ from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.lazy import build
 from bot.practice.reader import all_text
 from bot.rules.policy.policy import Policy
-from bot.rules.values.phrases import rate, usd
+from bot.rules.values.phrases import place_name, rate, usd
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from bot.slack.blocks.elements import safe
@@ -113,7 +113,12 @@ async def same_everywhere(d: Doors, request_id: str) -> dict[str, Any]:
     assert shown["options"]
     for option in shown["options"]:
         amounts = [usd(Decimal(option[name])) for name in ("expected_usd", "worst_usd")]
-        words = (rate(Decimal(option["price_usd_h"])), f"{option['gpu_count']}", option["region"], *amounts)
+        words = (
+            rate(Decimal(option["price_usd_h"])),
+            f"{option['gpu_count']}",
+            place_name(option["region"], option["country"]),
+            *amounts,
+        )
         for text in (terminal, slack):
             assert [word for word in words if word not in text] == [], text
         assert option["offer_id"] in terminal
