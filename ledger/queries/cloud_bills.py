@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_family
 from ledger.engine.db import insert_for, may_lock
-from ledger.kernel.cost_component import CostComponent
+from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState
 from ledger.models import BillLine, GrantRow, Instance, LedgerEntry, Orphan, Session
@@ -265,5 +265,5 @@ async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Bill
     for cloud, account, ref, component, usd in rows:
         one = by_ref.get((cloud, account, ref))
         if one is not None:  # An orphan's running cost is booked in one piece.
-            name = CostComponent.GPU if component == CostComponent.ORPHAN else component
+            name = BookedComponent.GPU if component == BookedComponent.ORPHAN else component
             one.booked_usd[name] = one.booked_usd.get(name, Decimal(0)) + usd

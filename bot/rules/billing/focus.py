@@ -14,9 +14,9 @@ from decimal import Decimal
 from enum import StrEnum
 
 from ledger.kernel import money
+from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.calendar_spans import after, begin
 from ledger.kernel.charge import BookedCharge
-from ledger.kernel.cost_component import CostComponent
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import RollupTier
 
@@ -116,15 +116,15 @@ def _category(charge: BookedCharge) -> ChargeCategory:
 def _service(charge: BookedCharge) -> ServiceCategory:
     if charge.kind is EntryKind.EXTERNAL:
         return ServiceCategory.OTHER
-    is_compute = charge.component in (CostComponent.GPU, CostComponent.ORPHAN, "")
+    is_compute = charge.component in (BookedComponent.GPU, BookedComponent.ORPHAN, "")
     return ServiceCategory.COMPUTE if is_compute else ServiceCategory.STORAGE
 
 
 def _quantity(charge: BookedCharge) -> tuple[Decimal, Decimal]:
     """Return how much was used and at what price: hours of a machine or disk, one unit of another tool."""
     own_usd_h: dict[str, Decimal] = {
-        CostComponent.GPU: charge.price_usd_h - charge.storage_usd_h,
-        CostComponent.ORPHAN: charge.price_usd_h,
+        BookedComponent.GPU: charge.price_usd_h - charge.storage_usd_h,
+        BookedComponent.ORPHAN: charge.price_usd_h,
     }
     rate_usd_h = own_usd_h.get(charge.component, charge.storage_usd_h)
     is_hour = _HOUR_KEY.fullmatch(charge.key.rpartition("/")[2]) is not None

@@ -25,7 +25,7 @@ from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import NewEntry, Tx, amend, book, book_all, lock_family
 from ledger.kernel import money
-from ledger.kernel.cost_component import CostComponent
+from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Disk, Instance, Orphan
 from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_orphans
@@ -172,7 +172,7 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
     mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
     await book(
         tx,
-        key=_key(row, CostComponent.GPU, f"rate-{now:%Y%m%dT%H%M%S%f}"),
+        key=_key(row, BookedComponent.GPU, f"rate-{now:%Y%m%dT%H%M%S%f}"),
         kind=EntryKind.TRUE_UP,
         debit=mine if step > 0 else theirs,
         credit=theirs if step > 0 else mine,
@@ -180,7 +180,7 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
         at=now,
         session_id=row.session_id,
         instance_id=row.id,
-        component=CostComponent.GPU,
+        component=BookedComponent.GPU,
         note="the rate changed within the hour",
     )
 
@@ -195,7 +195,7 @@ async def accrue_stop(ctx: Context, tx: Tx, instance_id: str) -> None:
     await book_all(tx, accruals(ctx, row, until, final=False))
     piece, booked_s = at_stop(start, until, rate, rule_of(ctx, row), row.gpu_booked_s or 0)
     if piece is not None:
-        await book_all(tx, [_accrual(row, CostComponent.GPU, _key(row, CostComponent.GPU, piece.suffix), piece)])
+        await book_all(tx, [_accrual(row, BookedComponent.GPU, _key(row, BookedComponent.GPU, piece.suffix), piece)])
         await amend(tx, Instance, row.id, gpu_booked_s=booked_s)
 
 
@@ -220,7 +220,7 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
     ]
 
 
-def _accrual(row: Instance, component: CostComponent, key: str, piece: Piece) -> NewEntry:
+def _accrual(row: Instance, component: BookedComponent, key: str, piece: Piece) -> NewEntry:
     return NewEntry(
         key=key,
         kind=EntryKind.ACCRUE,
@@ -247,16 +247,16 @@ def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
 
 def _components(
     row: Instance, gpu_from: datetime | None
-) -> tuple[tuple[CostComponent, datetime | None, datetime | None, Decimal, int], ...]:
+) -> tuple[tuple[BookedComponent, datetime | None, datetime | None, Decimal, int], ...]:
     """Return each component with the start and end of its billing, dollars per hour and seconds booked at stops."""
     gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
     return (
-        (CostComponent.STORAGE, row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h, 0),
-        (CostComponent.GPU, gpu_from, row.billing_until, gpu_usd_h, row.gpu_booked_s or 0),
+        (BookedComponent.STORAGE, row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h, 0),
+        (BookedComponent.GPU, gpu_from, row.billing_until, gpu_usd_h, row.gpu_booked_s or 0),
     )
 
 
-def _key(row: Instance, component: CostComponent, suffix: str) -> str:
+def _key(row: Instance, component: BookedComponent, suffix: str) -> str:
     return f"{row.id}/{component}/{suffix}"
 
 
@@ -312,7 +312,7 @@ def orphan_entries(
             at=piece.until,
             session_id=session_id,
             instance_id=orphan.instance_id,
-            component=CostComponent.ORPHAN,
+            component=BookedComponent.ORPHAN,
         )
         for piece in pieces(start, until, orphan.price_usd_h, rule, final=final)
     ]
@@ -346,8 +346,8 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
     They come from its earlier rates, and from a retained disk.
     """
     gpu_usd_h = gpu_rate(price_usd_h, row.storage_usd_h)
-    rates = {CostComponent.GPU: gpu_usd_h, CostComponent.STORAGE: row.storage_usd_h}
-    stopped_usd = booked_at_stops(gpu_usd_h, row.gpu_booked_s or 0, booked.hours.get(CostComponent.GPU, 0))
+    rates = {BookedComponent.GPU: gpu_usd_h, BookedComponent.STORAGE: row.storage_usd_h}
+    stopped_usd = booked_at_stops(gpu_usd_h, row.gpu_booked_s or 0, booked.hours.get(BookedComponent.GPU, 0))
     return at_other_rates(booked.usd - stopped_usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
@@ -356,6 +356,6 @@ def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule,
     surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
     since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)
     return [
-        _accrual(row, CostComponent.STORAGE, f"{row.id}/disk/{since}/{piece.suffix}", piece)
+        _accrual(row, BookedComponent.STORAGE, f"{row.id}/disk/{since}/{piece.suffix}", piece)
         for piece in pieces(disk.since, until, surcharge, rule, final=final)[disk.booked_h :]
     ]

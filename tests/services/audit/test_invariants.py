@@ -320,35 +320,33 @@ def _entry(rows: Books, **changes: Any) -> LedgerEntry:
     return LedgerEntry(**{**values_of(rows.entries[0]), "id": "led_x", **changes})
 
 
+def _of_money(rows: Books, **changes: Any) -> set[str]:
+    return _rules(money.check(dataclasses.replace(rows, **changes), {}))
+
+
 def test_bad_bookings_are_found(books: Made) -> None:
     rows, _ = books
     same_key = dataclasses.replace(rows, entries=(*rows.entries, _entry(rows)))
     assert "a fact is booked once" in _rules(money.check(same_key, {}))
     circle = _entry(rows, key="k", debit="a", credit="a")
-    assert _rules(money.check(dataclasses.replace(rows, entries=(*rows.entries, circle)), {})) == {
-        "every entry balances"
-    }
-    assert _rules(money.check(dataclasses.replace(rows, entries=()), {})) == {"budgets never overshoot"}
+    assert _of_money(rows, entries=(*rows.entries, circle)) == {"every entry balances"}
+    assert _of_money(rows, entries=()) == {"budgets never overshoot"}
     wrong = _entry(rows, key=f"release/{rows.grants[0].id}", amount_usd=Decimal(1))
-    assert _rules(money.check(dataclasses.replace(rows, entries=(*rows.entries, wrong)), {})) == {
-        "every entry balances"
-    }
+    assert _of_money(rows, entries=(*rows.entries, wrong)) == {"every entry balances"}
     void = type(rows.grants[0])(**{**values_of(rows.grants[0]), "state": GrantState.VOID})
-    assert _rules(money.check(dataclasses.replace(rows, grants=(void,)), {})) == {"budgets never overshoot"}
+    assert _of_money(rows, grants=(void,)) == {"budgets never overshoot"}
 
 
 def test_a_reservation_that_outlives_its_session_is_found(books: Made) -> None:
     rows, _ = books
     over = type(rows.sessions[0])(**{**values_of(rows.sessions[0]), "state": SessionState.FAILED})
-    assert _rules(money.check(dataclasses.replace(rows, sessions=(over,)), {})) == {"budgets never overshoot"}
+    assert _of_money(rows, sessions=(over,)) == {"budgets never overshoot"}
 
 
 def test_spending_above_the_approved_total_is_found(books: Made) -> None:
     rows, _ = books
     spent = _entry(rows, key="k", kind="accrue", amount_usd=Decimal(10_000), session_id=rows.sessions[0].id)
-    assert _rules(money.check(dataclasses.replace(rows, entries=(*rows.entries, spent)), {})) == {
-        "budgets never overshoot"
-    }
+    assert _of_money(rows, entries=(*rows.entries, spent)) == {"budgets never overshoot"}
 
 
 def test_a_ledger_that_disagrees_with_the_bill_is_found(books: Made) -> None:

@@ -11,7 +11,7 @@ from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.billing.metering import at_other_rates, booked_at_stops
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
-from ledger.kernel.cost_component import CostComponent
+from ledger.kernel.booked_component import BookedComponent
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.event_kind import EventKind
@@ -173,10 +173,10 @@ def _is_paid(books: Books, row: Instance, grant: GrantRow) -> bool:
     used = [one for one in books.entries if one.instance_id == row.id and one.kind in USED]
     usd = sum((-one.amount_usd if one.debit.startswith("payable:") else one.amount_usd for one in used), Decimal(0))
     gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
-    rates = {CostComponent.GPU: gpu_usd_h, CostComponent.STORAGE: row.storage_usd_h}
+    rates = {BookedComponent.GPU: gpu_usd_h, BookedComponent.STORAGE: row.storage_usd_h}
     booked = [one for one in used if one.kind == EntryKind.ACCRUE and "/h" in one.key and "/disk/" not in one.key]
     hours = Counter(one.component for one in booked)
-    stopped_usd = booked_at_stops(gpu_usd_h, row.gpu_booked_s or 0, hours[CostComponent.GPU])
+    stopped_usd = booked_at_stops(gpu_usd_h, row.gpu_booked_s or 0, hours[BookedComponent.GPU])
     before_usd = at_other_rates(usd - stopped_usd, [(hours[name], rate) for name, rate in rates.items()])
     longer = [one for one in books.grants if one.session_id == row.session_id and one.kind == GrantKind.EXTEND]
     cap_usd = grant.total_cap_usd + sum((g.total_cap_usd for g in longer if g.state is not GrantState.VOID), Decimal(0))

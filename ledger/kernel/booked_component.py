@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class CostComponent(StrEnum):
+class BookedComponent(StrEnum):
     """A part of an instance's cost, as its ledger entries store it.
 
     A cloud's bill and another tool's ledger may name further parts, so the column takes other words as well.
