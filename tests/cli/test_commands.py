@@ -17,8 +17,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from bot.cli.access.job_file import line_of
 from bot.cli.lazy import COMMANDS, build
 from bot.cli.local import practice, sandbox
 from bot.clock import SystemClock
@@ -96,6 +98,7 @@ def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest
         ("requests --qqq", "There is no option --qqq."),
         ("sessions zzz", 'This command takes no "zzz".'),
         ("approve", "REQUEST is missing."),
+        ("keys lst", 'Did you mean `gpu-shopper keys list`? There is no command "lst" here'),
         ("adopt orp_123456", "--hours is missing."),
         ("db upgrade a b", 'This command takes no "b".'),
         ("costs dayly", "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean daily?"),
@@ -284,3 +287,12 @@ def test_a_misspelt_command_is_answered_with_the_nearest_one() -> None:
 def test_a_misspelt_word_is_answered_with_the_nearest_one(arguments: tuple[str, ...], says: str) -> None:
     result = CliRunner().invoke(build(), arguments)
     assert (result.exit_code, says in " ".join(result.output.replace("│", " ").split())) == (2, True), result.output
+
+
+def test_a_value_with_spaces_keeps_the_quotes_that_it_needs() -> None:
+    assert (
+        line_of(['run=python -c "print(1)"', "for=a try", "max=5"]) == 'run=\'python -c "print(1)"\' for="a try" max=5'
+    )
+    with pytest.raises(typer.Exit) as ended:
+        line_of(["run=echo \"a\" 'b'"])
+    assert ended.value.exit_code == 2

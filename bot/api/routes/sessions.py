@@ -18,6 +18,7 @@ from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_document import plain
 from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.instances.power import PowerAction
+from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
@@ -39,7 +40,11 @@ SessionParam = Annotated[
         description="A session by its id, its request's, or its instance's (also as vast:123).",
     ),
 ]
-NO_SESSION = Reply(False, ReplyCode.NO_SESSION, "That request has no session yet. The request shows what it waits for.")
+NO_SESSION = Reply(
+    False,
+    ReplyCode.NO_SESSION,
+    f"That request has no session yet. To see what it waits for: {cli_command('request ID')}.",
+)
 
 
 @router.get("/sessions", responses=refusals())

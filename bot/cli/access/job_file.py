@@ -16,13 +16,23 @@ from bot.rules.grammar.job_document import JobDocument, plain
 from bot.rules.grammar.job_words import BadWord
 from bot.rules.grammar.workload_words import WORK_KEYS
 
-_SPACED = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
+_SPACED = re.compile(r"([\w-]+)=([^\"'].*\s.*)", re.ASCII)
 
 
 def line_of(words: Sequence[str]) -> str:
     """Join words to one line of the grammar, and restore the quotes of `for="a try"` that the shell removed."""
-    spaced = (_SPACED.fullmatch(word) for word in words)
-    return " ".join(f'{one[1]}="{one[2]}"' if one else word for one, word in zip(spaced, words, strict=True))
+    return " ".join(_quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    spaced = _SPACED.fullmatch(word)
+    if spaced is None:
+        return word
+    key, value = spaced.groups()
+    mark = next((one for one in "\"'" if one not in value), "")
+    if not mark:
+        fail(f"{key} has both kinds of quotes. Write it as --{key} where there is such an option, or in a job file.", 2)
+    return f"{key}={mark}{value}{mark}"
 
 
 def job_in(file: str) -> dict[str, Any]:

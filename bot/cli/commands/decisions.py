@@ -17,7 +17,7 @@ from bot.cli.terminal.listing import listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Words, in_words, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal, fail, group, prompt
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
-from bot.cli.terminal.views import name_of, request_details
+from bot.cli.terminal.views import more_time, name_of, request_details
 from bot.rules.values.phrases import rate, read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
@@ -131,6 +131,7 @@ def _question(one: RequestOut, option: OptionOut | None) -> str:
     if option is None:
         return f"Approve request {short_id(one.id)}?"
     what = f"#{option.rank}, {option.gpu_count}x {option.gpu} at {option.cloud} for {rate(option.price_usd_h)}"
+    what = f"{more_time(one)} ({what})" if more_time(one) else what
     return f"Approve {what}: about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}?"
 
 

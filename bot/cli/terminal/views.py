@@ -16,6 +16,7 @@ from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
 from ledger.kernel.end_reason import END_LABELS
 from ledger.kernel.ids import short_id
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState, SessionState
 from providers import cloud_names
 from providers.profiles import model
@@ -57,6 +58,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
     lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {state_words(one.state)}."
+    lead += f" It asks for {more_time(one)}." if more_time(one) else ""
     rows = tuple(
         (
             str(option.rank),
@@ -96,6 +98,13 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
     tables = (TextTable(head=head, rows=rows),) if rows else ()
     return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
+
+
+def more_time(one: RequestOut) -> str:
+    """Return what a request for more time asks for, `2 h more for session 4k7m2p`; empty for every other request."""
+    if one.kind != RequestKind.EXTEND or one.parent_id is None:
+        return ""
+    return f"{hours(Decimal(str(one.job['hours'])))} more for session {short_id(one.parent_id)}"
 
 
 def session_list(found: Sequence[SessionOut]) -> ListView:
