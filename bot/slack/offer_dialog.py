@@ -15,7 +15,6 @@ from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.request import free_approvers
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.render import card_facts
-from ledger.kernel.states import RequestState
 from ledger.queries.session_costs import spent_before
 from ledger.queries.views import RequestView, request_view
 
@@ -64,8 +63,6 @@ async def _open_to_read(handler: HandlerContext, job: HandlerJob, view: RequestV
     if refused is not None:
         await handler.say(job, answer(refused), view.request.channel)
         return
-    who = "This request no longer waits for an approval."
-    if view.request.state is RequestState.PENDING:
-        names = free_approvers(view, handler.ctx.policy, await card_facts(handler.ctx, view, handler.ctx.clock.now()))
-        who = f"Only an approver can approve one of them: {names}." if names else "Nobody can approve one of them now."
+    names = free_approvers(view, handler.ctx.policy, await card_facts(handler.ctx, view, handler.ctx.clock.now()))
+    who = f"Only an approver can approve one of them: {names}." if names else "Nobody can approve one of them now."
     await handler.open(job, modals.offers_to_read(choices(view, spent_usd), who), _TOO_LATE, view.request.channel)

@@ -61,13 +61,14 @@ def waits_for_override(view: RequestView) -> bool:
     return view.override is not None and view.override.state is RequestState.PENDING
 
 
-def override_note(view: RequestView, policy: Policy) -> str:
+def override_note(view: RequestView, policy: Policy, *, with_time: bool) -> str:
     """Say that an approval includes the override, or who gave it already; empty up to the limit on hours."""
     over, request = view.override, view.request
     limit = f"the {hours(policy.max_hours).removesuffix('s').replace(' ', '-')} limit"
     includes = "approving includes the override"
     if over is not None and over.state is RequestState.PENDING:
-        return f":warning: *{brief(over.job.hours + over.job.already_hours)} is above {limit}*: {includes}."
+        time = f"{brief(over.job.hours + over.job.already_hours)} is above" if with_time else "Above"
+        return f":warning: *{time} {limit}*: {includes}."
     if over is not None and over.state is RequestState.APPROVED:
         return f":warning: 12-hour override by {person(over.decided_by or '')}."
     total_h = request.job.already_hours + amendments.most_hours(request, view.approvals)

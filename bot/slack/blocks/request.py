@@ -146,11 +146,11 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
         said = f"Above the 12-hour limit. Approve it with request{asked_in}."
         return [said], [section(f"{_who(view, 'Waiting for approval')}\n{said}")]
     chosen = shown_option(view)
-    notes = [*_limits(view, facts.cost_usd), *_notes(view, policy, facts)]
-    who, terms = "", list[str]()
+    who, terms, notes = "", list[str](), list[str]()
     for short in range(4):
         who = _who(view, "Waiting for approval", QUOTED_MAX if short < 3 else QUOTED_LEAST)
         terms = _terms(view, chosen, facts, short) if chosen is not None else []
+        notes = [*_limits(view, facts.cost_usd), *_notes(view, policy, facts, short)]
         if _words(title(view), who, *terms, *notes) <= WORDS_MAX:
             break
     blocks: list[Block] = [section(who)]
@@ -164,7 +164,7 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
 
 def waiting(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
     """Say in a few lines what waits for approval: what, for how much, by whom it is approved and until when."""
-    notes = [above] if (above := override_note(view, policy)) else []
+    notes = [":warning: *Above the 12-hour limit*"] if waits_for_override(view) else []
     notes += [":key: No SSH key yet."] if facts.keyless else []
     lines = [f"*{safe(title(view))}* is *waiting for approval*."]
     if (option := shown_option(view)) is not None:
@@ -182,7 +182,8 @@ def _words(*texts: str) -> int:
 def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) -> list[str]:
     """Return the lines about the offer: where, its price and total, when it is ready and when it ends.
 
-    `short` leaves out the most reliable offer (1), which the dialog of offers names, and when it is ready, too (2).
+    `short` leaves out the most reliable offer (1), which the dialog of offers names, when it is ready (2), and the time
+    that the title says, too (3).
     """
     request, one = view.request, line(option)
     time_h = amendments.most_hours(request, view.approvals)
@@ -197,7 +198,7 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     if request.kind is RequestKind.PROVISION:
         boot_s = facts.boot_s if short < 2 else None
         ready = f"ready in about {brief(Decimal(boot_s) / 3600)} · " if boot_s else ""
-        lines.append(f"{ready}ends by itself after {brief(time_h)}")
+        lines.append(f"{ready}ends by itself{f' after {brief(time_h)}' if short < 3 else ''}")
     elif request.kind is RequestKind.EXTEND:
         lines += [*extended_to(view, facts.extends), "Until it's approved, the current end stays."]
     other = most_reliable(view, option)
@@ -213,14 +214,14 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
     return said
 
 
-def _notes(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
+def _notes(view: RequestView, policy: Policy, facts: CardFacts, short: int) -> list[str]:
     """List what to know before approving: a requote and its reason, a change, the 12-hour limit, a missing key."""
     request = view.request
     notes = _again(view)
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
         notes.append(f"An approver shortened it to {brief(stands.hours)}.")
-    if above := override_note(view, policy):
+    if above := override_note(view, policy, with_time=short < 3):
         notes.append(above)
     if facts.keyless:
         notes.append(f":key: {person(request.requester)} has no SSH key yet, so nobody could log in.")
