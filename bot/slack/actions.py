@@ -29,11 +29,13 @@ from bot.slack import browsing, commands, forms, modals, offer_dialog, provision
 from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
 from bot.slack.blocks.elements import code, safe
 from bot.slack.blocks.inventory import BROWSE
+from bot.slack.blocks.offer_terms import card_amounts, choices, shown_option
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.session_ready_and_ended import KEEP_HOURS
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from ledger.kernel.job import JobRequest
 from ledger.models import Request
+from ledger.queries.session_costs import spent_before
 from ledger.queries.views import request_view
 
 #: Outcomes of an approval after which the dialog about the amount is (still) wanted.
@@ -123,10 +125,13 @@ async def _open_change(
 ) -> None:
     async with handler.ctx.db.read() as tx:
         view = await request_view(tx, request.id)
-    most = amendments.most_hours(request, view.approvals)
+        spent_usd = await spent_before(tx, request)
+    shown = shown_option(view)
+    most_usd = card_amounts(view, shown, spent_usd)[1] if shown is not None else Decimal(0)
+    most = amendments.most_hours(request, view.approvals), most_usd
     typed = (job.message.values.get("hours"), job.message.values.get("cap")) if problem else ("", "")
     again = (str(typed[0] or ""), str(typed[1] or ""))
-    dialog = modals.change(mark_of(replace(decide, hours=None)), modals.offers_of(view), most, problem, again)
+    dialog = modals.change(mark_of(replace(decide, hours=None)), choices(view, spent_usd), most, problem, again)
     instead = f"{safe(problem)} The dialog could not be opened in time; click *Change…* again."
     await handler.open(job, dialog, instead.strip(), request.channel)
 

@@ -72,7 +72,7 @@ def _unknown(error: LookupError) -> Message:
     return answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}."))
 
 
-async def _hidden(handler: HandlerContext, job: HandlerJob, requester: str) -> bool:
+async def hidden(handler: HandlerContext, job: HandlerJob, requester: str) -> bool:
     """Whether a request is hidden from somebody: guests read about their own only."""
     facts = await handler.facts(job)
     if not facts.is_guest:
@@ -208,8 +208,9 @@ async def _seen(handler: HandlerContext, job: HandlerJob, target: str) -> servic
         found = await service.status(handler.ctx, target)
     except LookupError as error:
         return _unknown(error)
-    hidden = await _hidden(handler, job, found.request.request.requester)
-    return _unknown(LookupError(nothing_ends_in(target))) if hidden else found
+    if await hidden(handler, job, found.request.request.requester):
+        return _unknown(LookupError(nothing_ends_in(target)))
+    return found
 
 
 def _is_mine(found: service.Status, job: HandlerJob) -> bool:
@@ -282,7 +283,7 @@ async def _why(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) 
             request, _ = await resolve(tx, parsed.target)
     except LookupError as error:
         return _unknown(error)
-    if await _hidden(handler, job, request.requester):
+    if await hidden(handler, job, request.requester):
         return _unknown(LookupError(nothing_ends_in(parsed.target)))
     found = await explanation.why(handler.ctx, request.id)
     return answer(Reply(True, ReplyCode.WHY, " ".join(found.sentences)))

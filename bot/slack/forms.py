@@ -115,7 +115,7 @@ def _read_money(values: Mapping[str, Any], errors: Errors, *, needed: bool = Fal
         errors["amount"] = "That is not an amount of money; write it as 123.45 or $123.45."
     cap_usd = read_amount(limit) if limit else None
     if limit and not cap_usd:
-        errors["cap"] = "A limit is an amount above zero, such as $80."
+        errors["cap"] = "A limit is an amount above zero, such as $2.50."
     return cap_usd
 
 

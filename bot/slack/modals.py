@@ -18,8 +18,8 @@ from bot.rules.pricing import hours_cap
 from bot.rules.pricing.hours_cap import DurationOutcome
 from bot.rules.values.phrases import at_rate, hours, short_hours, usd
 from bot.slack.blocks.elements import Block, actions, button, code, context, dollars, person, safe, section
+from bot.slack.blocks.offer_terms import OfferChoice
 from ledger.kernel.request_kind import RequestKind
-from ledger.queries.views import RequestView
 from providers.gpus.table import GPUS
 
 PROVISION: Final = "provision"
@@ -173,14 +173,14 @@ def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
     """Ask the approver to type the expected total; `problem` says what was wrong before."""
     facts = [
         f"*Expected total* {dollars(spend.expected_usd)}",
-        f"*At worst* {dollars(spend.worst_usd)}",
+        f"*Never more than* {dollars(spend.worst_usd)}",
         f"*Time* {hours(spend.time_h)} {at_rate(spend.price_usd_h)}",
         f"*Offer* {code(spend.offer_id)}",
     ]
-    hint = "Empty: the worst case is the limit."
+    hint = f"Empty: never more than {usd(spend.worst_usd)}."
     if spend.spent_usd > 0:
         facts.append(f"*Earlier attempts* {dollars(spend.spent_usd)}")
-        hint = "For all attempts together. Empty: the worst case is the limit of this one."
+        hint = f"For all attempts together. Empty: never more than {usd(spend.worst_usd)} for this one."
     if spend.limit_usd is not None:
         facts.append(f"*Limit for all attempts* {dollars(spend.limit_usd)}, set by {person(spend.limit_by)}")
         hint = f"For all attempts together. Empty: {usd(spend.limit_usd)} stays the limit; another amount replaces it."
@@ -188,35 +188,15 @@ def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
     blocks += [
         section("\n".join(facts)),
         _input("amount", f"Type {usd(spend.expected_usd)} to confirm", _text("123.45")),
-        _input("cap", "Limit for the total", _text("$80"), optional=True, hint=hint),
+        _input("cap", "Limit for the total", _text(usd(spend.worst_usd)), optional=True, hint=hint),
         context("The approval is recorded under your name."),
     ]
     return _modal(AMOUNT, "Confirm the amount", blocks, "Approve", token)
 
 
-def offers_of(view: RequestView) -> list[tuple[str, str]]:
-    """List `(the button's token, what it approves)` of each option that can still be chosen, the best one first."""
-    names = {one.id: f"#{one.rank} {one.offer_id} {usd(one.expected_usd)}" for one in view.options}
-    chosen = view.request.chosen_option_id
-    return [
-        (token.token, names[token.option_id])
-        for token in sorted(view.tokens, key=lambda one: list(names).index(one.option_id or "") if one.option_id else 0)
-        if token.action == "approve" and token.option_id in names and chosen in (None, token.option_id)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class OfferChoice:
-    """One offer of a dialog: its button's token, a line of at most 75 characters, and a second line below it."""
-
-    token: str
-    text: str
-    description: str
-
-
 def offers(meta: str, choices: Sequence[OfferChoice], picked: str = "", to_type: str = "") -> View:
-    """Choose another offer of a quote; `to_type` is the amount to confirm for the `picked` token, where it must be."""
-    shown = [{**_option(one.token, one.text), "description": plain(one.description, 75)} for one in choices[:10]]
+    """Choose an offer of a quote; `to_type` is the amount to confirm for the `picked` token, where it must be."""
+    shown = [_offer_option(one) for one in choices[:10]]
     radio: Block = {"type": "radio_buttons", "action_id": "offer:pick", "options": shown}
     initial = [one for one in shown if one["value"] == picked]
     radio |= {"initial_option": initial[0]} if initial else {}
@@ -225,6 +205,12 @@ def offers(meta: str, choices: Sequence[OfferChoice], picked: str = "", to_type:
         blocks.append(_input("amount", f"Type {to_type} to confirm", _text("123.45")))
     blocks.append(context("The approval is recorded under your name."))
     return _modal(OFFERS, "Other offers", blocks, "Approve", meta)
+
+
+def offers_to_read(choices: Sequence[OfferChoice], who: str) -> View:
+    """Show the offers of a quote to somebody who can't approve one of them; `who` says, as mrkdwn, who can."""
+    shown = [section(f"*{safe(one.text)}*\n{safe(one.description)}") for one in choices[:10]]
+    return _modal(OFFERS, "Other offers", [*shown, context(who)])
 
 
 def key(request_id: str) -> View:
@@ -236,23 +222,26 @@ def key(request_id: str) -> View:
 
 def change(
     meta: str,
-    offers: Sequence[tuple[str, str]],
-    most_hours: Decimal,
+    choices: Sequence[OfferChoice],
+    most: tuple[Decimal, Decimal],
     problem: str = "",
     typed: tuple[str, str] = ("", ""),
 ) -> View:
     """Approve with changes: another shown offer, a shorter time, a lower limit; each may stay as it is.
 
+    `most` are the `(hours, dollars)` that an approval without changes covers.
     `problem` says what was wrong with the `(time, limit)` that were typed before; the form shows them again.
     """
-    shown = [_option(token, label) for token, label in offers][:_GPU_OPTIONS]
+    shown = [_offer_option(one) for one in choices][:_GPU_OPTIONS]
     first = next((one for one in shown if one["value"] == meta.partition("/")[0]), shown[0])
-    time, limit = _text(short_hours(most_hours), typed[0]), _text("$80", typed[1])
+    time, limit = _text(short_hours(most[0]), typed[0]), _text(usd(most[1]), typed[1])
     blocks: list[Block] = [section(f":warning: {safe(problem, 500)}")] if problem else []
     blocks += [
         _input("offer", "Offer", _select(shown, "Offer", initial=first)),
         _input("hours", "For how long", time, optional=True, hint="Shorter, never longer."),
-        _input("cap", "Limit for the total", limit, optional=True, hint="Lower, never above the worst case."),
+        _input(
+            "cap", "Limit for the total", limit, optional=True, hint="Lower than the “never more than” of the offer."
+        ),
         context("The requester sees what you changed. The approval is recorded under your name."),
     ]
     return _modal(CHANGE, "Approve with changes", blocks, "Approve", meta)
@@ -261,7 +250,12 @@ def change(
 def _modal(callback: str, title: str, blocks: list[Block], submit: str = "", metadata: str = "") -> View:
     """Build a dialog; without `submit` it only shows something."""
     form = {"submit": plain(submit, 24), "private_metadata": metadata} if submit else {}
-    head = {"type": "modal", "callback_id": callback, "title": plain(title, 24), "close": plain("Cancel", 24)}
+    head = {
+        "type": "modal",
+        "callback_id": callback,
+        "title": plain(title, 24),
+        "close": plain("Cancel" if submit else "Close", 24),
+    }
     return {**head, **form, "blocks": blocks}
 
 
@@ -297,6 +291,10 @@ def _select(options: list[Block], placeholder: str, *, initial: Block | None = N
         "options": options,
     }
     return {**element, "initial_option": initial} if initial else element
+
+
+def _offer_option(choice: OfferChoice) -> Block:
+    return {**_option(choice.token, choice.text), "description": plain(choice.description, 75)}
 
 
 def _option(value: str, label: str = "") -> Block:

@@ -19,9 +19,10 @@ from bot.services.sessions import expiration, extension
 from bot.slack.blocks import checkpoint_hold, digest, instance_failed, operators, session_ready_and_ended
 from bot.slack.blocks import session_ending as ending_message
 from bot.slack.blocks.elements import TEXT_MAX, Message, safe
+from bot.slack.blocks.offer_terms import shown_option
 from bot.slack.blocks.private_answer import mentioned
 from bot.slack.blocks.progress import request_result
-from bot.slack.blocks.request import CardFacts, request_message, shown_option
+from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
 from bot.slack.settings import SlackSettings
 from ledger.core import Tx, notifications_of
@@ -30,7 +31,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
 from ledger.models import Instance, Notification, Orphan, Request, Session
-from ledger.queries.lookups import public_key, waiting_extensions
+from ledger.queries.lookups import public_key, session_of, waiting_extensions
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
 
@@ -82,6 +83,8 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
     mandate, not_them, keyless = ANYBODY, [Actor.from_ref(request.requester)], False
     async with ctx.db.read() as tx:
         session = await session_view(tx, view.session.id) if view.session else None
+        longer = await session_of(tx, view.parent.id) if view.parent and request.kind is RequestKind.EXTEND else None
+        extends = await session_view(tx, longer.id) if longer else None
         if request.state is RequestState.PENDING:
             mandate = await approvers.approver_group(tx, ctx.policy, request, now)
             not_them = await approvers.barred(tx, ctx.policy, view)
@@ -90,7 +93,7 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
     provider = ctx.providers.get(option.cloud) if option is not None else None
     cost_usd = cost_now(ctx, session, now) if session else None
     boot_s = provider.capabilities.boot_expected_s if provider else None
-    return CardFacts(mandate, tuple(not_them), keyless, boot_s, session, cost_usd, now=now)
+    return CardFacts(mandate, tuple(not_them), keyless, boot_s, session, cost_usd, extends=extends, now=now)
 
 
 async def _request(ctx: Context, row: Notification) -> RequestView:

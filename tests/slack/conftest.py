@@ -139,7 +139,7 @@ class Stage:
         await self.click(who, message, "offers")
         view = self.ws.view(who)
         assert view is not None
-        token = view.blocks[0]["element"]["options"][nth - 1]["value"]
+        token = view.blocks[0]["element"]["options"][nth]["value"]  # The first one is the recommended offer.
         return await self.submit(who, {"offer": token, **({"amount": amount} if amount else {})})
 
     async def replaced(self, **policy: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 
@@ -68,6 +69,24 @@ async def test_another_listed_option_is_told_as_a_choice(stage: Stage) -> None:
     assert "with changes" not in said
 
 
+async def test_the_dialog_of_changes_speaks_of_offers_as_the_card_does(stage: Stage) -> None:
+    card = await stage.ask()
+    await stage.click("bob", card, "offers")
+    compared = stage.ws.view("bob")
+    assert compared is not None
+    await stage.click("bob", card, "change")
+    dialog = stage.ws.view("bob")
+    assert dialog is not None
+    fields = {block["block_id"]: block for block in dialog.blocks if block["type"] == "input"}
+    listed = fields["offer"]["element"]["options"]
+    assert listed == compared.blocks[0]["element"]["options"]
+    assert re.fullmatch(r"\w+( · .+)? · \$0\.\d{3}/h · about \$\d\.\d\d", listed[0]["text"]["text"])
+    most = listed[0]["description"]["text"].split(" · ")[1].removeprefix("never more than ")
+    assert f"never more than {most}" in all_text(card)
+    assert fields["cap"]["element"]["placeholder"]["text"] == most
+    assert fields["cap"]["hint"]["text"] == "Lower than the “never more than” of the offer."
+
+
 async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage) -> None:
     await stage.replaced(two_approvers_above_usd=Decimal("0.01"))
     day = f"{stage.w.clock.now():%Y-%m-%d}"
@@ -95,7 +114,7 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     again = stage.ws.view("dave")
     assert again is not None
     # The same form once more, with what was typed: nothing of a change is lost, and no other form is put in its place.
-    assert (again.body["title"]["text"], "The limit can't be above the worst case" in all_text(again)) == (
+    assert (again.body["title"]["text"], "this offer costs never more than that" in all_text(again)) == (
         "Approve with changes",
         True,
     )

@@ -157,7 +157,7 @@ async def test_a_lower_cap_is_kept(stage: Stage) -> None:
     label = next(b["label"]["text"] for b in view.body["blocks"] if b.get("block_id") == "amount")
     amount = label.removeprefix("Type ").removesuffix(" to confirm")
     await stage.submit("bob", {"amount": amount, "cap": "$999,999"})
-    assert "The limit can't be above the worst case" in all_text(stage.ws.view("bob") or view)
+    assert "this offer costs never more than that" in all_text(stage.ws.view("bob") or view)
     await stage.submit("bob", {"amount": amount, "cap": amount})
     assert f"never more than {amount}" in all_text(stage.ws.now(message))
 
@@ -179,7 +179,7 @@ async def test_two_approvers(stage: Stage) -> None:
 async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision 1x4090 20h")
     (card,) = stage.ws.channel_messages()
-    assert "*Above the 12-hour limit*" in all_text(card)
+    assert "*20 h is above the 12-hour limit*: approving includes the override." in all_text(card)
     assert words_before_the_buttons(card) <= 60
     approve = stage.approve_button(card)
     assert re.fullmatch(r"Approve 20 h \(\$\d+\.\d\d\)", button_texts(card)[0])
@@ -188,6 +188,7 @@ async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(stage: St
     assert said == "You can't approve your own request. Ask an approver: <@U0BOB>, <@U0CAROL>."
     await stage.click("bob", card, approve)
     assert "Approved* by <@U0BOB>" in all_text(stage.ws.now(card))
+    assert "12-hour override by <@U0BOB>." in all_text(stage.ws.now(card))
     assert len(stage.ws.channel_messages()) == 1
     assert sorted(one.approver for one in (await stage.w.books()).approvals) == ["slack:T0PRACTICE/U0BOB"] * 2
 
@@ -200,22 +201,61 @@ async def test_another_offer_is_chosen_in_a_dialog_and_a_large_amount_is_typed_t
     options = dialog.blocks[0]["element"]["options"]
     assert 1 <= len(options) <= 10
     assert all(len(one["text"]["text"]) <= 75 and " · about $" in one["text"]["text"] for one in options)
-    assert all(one["description"]["text"].startswith("never more than $") for one in options)
+    assert [one["description"]["text"].partition(" · ")[0] for one in options[:1]] == ["recommended"]
+    assert all("never more than $" in one["description"]["text"] for one in options)
+    approve = button_texts(card)[0].removeprefix("Approve ")
+    assert f"about {approve}" in options[0]["text"]["text"]  # What the card approves is what stands first.
     assert [b["block_id"] for b in dialog.blocks if b["type"] == "input"] == ["offer"]
-    chosen = options[0]["value"]
+    chosen = options[1]["value"]
     await stage.as_("bob").click(dialog, "offer:pick", value=chosen)
     await stage.settle()
     asking = stage.ws.view("bob")
     assert asking is not None
     label = next(b["label"]["text"] for b in asking.blocks if b.get("block_id") == "amount")
     amount = label.removeprefix("Type ").removesuffix(" to confirm")
-    assert f"about {amount}" in options[0]["text"]["text"]
+    assert f"about {amount}" in options[1]["text"]["text"]
     wrong = await stage.submit("bob", {"offer": chosen, "amount": "a lot"})
     assert set(wrong.errors) == {"amount"}
     assert (await stage.w.books()).approvals == ()
     await stage.submit("bob", {"offer": chosen, "amount": amount})
     (vote,) = (await stage.w.books()).approvals
     assert (vote.confirmed_usd, stage.ws.view("bob")) == (Decimal(amount[1:].replace(",", "")), None)
+
+
+async def test_whoever_cannot_approve_compares_the_offers_and_reads_who_can(stage: Stage) -> None:
+    card = await stage.ask()
+    others = int(button_texts(card)[1].removeprefix("Other offers (").removesuffix(")"))
+    for who in ("alice", "dave"):
+        before = len(stage.ws.ephemerals(who))
+        await stage.click(who, card, "offers")
+        dialog = stage.ws.view(who)
+        assert dialog is not None
+        assert "submit" not in dialog.body
+        assert all_text(dialog).count("never more than $") == others + 1
+        assert all_text(dialog).count("recommended") == 1
+        assert "Only an approver can approve one of them: <@U0BOB> or <@U0CAROL>." in all_text(dialog)
+        assert [block["type"] for block in dialog.blocks] == ["section"] * (others + 1) + ["context"]
+        assert len(stage.ws.ephemerals(who)) == before
+    await stage.click("bob", card, stage.approve_button(card))
+    await stage.click("alice", card, "offers")
+    assert "already approved by <@U0BOB>" in stage.ws.ephemerals("alice")[-1].text
+    await stage.click("carol", card, "offers")
+    assert "already approved" in stage.ws.ephemerals("carol")[-1].text
+
+
+async def test_guests_compare_the_offers_of_their_own_requests_only(stage: Stage) -> None:
+    card = await stage.ask()
+    stage.practice.workspace.users["U0DAVE"].is_guest = True
+    stage.w.clock.advance(61)  # What Slack said is remembered for a minute.
+    await stage.click("dave", card, "offers")
+    assert "Guests can't use GPU Shopper" in stage.ws.ephemerals("dave")[-1].text
+    await stage.replaced(guests_may_request=True)
+    await stage.click("dave", card, "offers")
+    assert "their own requests only" in stage.ws.ephemerals("dave")[-1].text
+    assert stage.ws.view("dave") is None
+    own = await stage.ask(who="dave")
+    await stage.click("dave", own, "offers")
+    assert stage.ws.view("dave") is not None
 
 
 async def test_an_offer_of_a_quote_that_was_replaced_is_not_approved(stage: Stage) -> None:

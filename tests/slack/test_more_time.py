@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
+from bot.rules.values.phrases import usd
+from bot.slack.blocks.elements import when
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import SessionState
 from ledger.models import Session
-from tests.slack.conftest import Stage
+from tests.slack.conftest import Stage, words_before_the_buttons
 from tests.slack.test_commands import private, running
 
 
@@ -55,6 +59,34 @@ async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
     await stage.click("alice", warning, action(warning, "terminate"))
     assert "nothing was changed" in stage.ws.dm_messages("alice")[-1].text
     assert (await session(stage)).state is SessionState.RUNNING
+
+
+async def test_the_ready_message_asks_for_more_and_the_card_says_the_new_end_and_total(stage: Stage) -> None:
+    await running(stage)
+    ready = next(one for one in stage.ws.dm_messages("alice") if "is ready" in one.text)
+    assert [b["text"]["text"] for b in buttons(ready)] == ["More time…", "End it now", "Details"]
+    old, row = (await session(stage)).deadline, await session(stage)
+    hours, before = Decimal(row.hours), await stage.w.session(row.id)
+    await stage.click("alice", ready, action(ready, "extend"))
+    dialog = stage.ws.view("alice")
+    assert dialog is not None
+    assert dialog.body["callback_id"] == "extend"
+    await stage.submit("alice", {"hours": "14h", "for": "one more epoch"})
+    card = stage.message()
+    (asked,) = [one for one in (await stage.w.books()).requests if one.kind is RequestKind.EXTEND]
+    (option,) = (await stage.w.view(asked.id)).options
+    assert old is not None
+    total, most = hours + 14, usd(before.cap_usd + option.worst_usd)
+    assert f"New end: {when(old + timedelta(hours=14))}" in all_text(card)
+    assert f"Session in all: {total} h, never more than {most}" in all_text(card)
+    assert f"*{total} h in all is above the 12-hour limit*: approving includes the override." in all_text(card)
+    assert words_before_the_buttons(card) <= 60
+    await stage.click("bob", card, stage.approve_button(card))
+    now = all_text(stage.ws.now(card))
+    assert "12-hour override by <@U0BOB>." in now
+    end = (await session(stage)).deadline
+    assert end == old + timedelta(hours=14)
+    assert f"The session now ends {when(end)}: {total} h, never more than {most} in all." in now
 
 
 async def test_it_is_done_and_words(stage: Stage) -> None:

@@ -6,17 +6,21 @@ A digest of the terms as they are keeps approvers from deciding on terms that ch
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.market.estimate import Estimate
+from bot.rules.market.estimate import Component, Estimate
 from bot.rules.values.phrases import Verdict, deny, hours, usd
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
 #: Parts of an estimate that do not shrink with the time.
 FIXED: Final = frozenset({"start-up", "transfer", "hold"})
+#: Parts that the price of an hour does not include, and the share of the total from which a card names them.
+BESIDES_HOURS: Final = frozenset({"start-up", "transfer", "retries", "interruptions"})
+SHOWN_SHARE: Final = Decimal("0.1")
 #: Some clouds bill this much at least, so a shorter time is not expected to cost less.
 LEAST_BILLED_H: Final = Decimal(1)
 SHORTEST_H: Final = Decimal(1) / 60
@@ -53,13 +57,36 @@ def shortened(
     estimate: Estimate, asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
 ) -> tuple[Decimal, Decimal]:
     """Return `(expected, worst)` dollars for fewer hours (`least_h` or more); only parts that grow with time shrink."""
-    share = min(max(time_h, least_h) / asked_h, Decimal(1))
-    expected = worst = Decimal(0)
-    for part in estimate.components:
-        of = Decimal(1) if part.name in FIXED else share
-        expected += part.expected_usd * of
-        worst += part.worst_usd * of
+    parts = parts_for(estimate.components, asked_h, time_h, least_h)
+    expected = sum((part.expected_usd for part in parts), Decimal(0))
+    worst = sum((part.worst_usd for part in parts), Decimal(0))
     return money.amount(min(expected, estimate.expected_usd)), money.amount(min(worst, estimate.worst_usd))
+
+
+def parts_for(
+    parts: Sequence[Component], asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
+) -> list[Component]:
+    """Return the parts of an estimate for these hours: those that grow with time shrink with them."""
+    share = min(max(time_h, least_h) / asked_h, Decimal(1))
+    of = [Decimal(1) if part.name in FIXED else share for part in parts]
+    return [
+        Component(part.name, part.best_usd * by, part.expected_usd * by, part.worst_usd * by)
+        for part, by in zip(parts, of, strict=True)
+    ]
+
+
+def besides_hours(parts: Sequence[Component]) -> str:
+    """Say what an expected total holds besides its hours, where that is a tenth or more: `$0.20 transfer`; else empty.
+
+    The price of an hour includes its disk.
+    """
+    total_usd = sum((part.expected_usd for part in parts), Decimal(0))
+    rounded = zip(parts, money.cents_of([part.expected_usd for part in parts]), strict=True)
+    extra = {part.name: amount for part, amount in rounded if part.name in BESIDES_HOURS and amount > 0}
+    extra_usd = sum(extra.values(), Decimal(0))
+    if not extra or extra_usd < total_usd * SHOWN_SHARE:
+        return ""
+    return f"{usd(extra_usd)} {next(iter(extra)) if len(extra) == 1 else 'extras'}"
 
 
 def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdict | None:

@@ -160,7 +160,7 @@ def plan(
         rule += f" Above {usd(policy.confirm_above_usd)} the approver types the amount."
     if needs_override:
         cap = hours(policy.max_hours)
-        rule += f" {hours(hours_total)} is above the limit of {cap}, so this also needs an override."
+        rule += f" {hours(hours_total)} is above the limit of {cap}: approving includes the 12-hour override."
     return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
 
 
@@ -344,7 +344,7 @@ def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider
         )
     most_usd = request.worst_usd + request.spent_usd
     if cap_usd > most_usd:
-        sentence = f"The limit can't be above the worst case, {usd(most_usd)}."
+        sentence = f"The limit can't be above {usd(most_usd)}: this offer costs never more than that."
         return deny(ReplyCode.CAP_RAISED, sentence)
     held_usd = request.limit.usd if request.limit is not None else most_usd
     lifted = change_cap(cap_usd, held_usd, set_by_approver=True, by_approver=is_approver(policy, decider))

@@ -231,6 +231,20 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
     return f"{said[0].upper()}{said[1:]}. {kind}, {trusted}.{late}{guess}"
 
 
+def in_short(marks: Sequence[str], beside: str = "") -> str:
+    """Say in one to four words why an offer is recommended, or what another one is best at; empty for nothing.
+
+    `beside` is what makes it the cheapest where another offer has a lower total: "reliable", "in time".
+    """
+    if FREE in marks or FIRST_CLOUD in marks:
+        return FREE if FREE in marks else FIRST_CLOUD
+    best = [f"cheapest {beside}".strip()] if BEST_COST in marks else []
+    best += ["most reliable"] if BEST_STABILITY in marks and not beside else []
+    best += ["most reliable (estimate)"] if ASSUMED_STABILITY in marks and not best else []
+    best += ["fastest"] if FASTEST in marks else []
+    return ", ".join(best)
+
+
 def _why_free(offer: Offer, costs: Estimate) -> str:
     """Explain a free offer: it costs hours of a quota, so it is not compared with paid ones."""
     left = "" if offer.available_for_s is None else f" ({about_hours(Decimal(offer.available_for_s) / 3600)} left)"

@@ -12,7 +12,7 @@ from bot.rules.market.estimate import Estimate
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import rate
-from bot.services.market.codec import estimate_from_json
+from bot.services.market.codec import components_of, estimate_from_json
 from bot.services.people import direct_messages
 from ledger.core import Tx
 from ledger.kernel.ids import short_id
@@ -55,6 +55,13 @@ def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal,
     if time_h >= asked:
         return option.expected_usd, option.worst_usd
     return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
+
+
+def besides_hours(request: Request, option: Option, time_h: Decimal) -> str:
+    """Say what the expected total of an option for these hours holds besides them; empty where that is little."""
+    parts = components_of(option)
+    shorter = time_h < request.job.hours
+    return amendments.besides_hours(amendments.parts_for(parts, request.job.hours, time_h) if shorter else parts)
 
 
 def amendment_summary(request: Request, approval: Approval, other_offer: str = "") -> str:

@@ -9,13 +9,22 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from bot.rules.checkpoints.verification import said_of
-from bot.rules.market.estimate import Estimate
+from bot.rules.market.estimate import Component, Estimate
 from bot.rules.values.phrases import sum_of
 from ledger.models import Option
 from providers.contract import Offer
 
 _OFFER = TypeAdapter(Offer)
 _ESTIMATE = TypeAdapter(Estimate)
+_COMPONENT = TypeAdapter(Component)
+#: What the most that an offer may cost assumes for a part.
+_MOST = {
+    "start-up": "start-up (a slow boot)",
+    "transfer": "transfer (twice the data)",
+    "retries": "retries (failed launches, failover)",
+    "interruptions": "repeated work (a lost host)",
+    "hold": "checkpoint hold",
+}
 
 
 def offer_to_json(offer: Offer) -> dict[str, Any]:
@@ -52,8 +61,25 @@ def hold_line(option: Option) -> str:
 
 def parts_line(option: Option) -> str:
     """Return the parts of an option's expected total; empty where it has one part alone."""
-    parts = (option.estimate or {}).get("components", ())
-    return sum_of((str(part["name"]), Decimal(str(part["expected_usd"]))) for part in parts)
+    return sum_of((part.name, part.expected_usd) for part in components_of(option))
+
+
+def most_line(option: Option) -> str:
+    """Return the parts of the most that an option may cost, and what is assumed in each; empty where it has none."""
+    parts = {_MOST.get(part.name, part.name): part for part in components_of(option) if part.worst_usd > 0}
+    if not parts:
+        return ""
+    hours = option.estimate.get("worst_hours")
+    compute = next((part for part in parts.values() if part.name == "compute"), None)
+    rise = (compute.worst_usd / compute.expected_usd - 1) if compute and compute.expected_usd and not hours else None
+    named = "compute for the longest time" if hours else f"compute at a price up to {rise:.0%} higher" if rise else ""
+    said = [(named if part.name == "compute" and named else name, part.worst_usd) for name, part in parts.items()]
+    return sum_of(said) or said[0][0]
+
+
+def components_of(option: Option) -> list[Component]:
+    """Return the parts of an option's estimate; none in rows of releases that stored none."""
+    return [_COMPONENT.validate_python(part) for part in (option.estimate or {}).get("components", ())]
 
 
 def _of_hold(option: Option, name: str) -> Decimal:

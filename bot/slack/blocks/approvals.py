@@ -1,4 +1,4 @@
-"""Read the approvals of a request: those of its current offers, whose they are, and the hours that they cover."""
+"""Read the approvals of a request: those of its current offers, who gave them, their hours, the 12-hour override."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.values.phrases import hours
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
+from bot.rules.values.phrases import brief, hours
 from bot.services.grants import amendments
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import person
 from bot.slack.blocks.offers import line
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval
 from ledger.queries.views import RequestView
@@ -51,3 +54,35 @@ def approver_names(votes: Iterable[Approval]) -> str:
 def _approver(vote: Approval) -> str:
     instead = f" for {person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
     return person(vote.approver) + instead
+
+
+def waits_for_override(view: RequestView) -> bool:
+    """Whether approving a request also approves the hours above the limit."""
+    return view.override is not None and view.override.state is RequestState.PENDING
+
+
+def override_note(view: RequestView, policy: Policy, *, with_time: bool) -> str:
+    """Say that an approval includes the override, or who gave it already; empty up to the limit on hours."""
+    over, request = view.override, view.request
+    limit = f"the {hours(policy.max_hours).removesuffix('s').replace(' ', '-')} limit"
+    includes = "approving includes the override"
+    if over is not None and over.state is RequestState.PENDING:
+        time = f"{brief(over.job.hours + over.job.already_hours)} is above" if with_time else "Above"
+        return f":warning: *{time} {limit}*: {includes}."
+    if over is not None and over.state is RequestState.APPROVED:
+        return f":warning: 12-hour override by {person(over.decided_by or '')}."
+    total_h = request.job.already_hours + amendments.most_hours(request, view.approvals)
+    if request.kind is RequestKind.EXTEND and hours_cap.is_above(policy, total_h):
+        return f":warning: *{brief(total_h)} in all is above {limit}*: {includes}."
+    return ""
+
+
+def override_given(view: RequestView, policy: Policy) -> str:
+    """Say who gave the override of an approved request; empty where it needed none."""
+    over, votes = view.override, votes_of(view)
+    if over is not None and over.state is RequestState.APPROVED and over.decided_by:
+        return f"12-hour override by {person(over.decided_by)}."
+    if view.request.kind is RequestKind.EXTEND and votes:
+        total_h = view.request.job.already_hours + Decimal(votes[-1].hours or view.request.job.hours)
+        return f"12-hour override by {person(votes[-1].approver)}." if hours_cap.is_above(policy, total_h) else ""
+    return ""

@@ -14,11 +14,10 @@ from bot.rules.values.phrases import Verdict, plural, rate
 from bot.services.billing.costs import BriefCosts
 from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks import listing, session_ending, session_ready_and_ended
+from bot.slack.blocks import listing, session_ready_and_ended
 from bot.slack.blocks.elements import (
     Block,
     actions,
-    button,
     code,
     context,
     divider,
@@ -131,11 +130,8 @@ def _buttons(session: Session) -> Block:
     end = session_ready_and_ended.end_button(session)
     if session.state not in (SessionState.RUNNING, SessionState.STOPPED) or session.deadline is None:
         return actions(end)
-    mark, short = f"{session.id}/{int(session.deadline.timestamp())}", session.short_id
-    more = button(
-        "More time…", f"{session_ending.EXTEND}:{short}", mark, label=f"Ask for more time for session {short}"
-    )
-    return actions(more, end)
+    mark = f"{session.id}/{int(session.deadline.timestamp())}"
+    return actions(session_ready_and_ended.more_button(session, mark), end)
 
 
 def _decisions(mine: Mine) -> list[Block]:

@@ -8,19 +8,27 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final, assert_never
 
-from bot.blockkit import quote_block
+from bot.blockkit import escape, quote_block
 from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
-from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, total_cap
 from bot.rules.values.phrases import brief, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
-from bot.slack.blocks.approvals import APPROVE, approved_hours, approver_names, machine_title, votes_of
+from bot.slack.blocks.approvals import (
+    APPROVE,
+    approved_hours,
+    approver_names,
+    machine_title,
+    override_given,
+    override_note,
+    votes_of,
+    waits_for_override,
+)
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
     Block,
@@ -38,7 +46,16 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.offers import OfferLine, line, place
+from bot.slack.blocks.offer_terms import (
+    card_amounts,
+    extended_to,
+    limit_held,
+    most_reliable,
+    price_line,
+    shown_option,
+    why_shown,
+)
+from bot.slack.blocks.offers import line, place
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
@@ -52,7 +69,10 @@ CHANGE: Final = "change"
 OFFERS: Final = "offers"
 ADD_KEY: Final = "addkey"
 REASON_MAX: Final = 1_500
-#: How much of a reason the card quotes; the details in its thread quote all of it.
+#: The most words of a card before its buttons.
+WORDS_MAX: Final = 60
+#: How much of a reason the card quotes, at least and at most; the details in its thread quote all of a longer one.
+QUOTED_LEAST: Final = 40
 QUOTED_MAX: Final = 100
 
 _R = RequestState
@@ -64,7 +84,8 @@ class CardFacts:
 
     `mandate` are its approvers, and nobody of `not_them` may approve it. `keyless`: its requester has no SSH key.
     `boot_s` is how many seconds its recommended cloud takes to boot. `session` is its session, which has cost
-    `cost_usd` at the time `now`; `saved_usd` is what ending it early saved.
+    `cost_usd` at the time `now`; `saved_usd` is what ending it early saved. `extends` is the session that a request for
+    more time is about.
     """
 
     mandate: ApproverGroup = ANYBODY
@@ -74,6 +95,7 @@ class CardFacts:
     session: SessionView | None = None
     cost_usd: Decimal | None = None
     saved_usd: Decimal = Decimal(0)
+    extends: SessionView | None = None
     now: datetime | None = None
 
 
@@ -85,7 +107,7 @@ def request_message(view: RequestView, policy: Policy, facts: CardFacts | None =
     if state is _R.PENDING:
         parts, body = _pending(view, policy, facts)
     elif state is _R.APPROVED:
-        parts, body = _approved(view, facts)
+        parts, body = _approved(view, policy, facts)
     else:
         parts, body = _without_offers(view)
     if waits := recovery_mode.of_request(view):
@@ -110,16 +132,11 @@ def title(view: RequestView) -> str:
             assert_never(request.kind)
 
 
-def _who(view: RequestView, state: str) -> str:
+def _who(view: RequestView, state: str, quoted: int = QUOTED_MAX) -> str:
     """Build the line under the title: the state, the requester, the id and why it is requested."""
     request = view.request
     lead = f"*{state}* · {person(request.requester)} · {code(short_id(request.id))}"
-    return f"{lead}\n“{safe(request.reason, QUOTED_MAX)}”" if request.reason else lead
-
-
-def waits_for_override(view: RequestView) -> bool:
-    """Whether approving a request also approves the hours above the limit."""
-    return view.override is not None and view.override.state is _R.PENDING
+    return f"{lead}\n“{safe(request.reason, quoted)}”" if request.reason else lead
 
 
 def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[str], list[Block]]:
@@ -129,9 +146,14 @@ def _pending(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[
         said = f"Above the 12-hour limit. Approve it with request{asked_in}."
         return [said], [section(f"{_who(view, 'Waiting for approval')}\n{said}")]
     chosen = shown_option(view)
-    terms = _terms(view, chosen, facts) if chosen is not None else []
-    notes = [*_limits(view, facts.cost_usd), *_notes(view, facts)]
-    blocks: list[Block] = [section(_who(view, "Waiting for approval"))]
+    who, terms, notes = "", list[str](), list[str]()
+    for short in range(4):
+        who = _who(view, "Waiting for approval", QUOTED_MAX if short < 3 else QUOTED_LEAST)
+        terms = _terms(view, chosen, facts, short) if chosen is not None else []
+        notes = [*_limits(view, facts.cost_usd), *_notes(view, policy, facts, short)]
+        if _words(title(view), who, *terms, *notes) <= WORDS_MAX:
+            break
+    blocks: list[Block] = [section(who)]
     blocks += [section("\n".join(terms))] if terms else []
     blocks += [section("\n".join(notes))] if notes else []
     blocks += _buttons(view, facts) if policy.allow_slack_decisions else []
@@ -152,86 +174,55 @@ def waiting(view: RequestView, policy: Policy, facts: CardFacts) -> list[str]:
     return [*lines, *notes, " · ".join(_needs(view, policy, facts))]
 
 
-def shown_option(view: RequestView) -> Option | None:
-    """Return the one offer that a card shows: the first approver's choice, else the recommended one."""
-    picked = [one for one in view.options if one.id == view.request.chosen_option_id]
-    return next(iter([*picked, *view.options]), None)
+def _words(*texts: str) -> int:
+    """Count the words of these lines as somebody reads them: signs between them are none."""
+    return sum(any(sign.isalnum() for sign in word) for text in texts for word in text.split())
 
 
-def _terms(view: RequestView, option: Option, facts: CardFacts) -> list[str]:
-    """Return the lines about the offer: where, its price and total, when it is ready and when it ends."""
+def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) -> list[str]:
+    """Return the lines about the offer: where, its price and total, when it is ready and when it ends.
+
+    `short` leaves out the most reliable offer (1), which the dialog of offers names, when it is ready (2), and the time
+    that the title says, too (3).
+    """
     request, one = view.request, line(option)
     time_h = amendments.most_hours(request, view.approvals)
-    expected_usd, most_usd = card_amounts(view, option, facts.cost_usd)
+    _, most_usd = card_amounts(view, option, facts.cost_usd)
     asked = request.job.gpu
     which = "" if asked.names == (one.offer.gpu,) and asked.count_min == asked.count_max else f"{safe(one.gpus)} · "
-    lines = [f"{which}{safe(place(one.offer))}"]
-    lines.append(f"{rate(one.price_usd_h)} · *about {dollars(expected_usd)}* · never more than {dollars(most_usd)}")
+    why = f" · *{why_shown(view)}*" if why_shown(view) else ""
+    lines = [f"{which}{safe(place(one.offer))}{why}"]
+    about, _, extra = escape(price_line(view, option)).partition(" with ")
+    about = f"*{about}*{f' with {extra}' if extra else ''}"
+    lines.append(f"{rate(one.price_usd_h)} · {about} · never more than {dollars(most_usd)}")
     if request.kind is RequestKind.PROVISION:
-        ready = f"ready in about {brief(Decimal(facts.boot_s) / 3600)} · " if facts.boot_s else ""
-        lines.append(f"{ready}ends by itself after {brief(time_h)}")
+        boot_s = facts.boot_s if short < 2 else None
+        ready = f"ready in about {brief(Decimal(boot_s) / 3600)} · " if boot_s else ""
+        lines.append(f"{ready}ends by itself{f' after {brief(time_h)}' if short < 3 else ''}")
     elif request.kind is RequestKind.EXTEND:
-        lines.append("Until it's approved, the current end stays.")
-    if other := _most_reliable(view, one):
-        lines.append(other)
-    return lines
-
-
-def card_amounts(view: RequestView, option: Option, spent_usd: Decimal | None) -> tuple[Decimal, Decimal]:
-    """Return the dollars that an approval of this option now expects, and the most that it covers."""
-    request = view.request
-    time_h = amendments.most_hours(request, view.approvals)
-    expected_usd, worst_usd = amendments.amounts(request, option, time_h)
-    held = _held(view)
-    most_usd = total_cap(
-        worst_usd,
-        asked_usd=request.job.budget_cap_usd,
-        approver_usd=held.usd if held else None,
-        spent_usd=spent_usd or Decimal(0),
-    )
-    covered = [vote.total_cap_usd for vote in votes_of(view) if vote.total_cap_usd is not None]
-    return expected_usd, min([most_usd, *covered])
-
-
-def _most_reliable(view: RequestView, shown: OfferLine) -> str:
-    """Name the most reliable offer in one line, when it is another one than the card shows."""
-    if view.request.chosen_option_id:
-        return ""
-    for option in view.options:
-        if option.rank != shown.rank and any("stability" in mark for mark in option.marks):
-            more_usd = option.expected_usd - shown.expected_usd
-            differs = f"{dollars(abs(more_usd))} {'more' if more_usd >= 0 else 'less'}"
-            return f"Most reliable: {safe(place(line(option).offer, kind=False))}, {differs}"
-    return ""
-
-
-def _held(view: RequestView) -> SetLimit | None:
-    limits = (
-        SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
-        for vote in view.approvals
-        if vote.limit_usd is not None
-    )
-    return limit_in_force(limits)
+        lines += [*extended_to(view, facts.extends), "Until it's approved, the current end stays."]
+    other = most_reliable(view, option)
+    return [*lines, other] if other and not short else lines
 
 
 def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
     """List the limits of all attempts together: what earlier ones cost, and the limit that an approver set."""
     said = [f"Earlier attempts cost {dollars(cost_usd)}."] if cost_usd else []
-    held = _held(view)
+    held = limit_held(view)
     if held is not None:
         said.append(f"At most {dollars(held.usd)} for all attempts, set by {person(held.by)}.")
     return said
 
 
-def _notes(view: RequestView, facts: CardFacts) -> list[str]:
+def _notes(view: RequestView, policy: Policy, facts: CardFacts, short: int) -> list[str]:
     """List what to know before approving: a requote and its reason, a change, the 12-hour limit, a missing key."""
     request = view.request
     notes = _again(view)
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
         notes.append(f"An approver shortened it to {brief(stands.hours)}.")
-    if waits_for_override(view):
-        notes.append(":warning: *Above the 12-hour limit*")
+    if above := override_note(view, policy, with_time=short < 3):
+        notes.append(above)
     if facts.keyless:
         notes.append(f":key: {person(request.requester)} has no SSH key yet, so nobody could log in.")
     return notes
@@ -272,7 +263,7 @@ def _buttons(view: RequestView, facts: CardFacts) -> list[Block]:
     others = len(view.options) - 1
     if approve and others > 0 and not view.request.chosen_option_id:
         label = f"Other offers ({others})"
-        made.append(button(label, OFFERS, str(approve[0]["value"]), label=f"Choose one of {others} other offers"))
+        made.append(button(label, OFFERS, str(approve[0]["value"]), label=f"Compare it with {others} other offers"))
     if approve and view.request.kind in amendments.CHANGEABLE:
         label = "Approve with a shorter time or a lower limit"
         made.append(button("Change…", CHANGE, str(approve[0]["value"]), label=label))
@@ -311,17 +302,23 @@ def _reject_button(view: RequestView) -> list[Block]:
     return [button("Reject…", REJECT, value, style="danger", label="Reject this request") for value in refuse[:1]]
 
 
-def _approved(view: RequestView, facts: CardFacts) -> tuple[list[str], list[Block]]:
+def _approved(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list[str], list[Block]]:
     request = view.request
     votes = votes_of(view)
     at = f" {when(request.decided_at)}" if request.decided_at else ""
     by = approver_names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
     approved = f":white_check_mark: *Approved* by {by}{at}."
+    given = override_given(view, policy)
     if request.kind is not RequestKind.PROVISION:
         less = amendments.amendment_summary(request, votes[-1]) if votes else ""
-        said = approved[:-1] + (f": {less}." if less else ".")
+        said = " ".join(filter(None, [approved[:-1] + (f": {less}." if less else "."), given]))
+        said = "\n".join([said, *extended_to(view, facts.extends)])
         return [said], [section(f"{_who(view, 'Approved')}\n{said}")]
-    steps = [approved, *_by_policy(request), *progress.lines(view, facts.cost_usd, facts.saved_usd)]
+    steps = [
+        f"{approved} {given}".rstrip(),
+        *_by_policy(request),
+        *progress.lines(view, facts.cost_usd, facts.saved_usd),
+    ]
     headline = progress.headline(view)
     blocks = [section(_who(view, headline)), section("\n".join(steps))]
     figures = _figures(view, facts)

@@ -11,6 +11,7 @@ from bot.rules.approvals.approvers import groups
 from bot.rules.checkpoints.verification import choice
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import brief, plural, rate, reliability
+from bot.services.market.codec import most_line
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
@@ -24,10 +25,12 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.offers import OfferLine, left_out, line, place, reasons
-from bot.slack.blocks.request import QUOTED_MAX, REASON_MAX, CardFacts, free_approvers
+from bot.slack.blocks.offer_terms import card_amounts
+from bot.slack.blocks.offers import left_out, line, place, reasons
+from bot.slack.blocks.request import QUOTED_LEAST, REASON_MAX, CardFacts, free_approvers
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
+from ledger.models import Option
 from ledger.queries.views import RequestView
 
 #: A section holds 3,000 characters; so many offers of the longest words fit.
@@ -41,11 +44,11 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
     excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
     blocks: list[Block] = [section(f"*Details* of quote {request.quote_version}")]
-    if len(request.reason) > QUOTED_MAX:
+    if len(request.reason) > QUOTED_LEAST:
         blocks.append(quote_block(request.reason, REASON_MAX))
     if request.kind is RequestKind.PROVISION:
         blocks.append(section(f"*Requested*: {job_words.details(request.job)}"))
-    blocks += [section(_priced(one)) for one in lines]
+    blocks += [section(_priced(view, option)) for option in view.options[:OFFERS_MAX]]
     blocks += [block for block in (reasons(lines), left_out(excluded, filter(None, silent))) if block is not None]
     rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, request.job.checkpoint), 600)]
     said = " ".join(filter(None, rule))
@@ -54,14 +57,17 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     return Message(clip(text, 3_900), tuple(blocks))
 
 
-def _priced(one: OfferLine) -> str:
-    """Write one offer with what its price is made of; all numbers come from the ledger."""
+def _priced(view: RequestView, option: Option) -> str:
+    """Write one offer with what its price and the most that it may cost are made of, from the ledger's numbers."""
+    one, (_, most_usd) = line(option), card_amounts(view, option, None)
     trust = "" if one.offer.reliability is None else f" · reliability {reliability(one.offer.reliability)}"
     lead = f"*#{one.rank}* {safe(one.gpus, 80)} · {safe(place(one.offer))}{trust} · {code(one.offer.id, 80)}"
     made_of = f" = {safe(one.parts, 200)}" if one.parts else ""
     totals = f"{rate(one.price_usd_h)} · about {dollars(one.expected_usd)}{made_of}"
     hold = f"\n{safe(one.hold)}" if one.hold else ""
-    return f"{lead}\n{totals} · never more than {dollars(one.worst_usd)}{hold}"
+    # A limit that somebody set is lower than the parts, so they would not add up to it.
+    most = "the limit that was set" if most_usd < one.worst_usd else safe(most_line(option), 400)
+    return f"{lead}\n{totals}\nNever more than {dollars(most_usd)}{f': {most}' if most else ''}{hold}"
 
 
 def reopened_reply(view: RequestView, policy: Policy, facts: CardFacts | None = None) -> Message:

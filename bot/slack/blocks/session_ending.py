@@ -27,14 +27,21 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, end_button, is_over, warning_after_end, what
+from bot.slack.blocks.session_ready_and_ended import (
+    EXTEND,
+    GOES_ON,
+    KEEP_HOURS,
+    end_button,
+    is_over,
+    warning_after_end,
+    what,
+)
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Instance, Session
 from ledger.queries.views import SessionView
 from providers.profiles.model import ProfileError, load
 
 KEEP: Final = "keep"
-EXTEND: Final = "extend"
 DONE: Final = "done"
 SPARE: Final = "spare"
 

@@ -30,6 +30,7 @@ from ledger.queries.views import SessionView
 from providers.capabilities import Capabilities
 
 TERMINATE = "terminate"
+EXTEND = "extend"
 #: The hours that the button *Keep* adds.
 KEEP_HOURS = Decimal(1)
 GOES_ON = "Its cloud can't end it: it runs until it finishes, reaches its timeout, or you end it on the cloud's page."
@@ -53,7 +54,8 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
         lines.append(f"More time: {code(f'{command} extend {session.short_id} 1h')}")
     ending = f"To end it earlier: the button, or {code(f'{command} terminate {session.short_id}')}."
-    buttons = [end_button(session)]
+    can_extend = session.deadline is not None and (able is None or not able.batch)
+    buttons = [*([more_button(session)] if can_extend else []), end_button(session)]
     if able is not None and not able.terminate:
         ending, buttons = GOES_ON, []
     buttons += [details_button(session)] if row.ssh_host else []
@@ -144,6 +146,12 @@ def end_button(session: Session, value: str = "", *, label: str = "", over: str 
     label = label or f"End session {short}"
     mark = value or session.id
     return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)
+
+
+def more_button(session: Session, mark: str = "") -> Block:
+    """Build the button *More time…*, for the end that `mark` names; without it, for the end as it is at the click."""
+    short = session.short_id
+    return button("More time…", f"{EXTEND}:{short}", mark or session.id, label=f"Ask for more time for session {short}")
 
 
 def details_button(session: Session) -> Block:

@@ -12,7 +12,7 @@ from bot.rules.approvals import amendments
 from bot.rules.approvals.amendments import AmendedTerms
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.approvals.decision import verdict
-from bot.rules.market.estimate import estimate
+from bot.rules.market.estimate import Component, estimate
 from bot.rules.policy.policy import Policy
 from tests.rules.approvals.test_decision import APPROVE, BOSS, ONE, POLICY, REQUEST
 from tests.rules.builders import CLOUDS, HOURS, NOW, OFFERS, job
@@ -29,6 +29,30 @@ def test_a_shorter_time_never_costs_more_and_the_longest_costs_what_was_shown(
     assert low[1] <= high[1] <= found.worst_usd
     assert low[0] <= low[1]
     assert abs(high[1] - found.worst_usd) <= Decimal("0.000001")
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"compute": "0.53", "storage": "0.04", "transfer": "0.20"}, "$0.20 transfer"),
+        ({"compute": "0.90", "transfer": "0.10"}, "$0.10 transfer"),
+        ({"compute": "0.91", "transfer": "0.09"}, ""),
+        ({"compute": "0.50", "storage": "0.50"}, ""),  # The price of an hour includes its disk.
+        ({"compute": "8", "transfer": "0.5", "retries": "0.5", "interruptions": "0"}, "$1.00 extras"),
+        ({"compute": "0.001", "transfer": "0.001"}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_a_total_holds_besides_its_hours_is_said_from_a_tenth_on(parts: dict[str, str], said: str) -> None:
+    amounts = [(name, Decimal(amount)) for name, amount in parts.items()]
+    assert amendments.besides_hours([Component(name, usd, usd, usd) for name, usd in amounts]) == said
+
+
+def test_transfer_does_not_shrink_with_the_time() -> None:
+    parts = [Component(name, *[Decimal(1)] * 3) for name in ("compute", "transfer")]
+    shorter = amendments.parts_for(parts, Decimal(10), Decimal(5))
+    assert [(one.name, one.expected_usd) for one in shorter] == [("compute", Decimal("0.5")), ("transfer", Decimal(1))]
+    assert amendments.parts_for(parts, Decimal(10), Decimal("0.1"))[0].worst_usd == Decimal("0.1")
 
 
 @pytest.mark.parametrize(

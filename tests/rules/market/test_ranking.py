@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rules.market import ranking
 from bot.rules.market.estimate import estimate
 from bot.rules.market.filters import EXCLUSIONS, in_region
 from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FIRST_CLOUD, FREE, Ranked, rank
@@ -294,6 +295,24 @@ def test_a_stability_that_no_cloud_reports_is_marked_as_assumed() -> None:
     dear = ranked(cheap, offer("dear", price_usd_h=Decimal("0.8"), reliability=None)).options[-1]
     assert (dear.offer.key, dear.marks) == ("dear", (ASSUMED_STABILITY,))
     assert dear.why.startswith("Most reliable (estimate): $")
+
+
+@pytest.mark.parametrize(
+    ("marks", "beside", "said"),
+    [
+        ((BEST_COST,), "", "cheapest"),
+        ((BEST_COST, ASSUMED_STABILITY), "", "cheapest"),
+        ((BEST_COST, BEST_STABILITY, ranking.FASTEST), "", "cheapest, most reliable, fastest"),
+        ((BEST_COST, BEST_STABILITY), "reliable", "cheapest reliable"),
+        ((FIRST_CLOUD,), "", "first of your clouds"),
+        ((FREE, BEST_COST), "", "free"),
+        ((ASSUMED_STABILITY, ranking.FASTEST), "", "most reliable (estimate), fastest"),
+        ((), "reliable", ""),
+    ],
+)
+def test_what_an_offer_is_best_at_is_said_in_one_to_four_words(marks: tuple[str, ...], beside: str, said: str) -> None:
+    assert ranking.in_short(marks, beside) == said
+    assert len(said.split()) <= 4
 
 
 # ── properties ───────────────────────────────────────────────────────────────────────────────────

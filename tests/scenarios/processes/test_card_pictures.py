@@ -82,7 +82,7 @@ def test_a_card_through_its_life(in_town: Window, camera: Camera) -> None:
 
 def test_a_card_above_twelve_hours(in_town: Window, camera: Camera) -> None:
     card = in_town.ask('/gpu provision 4090 20h for="sweep"')
-    soon(card, "Above the 12-hour limit")
+    soon(card, "is above the 12-hour limit")
     camera.take(card, "card-7-above-12-hours")
     in_town.become("bob")
     click(card, "Approve 20 h ($")

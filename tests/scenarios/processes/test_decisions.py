@@ -135,7 +135,7 @@ async def test_the_approved_time_is_announced_and_enforced(p: Play) -> None:
 async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(p: Play) -> None:
     ws, screens = p.ws, p.screens
     await ws.as_("alice").command(LONG)
-    card = await screens.posted("*Above the 12-hour limit*")
+    card = await screens.posted("is above the 12-hour limit*")
     assert button_texts(card)[0].startswith("Approve 20 h ($")
     await ws.as_("alice").click(card, "approve:1")
     await screens.told("alice", "You can't approve your own request")
@@ -154,7 +154,7 @@ async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(p: Play) 
 async def test_a_rejection_closes_the_request_with_its_override(p: Play) -> None:
     ws, screens = p.ws, p.screens
     await ws.as_("alice").command(LONG)
-    card = await screens.posted("*Above the 12-hour limit*")
+    card = await screens.posted("is above the 12-hour limit*")
     bob = ws.as_("bob")
     await bob.click(card, "Reject…")
     await bob.submit(await bob.view(), {"reason": "Split the run."})

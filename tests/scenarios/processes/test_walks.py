@@ -86,7 +86,7 @@ async def test_a_walk_by_form(p: Play) -> None:
     assert "RunPod" not in text
     await p.ws.as_("carol").click(offers, "offers")
     dialog = await p.ws.as_("carol").view()
-    other = dialog.blocks[0]["element"]["options"][0]["value"]
+    other = dialog.blocks[0]["element"]["options"][1]["value"]
     await p.ws.as_("carol").submit(dialog, {"offer": other})
     await p.screens.shows(offers, "*Approved* by <@U0CAROL>")
     await p.screens.wrote("alice", "ssh -p")
