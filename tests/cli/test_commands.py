@@ -98,7 +98,10 @@ def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest
         ("requests --qqq", "There is no option --qqq."),
         ("sessions zzz", 'This command takes no "zzz".'),
         ("approve", "REQUEST is missing."),
-        ("keys lst", 'Did you mean `gpu-shopper keys list`? There is no command "lst" here'),
+        (
+            "keys lst",
+            'Did you mean `root keys list`? There is no command "lst" here; there are create, list, revoke.',
+        ),
         ("adopt orp_123456", "--hours is missing."),
         ("db upgrade a b", 'This command takes no "b".'),
         ("costs dayly", "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean daily?"),

@@ -306,7 +306,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         ("model: 7Q!\n", ("job.yaml",), "is not a model"),
         ("model: 7Q\n", ("job.yaml",), "is not a model size; write model=7B"),
         (None, ("modle=7B",), "Did you mean model?"),
-        (None, ('model=7B" x="',), "quote is not closed"),
+        (None, ('model=7B" x="',), '“7B" x="” is not a model; write model=7B.'),
     ],
 )
 async def test_a_bad_job_is_explained(text: str | None, arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
