@@ -152,7 +152,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 assert (await told(agent, "ask", words="1xFOO 2h", reason="x")).startswith("Refused (bad_word)")
                 assert (await w.decide(request.id)).ok
                 await w.settle()
-                assert f"Decided by {BOB.ref}" in await told(agent, "request", request=request.id[-8:])
+                assert f"Decided by {BOB.id}" in await told(agent, "request", request=request.id[-8:])
                 assert "agent:coder" in await told(agent, "requests")
                 assert re.search(
                     r"^Session \w+ of agent:coder is (launching|running)\.$",

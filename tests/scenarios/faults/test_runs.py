@@ -210,7 +210,7 @@ async def test_a_free_offer_stands_for_itself_and_warns_when_few_hours_are_left(
     (option,) = (await w.view(str(reply.data["request_id"]))).options
     assert option.marks[0] == FREE
     assert (option.price_usd_h, option.worst_usd) == (Decimal(0), Decimal(0))
-    assert option.why.startswith("Free: it uses up to 1 hour of a quota (2 hours left)")
+    assert option.why.startswith("Free: it uses up to 1 h of a quota (2 h left)")
     assert "Only 2.0 of 30.0 GPU hours are left this week" in option.why
 
 

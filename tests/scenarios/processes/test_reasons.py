@@ -79,7 +79,7 @@ async def told_in_the_end(s: Scene, slack: Slack, code: str, why: str) -> None:
         assert s.heard[OWNER], "what happened meanwhile is told when Slack is back"
     assert s.stage.ws.duplicates() == []
     morning = await s.digest()
-    assert f"1 {END_LABELS.get(code, code.replace('_', ' '))}" in morning
+    assert f"{END_LABELS.get(code, code.replace('_', ' '))} ×1" in morning
     assert why in (await s.session()).end_reason
 
 
