@@ -240,7 +240,8 @@ class LazyGroup(TyperGroup):
         if args and args[0] in COMMANDS and args[0] not in self.commands:
             self.commands[args[0]] = imported(args[0])
         if args and args[0] not in COMMANDS:
-            load("terminal.screen").fail(_unknown(args[0]), 2)
+            listed = [name for name, entry in COMMANDS.items() if not entry.hidden]
+            load("terminal.screen").fail(load("terminal.usage_errors").unknown(args[0], listed), 2)
         return super().resolve_command(ctx, args)
 
 
@@ -253,29 +254,6 @@ def imported(name: str) -> Any:
         app.command()(found)
         found = app
     return get_command(found)
-
-
-#: Words that people bring from Slack or from other tools, and the command that does it here.
-SAME_AS: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("list", "ls", "ps"), "sessions"),
-        **dict.fromkeys(("status", "show", "connect", "ssh"), "session ID"),
-        **dict.fromkeys(("terminate", "end", "down", "destroy", "kill"), "shutdown ID"),
-        **dict.fromkeys(("launch", "up", "create", "rent"), "provision"),
-        "key": "ssh-key",
-        "login": "config",
-    }
-)
-
-
-def _unknown(typed: str) -> str:
-    """Answer a command that does not exist: the one that is meant or spelt most like it, then where all of them are."""
-    import difflib  # noqa: PLC0415  Only a misspelt command needs it.
-
-    listed = [name for name, entry in COMMANDS.items() if not entry.hidden]
-    near = SAME_AS.get(typed) or next(iter(difflib.get_close_matches(typed, listed, n=1)), "")
-    guess = f"Did you mean `gpu-shopper {near}`? " if near else ""
-    return f'{guess}There is no command "{typed[:40]}". Run `gpu-shopper --help` for all commands.'
 
 
 def load(module: str) -> Any:

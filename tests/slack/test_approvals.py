@@ -114,7 +114,7 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     again = stage.ws.view("dave")
     assert again is not None
     # The same form once more, with what was typed: nothing of a change is lost, and no other form is put in its place.
-    assert (again.body["title"]["text"], "this offer costs never more than that" in all_text(again)) == (
+    assert (again.body["title"]["text"], "this offer never costs more than that" in all_text(again)) == (
         "Approve with changes",
         True,
     )

@@ -157,7 +157,7 @@ async def test_a_lower_cap_is_kept(stage: Stage) -> None:
     label = next(b["label"]["text"] for b in view.body["blocks"] if b.get("block_id") == "amount")
     amount = label.removeprefix("Type ").removesuffix(" to confirm")
     await stage.submit("bob", {"amount": amount, "cap": "$999,999"})
-    assert "this offer costs never more than that" in all_text(stage.ws.view("bob") or view)
+    assert "this offer never costs more than that" in all_text(stage.ws.view("bob") or view)
     await stage.submit("bob", {"amount": amount, "cap": amount})
     assert f"never more than {amount}" in all_text(stage.ws.now(message))
 

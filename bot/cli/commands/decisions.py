@@ -131,7 +131,8 @@ def _question(one: RequestOut, option: OptionOut | None) -> str:
     if option is None:
         return f"Approve request {short_id(one.id)}?"
     what = f"#{option.rank}, {option.gpu_count}x {option.gpu} at {option.cloud} for {rate(option.price_usd_h)}"
-    what = f"{more_time(one)} ({what})" if more_time(one) else what
+    if more := more_time(one):
+        what = f"{more} ({what})"
     return f"Approve {what}: about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}?"
 
 

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
+
+from bot.rules.grammar.job_words import nearest
+
+#: Words that people bring from Slack or from other tools, and the command that does it here.
+SAME_AS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("list", "ls", "ps"), "sessions"),
+        **dict.fromkeys(("status", "show", "connect", "ssh"), "session ID"),
+        **dict.fromkeys(("terminate", "end", "down", "destroy", "kill"), "shutdown ID"),
+        **dict.fromkeys(("launch", "up", "create", "rent"), "provision"),
+        "key": "ssh-key",
+        "login": "config",
+    }
+)
 
 #: The validator's text → ours, to follow the option's name.
 WRONG_VALUES = (
@@ -21,20 +36,29 @@ def worded(error: Any) -> str:
     return f"{_problem(error)} Run `{path} --help`."
 
 
+def unknown(typed: str, commands: Iterable[str]) -> str:
+    """Answer a command that does not exist: the one that is meant or spelt most like it, then where all of them are."""
+    guess = _did_you_mean("gpu-shopper", SAME_AS.get(typed) or nearest(typed, commands))
+    return f'{guess}There is no command "{typed[:40]}". Run `gpu-shopper --help` for all commands.'
+
+
+def _did_you_mean(path: str, name: str) -> str:
+    return f"Did you mean `{path} {name}`? " if name else ""
+
+
 def _problem(error: Any) -> str:
     kind, text = type(error).__name__, str(error.message)
     if kind == "NoSuchOption":
         known = [name for one in error.ctx.command.params for name in one.opts] if error.ctx else []
-        near = difflib.get_close_matches(error.option_name, known, n=1)
-        guess = f"Did you mean {near[0]}? " if near else ""
+        near = nearest(error.option_name, known)
+        guess = f"Did you mean {near}? " if near else ""
         return f"{guess}There is no option {error.option_name}."
     if extra := re.match(r"Got unexpected extra argument(?:\(s\)|s)?\s*\((.*)\)", text):
         return f'This command takes no "{extra[1]}".'
-    if unknown := re.match(r"No such command '(.*?)'", text):
+    if found := re.match(r"No such command '(.*?)'", text):
         listed = list(error.ctx.command.commands) if error.ctx else []
-        near = difflib.get_close_matches(unknown[1], listed, n=1)
-        guess = f"Did you mean `{error.ctx.command_path} {near[0]}`? " if near else ""
-        return f'{guess}There is no command "{unknown[1][:40]}" here; there are {", ".join(listed)}.'
+        guess = _did_you_mean(error.ctx.command_path if error.ctx else "", nearest(found[1], listed))
+        return f'{guess}There is no command "{found[1][:40]}" here; there are {", ".join(listed)}.'
     name = _name(error)
     if kind == "MissingParameter":
         return f"{name} is missing."

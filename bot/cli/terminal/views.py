@@ -58,7 +58,8 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
     lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {state_words(one.state)}."
-    lead += f" It asks for {more_time(one)}." if more_time(one) else ""
+    if asked := more_time(one):
+        lead += f" It asks for {asked}."
     rows = tuple(
         (
             str(option.rank),

@@ -344,7 +344,7 @@ def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider
         )
     most_usd = request.worst_usd + request.spent_usd
     if cap_usd > most_usd:
-        sentence = f"The limit can't be above {usd(most_usd)}: this offer costs never more than that."
+        sentence = f"The limit can't be above {usd(most_usd)}: this offer never costs more than that."
         return deny(ReplyCode.CAP_RAISED, sentence)
     held_usd = request.limit.usd if request.limit is not None else most_usd
     lifted = change_cap(cap_usd, held_usd, set_by_approver=True, by_approver=is_approver(policy, decider))

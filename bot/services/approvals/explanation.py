@@ -89,7 +89,7 @@ _CLOSED = {
     RequestState.REJECTED: "It was rejected",
     RequestState.CANCELLED: "It was cancelled",
     RequestState.EXPIRED: "It expired",
-    RequestState.UNAVAILABLE: "No offer fitted it",
+    RequestState.UNAVAILABLE: "It found no offer",
 }
 
 

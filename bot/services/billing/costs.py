@@ -92,11 +92,10 @@ async def brief(ctx: Context, actor: Actor | None = None) -> BriefCosts:
         first = day - timedelta(days=DAYS_SHOWN - 1)
         booked = await buckets(tx, purse, RollupTier.DAY, first, after(RollupTier.DAY, day))
         running_usd = sum((usd for _, usd in await running_of(ctx, tx, purse, now)), Decimal(0))
-        today_usd = await spent(tx, purse, day) + running_usd
         month_usd = await spent(tx, purse, month) + running_usd
     booked[day] = booked.get(day, Decimal(0)) + running_usd
-    days = every_bucket(tuple(booked.items()), RollupTier.DAY, first, now)
-    return BriefCosts(today_usd, month_usd, days)
+    days = every_bucket(booked.items(), RollupTier.DAY, first, now)
+    return BriefCosts(booked[day], month_usd, days)
 
 
 def every_bucket(

@@ -163,7 +163,9 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     sentence = f"Session {short_id(row.request_id)} keeps running, although you ended it: {why}."
     log.info("%s cannot be ended from outside: %s", row.id, why)
     async with ctx.db.write() as tx:
-        await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
+        # That call had no effect, so it is taken back.
+        values = {"outcome": f"{row.outcome} {why}.".strip(), "terminate_called_at": row.terminate_called_at}
+        await release(tx, Instance, held, due_at=None, **values)
         session = await tx.get_one(Session, row.session_id)
         await direct_messages.notify_owner(tx, ctx.policy, now, session, subject=f"{row.id}/goes-on", text=sentence)
         await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)

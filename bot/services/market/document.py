@@ -11,7 +11,7 @@ from pydantic import Field
 
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values.phrases import plural
-from bot.services.market.answers import nothing_found, refusals, silence
+from bot.services.market.answers import CloudAnswer, nothing_found, refusals, silence
 from bot.services.market.offer_fields import (
     Cloud,
     Code,
@@ -30,7 +30,6 @@ from ledger.kernel import money
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
     from bot.rules.market.listing import OfferRow
-    from bot.services.market.answers import CloudAnswer
     from bot.services.market.catalog import MarketListing
 
 _ZERO = Decimal(0)

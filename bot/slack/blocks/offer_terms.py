@@ -98,12 +98,12 @@ def most_reliable(view: RequestView, shown: Option) -> str:
     return ""
 
 
-def price_line(view: RequestView, option: Option) -> str:
-    """Say what is expected and what that holds besides the hours, unescaped: `about $0.77 with $0.20 transfer`."""
+def price_parts(view: RequestView, option: Option) -> tuple[str, str]:
+    """Say what is expected, and what that holds besides the hours, unescaped: `about $0.77`, ` with $0.20 transfer`."""
     time_h = amendments.most_hours(view.request, view.approvals)
     extra = amendments.besides_hours(view.request, option, time_h)
     expected_usd, _ = amendments.amounts(view.request, option, time_h)
-    return f"about {usd(expected_usd)}{f' with {extra}' if extra else ''}"
+    return f"about {usd(expected_usd)}", f" with {extra}" if extra else ""
 
 
 def choices(view: RequestView, spent_usd: Decimal) -> list[OfferChoice]:
@@ -118,9 +118,9 @@ def choices(view: RequestView, spent_usd: Decimal) -> list[OfferChoice]:
         _, most_usd = card_amounts(view, option, spent_usd)
         kind = " · spot" if offer.spot else ""
         which = f"{line(option).gpus} · " if differ else ""
-        text = f"{which}{place(offer, kind=False)}{kind} · {rate(option.price_usd_h)} · {price_line(view, option)}"
-        if len(text) > LINE_MAX:
-            text = text.partition(" with ")[0]
+        about, extra = price_parts(view, option)
+        text = f"{which}{place(offer, kind=False)}{kind} · {rate(option.price_usd_h)} · {about}"
+        text += extra if len(text) + len(extra) <= LINE_MAX else ""
         mark = ("recommended" if chosen is None else "chosen") if option is shown else in_short(option.marks)
         trust = "" if offer.reliability is None else f"{reliability(offer.reliability)} reliable"
         description = _fitting([mark, f"never more than {usd(most_usd)}", trust])

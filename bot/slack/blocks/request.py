@@ -51,7 +51,7 @@ from bot.slack.blocks.offer_terms import (
     extended_to,
     limit_held,
     most_reliable,
-    price_line,
+    price_parts,
     shown_option,
     why_shown,
 )
@@ -190,11 +190,10 @@ def _terms(view: RequestView, option: Option, facts: CardFacts, short: int = 0) 
     _, most_usd = card_amounts(view, option, facts.cost_usd)
     asked = request.job.gpu
     which = "" if asked.names == (one.offer.gpu,) and asked.count_min == asked.count_max else f"{safe(one.gpus)} · "
-    why = f" · *{why_shown(view)}*" if why_shown(view) else ""
-    lines = [f"{which}{safe(place(one.offer))}{why}"]
-    about, _, extra = escape(price_line(view, option)).partition(" with ")
-    about = f"*{about}*{f' with {extra}' if extra else ''}"
-    lines.append(f"{rate(one.price_usd_h)} · {about} · never more than {dollars(most_usd)}")
+    why = why_shown(view)
+    lines = [f"{which}{safe(place(one.offer))}{f' · *{why}*' if why else ''}"]
+    about, extra = map(escape, price_parts(view, option))
+    lines.append(f"{rate(one.price_usd_h)} · *{about}*{extra} · never more than {dollars(most_usd)}")
     if request.kind is RequestKind.PROVISION:
         boot_s = facts.boot_s if short < 2 else None
         ready = f"ready in about {brief(Decimal(boot_s) / 3600)} · " if boot_s else ""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sqlite3
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import SessionState
 from ledger.models import Session
 from tests.scenarios.processes.processes import Nursery, Served, fork
+from tests.services.sessions.watchdog import locked
 from tests.support.personas import STEP_S
 from tests.support.serving import serving
 from tests.support.stack import DOWN_S, LOOK_S, Town, town
@@ -52,18 +51,6 @@ async def ends_in(place: Town, seconds: float) -> None:
     at = place.clock.now() + timedelta(seconds=seconds)
     async with place.db.write() as tx:
         await amend(tx, Session, session.id, deadline=at)
-
-
-@contextmanager
-def locked(place: Town) -> Iterator[None]:
-    """Another process holds the write lock of the ledger's file."""
-    other = sqlite3.connect(str(place.db.url.database), isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    try:
-        yield
-    finally:
-        other.execute("ROLLBACK")
-        other.close()
 
 
 async def dead(place: Town) -> None:
@@ -115,7 +102,7 @@ async def test_an_end_comes_while_another_process_holds_the_lock(quick_place: To
     place = quick_place
     await running(place)
     await ends_in(place, 6)
-    with locked(place):
+    with locked(place.db):
         await dead(place)
         await place.screens.posted("at its approved end, directly")
         await place.screens.posted("has not been able to write to its ledger for 20 seconds")
@@ -128,7 +115,7 @@ async def test_a_start_that_finds_the_ledger_locked_ends_what_is_overdue_and_wor
     await running(place)
     await ends_in(place, 10)
     await place.kill()
-    with locked(place):
+    with locked(place.db):
         bot = await up_again(place)
         await bot.says("serving ends only: the ledger takes no writes")
         await dead(place)

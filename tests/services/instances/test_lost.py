@@ -157,6 +157,15 @@ async def test_an_end_whose_reply_is_lost_is_booked_until_its_call(bare: World, 
     assert abs(await off(w)) <= w.bill() / 100
 
 
+async def test_a_cloud_that_ends_nothing_was_not_called_to_end_it(bare: World) -> None:
+    w = bare
+    request_id = await w.running(candidates=("kaggle",), run="python train.py")
+    await w.end(request_id)
+    await w.tick()
+    row = await only(w)
+    assert (row.state, row.terminate_called_at) == (InstanceState.TERMINATING, None)
+
+
 async def test_a_call_that_certainly_had_no_effect_does_not_count_as_the_end(bare: World) -> None:
     w = bare
     request_id = await w.running(candidates=("tensordock",), hours=Decimal(6))

@@ -181,7 +181,7 @@ async def test_a_listing_that_lacked_an_instance_before_its_direct_end_does_not_
     await w.running(candidates=("vast",))
     await watched.change(absent_at=[w.clock.now().isoformat()])
     await watched.dog.look()
-    with locked(watched):
+    with locked(w.ctx.db):
         await watched.to_the_end()
         await watched.look()
         assert w.alive() == []
@@ -339,7 +339,7 @@ async def test_the_person_behind_an_owner_is_notified_although_the_ledger_cannot
     await w.running(owner, candidates=("vast",))
     await watched.dog.look()
     await watched.to_the_end()
-    with locked(watched):
+    with locked(w.ctx.db):
         await watched.look()
     assert w.alive() == []
     assert [where for where, text in watched.said if "GPU Shopper terminates it now" in text] == [to]

@@ -12,6 +12,7 @@ from typing import Any
 
 from bot.services.sessions.end_watchdog import EndWatchdog
 from ledger.core.writes import amend
+from ledger.engine.db import Database
 from ledger.models import Instance, Session
 from tests.support.world import World
 
@@ -71,9 +72,9 @@ def url_of(w: World) -> str:
 
 
 @contextmanager
-def locked(watched: Watched) -> Iterator[None]:
-    """Another process holds the write lock of the file."""
-    other = sqlite3.connect(str(watched.w.ctx.db.url.database), isolation_level=None)
+def locked(db: Database) -> Iterator[None]:
+    """Another process holds the write lock of the ledger's file."""
+    other = sqlite3.connect(str(db.url.database), isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     try:
         yield
@@ -99,7 +100,7 @@ class Broken:
 
     async def begin(self) -> None:
         if self._how == "locked":
-            self._stack.enter_context(locked(self._watched))
+            self._stack.enter_context(locked(self._watched.w.ctx.db))
         elif self._how == "read-only":
             await _pragma(self._watched, "PRAGMA query_only=ON")
         else:
