@@ -7,7 +7,7 @@ from typing import Final
 
 from bot.rules.approvals.approvers import Deed, references
 from bot.rules.approvals.decision import is_approver
-from bot.rules.budgets.budget import Period
+from bot.rules.budgets.budget import CostView
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
@@ -309,11 +309,12 @@ async def _break_glass(handler: HandlerContext, job: HandlerJob, parsed: ParsedC
 
 async def _costs(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     facts = await handler.facts(job)
-    everybody = facts.known and is_approver(handler.ctx.policy, facts)
+    everybody = facts.known and is_approver(handler.ctx.policy, facts) and parsed.action != "mine"
     actor = None if everybody else job.message.actor
     if parsed.action == "summary":
         return money.summary(await shared_ledger.summary(handler.ctx, actor), everybody=everybody)
-    found = await costs.overview(handler.ctx, actor, Period(parsed.action))
+    view = CostView.MONTH if parsed.action in ("mine", "team") else CostView(parsed.action)
+    found = await costs.overview(handler.ctx, actor, view.period)
     return money.costs(found, everybody=everybody)
 
 

@@ -58,19 +58,18 @@ async def session_of(tx: AsyncSession, request_id: str) -> Session | None:
     return await tx.scalar(select(Session).where(Session.request_id == request_id))
 
 
-async def count_open_requests(tx: AsyncSession, requester: str) -> int:
-    """Count a person's requests that wait for a decision now."""
-    return (
-        await tx.scalar(
-            select(func.count())
-            .select_from(Request)
-            .where(
-                Request.requester == requester,
-                Request.parent_id.is_(None),
-                Request.state.in_([RequestState.QUOTING, RequestState.PENDING]),
-            )
+async def open_requests(tx: AsyncSession, requester: str) -> list[Request]:
+    """Return a person's requests that wait for a decision now, the newest first."""
+    found = await tx.scalars(
+        select(Request)
+        .where(
+            Request.requester == requester,
+            Request.parent_id.is_(None),
+            Request.state.in_([RequestState.QUOTING, RequestState.PENDING]),
         )
-    ) or 0
+        .order_by(Request.created_at.desc())
+    )
+    return list(found)
 
 
 async def by_inbox_key(tx: AsyncSession, key: str) -> Request | None:

@@ -97,7 +97,7 @@ def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest
         ("requests --wating", "Did you mean --waiting? There is no option --wating."),
         ("requests --qqq", "There is no option --qqq."),
         ("sessions zzz", 'This command takes no "zzz".'),
-        ("approve", "REQUEST is missing."),
+        ("approve", "REQUEST is missing. `gpu-shopper requests --waiting` lists those that can be approved."),
         (
             "keys lst",
             'Did you mean `root keys list`? There is no command "lst" here; there are create, list, revoke.',
@@ -142,7 +142,10 @@ def test_version_of_the_real_program() -> None:
 
 
 def test_the_schema_goes_up_and_is_checked(elsewhere: Path) -> None:
-    assert run("db", "current")[1].startswith("base ")
+    for reads in (("db", "current"), ("db", "check")):
+        code, _, err = run(*reads)
+        assert (code, "gpu-shopper.db is not there yet" in err) == (78, True)
+    assert not (elsewhere / "data").exists()  # What only reads makes no ledger.
     assert "The ledger is at 0" in run("db", "upgrade")[1]
     assert (elsewhere / "data" / "gpu-shopper.db").stat().st_mode & 0o077 == 0
     code, out, _ = run("db", "current")

@@ -21,13 +21,13 @@ from migrations.run import upgrade
 from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.server import build_app
-from tests.cli.test_commands import elsewhere
+from tests.cli.test_doors import Terminal, elsewhere, terminal
 from tests.support import rows
 from tests.support.serving import serving
 
 BOT_TOKEN, APP_TOKEN, SIGNING = "xoxb-doctor-123456", "xapp-doctor-123456", "0123456789abcdef0123"
 
-__all__ = ["elsewhere"]
+__all__ = ["elsewhere", "terminal"]
 
 
 @asynccontextmanager
@@ -176,3 +176,20 @@ def test_hostile_text_cannot_break_the_report(capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert "[bold]not markup[/bold]" in out
     assert "\x1b[31m" not in out
+
+
+async def test_doctor_checks_the_service_and_the_key_that_commands_use(terminal: Terminal) -> None:
+    t = terminal
+    t.far()
+    assert "Commands work." in await t.good("doctor")
+    for url, key, says in (
+        (t.url, "gpuk_wrongwrong", "refuses GPU_SHOPPER_API_KEY"),
+        ("http://127.0.0.1:9", t.key, "can't be reached (ConnectError)"),
+        (f"{t.url}/elsewhere", t.key, "answered 404, which is not this service"),
+    ):
+        t.monkeypatch.setenv("GPU_SHOPPER_URL", url)
+        t.monkeypatch.setenv("GPU_SHOPPER_API_KEY", key)
+        code, out, _ = await t.run("doctor")
+        said = " ".join(out.split())
+        assert (code, says in said, "1 to do before commands work." in said) == (1, True, True), (url, said)
+        assert key not in out

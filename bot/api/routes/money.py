@@ -20,7 +20,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing import costs, focus
-from bot.services.budgets import enforcement, limits
+from bot.services.budgets import enforcement, setting
 from bot.services.runtime.commands import Reply
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.calendar_spans import after, begin
@@ -57,7 +57,7 @@ async def put_budget(deps: Deps, who: Admin, body: BudgetIn) -> Done:
     You can only tighten the budgets of the policy file.
     """
     limit = Decimal(body.limit_usd) if body.limit_usd is not None else None
-    return done(await limits.put(deps.ctx, who.actor, body.scope, body.period, limit, body.reason))
+    return done(await setting.put(deps.ctx, who.actor, body.scope, body.period, limit, body.reason))
 
 
 @router.get("/costs", responses=refusals())

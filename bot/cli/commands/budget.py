@@ -20,7 +20,9 @@ from bot.rules.grammar.job_words import show as quoted
 from bot.rules.values.phrases import read_amount, usd
 from bot.rules.values.text_table import TextReport, TextTable
 
-CUTS = "day: 24 hours by the hour; month: this month by the day; year: 12 months; total."
+CUTS = "day: 24 hours by the hour; month: this month by the day; year: 12 months; total. Also hourly, daily, monthly."
+#: The names of the periods that help shows: one for each.
+SHOWN = (CostView.DAY, CostView.MONTH, CostView.YEAR, CostView.TOTAL)
 
 
 def _one_of(*names: str) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def costs_(
         str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *CostView))
     ] = "",
     period: Annotated[
-        str, typer.Option(help=CUTS, metavar=f"[{'|'.join(CostView)}]", **_one_of(*CostView))
+        str, typer.Option(help=CUTS, metavar=f"[{'|'.join(SHOWN)}]", **_one_of(*CostView))
     ] = CostView.MONTH,
     consumer: Annotated[str, typer.Option(help="Only this program's.")] = "",
     mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,

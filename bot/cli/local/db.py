@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from bot.cli.access.settings import explained, fail, private_umask, settings
+from bot.cli.access.settings import BAD_SETTINGS, explained, fail, private_umask, settings
 from bot.cli.terminal.screen import group
 from ledger.engine.db import Database
 from migrations import run as schema
@@ -35,6 +35,17 @@ def _with_ledger(step: Step, url: str | None = None) -> None:
             typer.echo(asyncio.run(within()))
         except schema.SchemaError as error:
             fail(str(error))
+
+
+def _existing() -> None:
+    """End the program where there is no ledger yet: a command that only reads creates none."""
+    with explained():
+        file = settings().sqlite_file
+    if file is not None and not file.exists():
+        fail(
+            f"{file} is not there yet. `gpu-shopper db upgrade` or the first `gpu-shopper serve` makes it.",
+            BAD_SETTINGS,
+        )
 
 
 @app.command()
@@ -69,6 +80,7 @@ def current(as_json: bool = typer.Option(False, "--json", help="Print one JSON d
             return json.dumps({"revision": at, "newest": schema.newest()})
         return f"{at or 'base'} (newest: {schema.newest()})"
 
+    _existing()
     _with_ledger(step)
 
 
@@ -87,6 +99,7 @@ def check(
         return "The tables and the models agree."
 
     if not fresh:
+        _existing()
         _with_ledger(step)
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,7 @@
-"""`gpu-shopper doctor`: report missing settings and whether each credential works; it changes nothing."""
+"""`gpu-shopper doctor`: report missing settings and whether each credential works; it changes nothing.
+
+Where commands go to a service elsewhere, it checks that service and the key instead.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
+from http import HTTPStatus
 
+import httpx
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from bot import logs
+from bot.cli.access.api_client import KEY, URL, elsewhere
 from bot.cli.access.settings import console
 from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
@@ -63,16 +69,50 @@ def doctor(
     offline: bool = typer.Option(False, "--offline", help="Only look at the settings; call nobody."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
-    """Check the installation; exits with 0 when the bot can be started, with 1 when something has to be done first."""
+    """Check the installation; exits with 0 when the bot can be started, with 1 when something has to be done first.
+
+    With GPU_SHOPPER_URL set, check that service and your key instead.
+    """
     logs.configure(level="error", json=False)
-    findings = asyncio.run(examine(offline=offline))
+    where = elsewhere()
+    findings = asyncio.run(examine_client(*where, offline=offline) if where else examine(offline=offline))
     if as_json:
         shown = [{name: logs.redact(str(value)) for name, value in asdict(finding).items()} for finding in findings]
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
     else:
-        report(findings)
+        report(findings, at_service=where is not None)
     if any(finding.grade is Grade.BAD for finding in findings):
         raise typer.Exit(1)
+
+
+async def examine_client(address: str, key: str, *, offline: bool) -> list[Finding]:
+    """Return whether the service that commands go to answers, and whether it accepts the key."""
+    where = Finding("settings", Grade.GOOD, f"commands go to {address}; to check a server here, unset {URL}")
+    if offline:
+        return [where]
+    try:
+        async with httpx.AsyncClient(base_url=address, timeout=CHECK_TIMEOUT_S, trust_env=False) as http:
+            answer = await http.get("/api/v1/sessions?limit=1", headers={"Authorization": f"Bearer {key}"})
+    except httpx.TransportError as error:
+        said = f"{address} can't be reached ({type(error).__name__})"
+        return [where, Finding("service", Grade.BAD, said, f"check {URL}, and that gpu-shopper serve runs there")]
+    found = _key_problem(answer)
+    if found:
+        return [where, found]
+    return [where, Finding("service", Grade.GOOD, "it answers"), Finding("key", Grade.GOOD, "it is accepted")]
+
+
+def _key_problem(answer: httpx.Response) -> Finding | None:
+    """Return what is wrong with an answer to the key of commands; None when the key is good."""
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        todo = f"ask an operator for a new one (gpu-shopper keys create), and set it as {KEY}"
+        return Finding("key", Grade.BAD, f"the service refuses {KEY}", todo)
+    if answer.status_code == HTTPStatus.FORBIDDEN:
+        return Finding("key", Grade.NOTE, "the service knows the key, which may not read sessions")
+    if not answer.is_success or "items" not in answer.text:
+        said = f"{answer.url.host} answered {answer.status_code}, which is not this service"
+        return Finding("service", Grade.BAD, said, f"check {URL}")
+    return None
 
 
 async def examine(*, offline: bool) -> list[Finding]:
@@ -241,7 +281,7 @@ def _preflight(checked: Preflight) -> Finding:
     return Finding(checked.cloud, Grade.GOOD, works)
 
 
-def report(findings: list[Finding]) -> None:
+def report(findings: list[Finding], *, at_service: bool = False) -> None:
     """Print a table for people; foreign text is escaped and stripped of control characters."""
     table = Table(box=None, show_header=False, pad_edge=False)
     style = {Grade.GOOD: "green", Grade.NOTE: "yellow", Grade.BAD: "bold red"}
@@ -253,4 +293,6 @@ def report(findings: list[Finding]) -> None:
     out = console()
     out.print(table)
     bad = sum(finding.grade is Grade.BAD for finding in findings)
-    out.print("\nReady: start it with gpu-shopper serve." if not bad else f"\n{bad} to do before gpu-shopper serve.")
+    ready = "Commands work." if at_service else "Ready: start it with gpu-shopper serve."
+    before = "commands work" if at_service else "gpu-shopper serve"
+    out.print(f"\n{bad} to do before {before}." if bad else f"\n{ready}")

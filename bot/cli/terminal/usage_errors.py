@@ -21,6 +21,17 @@ SAME_AS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+#: An argument → where a person finds one.
+WHERE_LISTED: Mapping[str, str] = MappingProxyType(
+    {
+        "REQUEST": " `gpu-shopper requests --waiting` lists those that can be approved.",
+        "SESSION": " `gpu-shopper sessions` lists them.",
+        "ORPHAN": " `gpu-shopper orphans list` lists them.",
+        "BILL": " `gpu-shopper bills list` lists them.",
+        "WEBHOOK": " `gpu-shopper webhooks list` lists them.",
+    }
+)
+
 #: The validator's text → ours, to follow the option's name.
 WRONG_VALUES = (
     (r"valid integer", "must be a whole number"),
@@ -61,7 +72,7 @@ def _problem(error: Any) -> str:
         return f'{guess}There is no command "{found[1][:40]}" here; there are {", ".join(listed)}.'
     name = _name(error)
     if kind == "MissingParameter":
-        return f"{name} is missing."
+        return f"{name} is missing.{WHERE_LISTED.get(name, '')}"
     for pattern, said in WRONG_VALUES:
         if found := re.search(rf"Input should be .*?{pattern}", text):
             return f"{name} {found.expand(said)}."

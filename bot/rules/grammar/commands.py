@@ -137,12 +137,12 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand("budget", "budget", "Show your budgets and what remains.", "budget", CommandShape.NOTHING, ("budgets",)),
     Subcommand(
         "costs",
-        "costs [daily|hourly|monthly|total|summary]",
-        "Show what was spent: this month, 24 hours, 12 months, in total, or a summary with other tools' costs.",
-        "costs monthly",
+        "costs [day|month|year|total|summary|mine|team]",
+        "Show what was spent: 24 hours, this month, 12 months, in total, or a summary with other tools' costs.",
+        "costs year",
         CommandShape.CHOICE,
         ("cost", "spend"),
-        choices=("daily", "hourly", "monthly", "total", "summary"),
+        choices=("month", "day", "year", "total", "summary", "mine", "team", "daily", "hourly", "monthly"),
     ),
     Subcommand(
         "key",

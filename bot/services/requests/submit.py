@@ -26,7 +26,7 @@ from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.queries.lookups import by_inbox_key, count_open_requests
+from ledger.queries.lookups import by_inbox_key, open_requests
 from providers.capabilities import Capabilities
 
 
@@ -63,7 +63,8 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         if known is not None:
             return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job))
         await lock_requester(tx, command.actor.ref)
-        if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
+        waiting = await open_requests(tx, command.actor.ref)
+        if len(waiting) >= ctx.policy.max_open_requests_per_user:
             return refuse(
                 ReplyCode.TOO_MANY_OPEN,
                 f"You already have {plural(ctx.policy.max_open_requests_per_user, 'open request')}. "
@@ -88,7 +89,10 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=RequestState.QUOTING)
         else:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
-        reply = await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id if known else request_id, job))
+        reply = _submitted(ctx, known.id if known else request_id, job)
+        if same := next((one for one in waiting if new and one.job == job), None):
+            reply = replace(reply, sentence=f"{reply.sentence} {_twice(same.id)}")
+        reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
     return reply
 
@@ -97,6 +101,12 @@ def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
     clouds = job.candidates or tuple(ctx.providers)
     sentence = f"Request {short_id(request_id)}: getting offers from {', '.join(clouds)}."
     return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
+
+
+def _twice(request_id: str) -> str:
+    """Say that an equal request waits already: a second one is allowed, but it is often a slip."""
+    short = short_id(request_id)
+    return f"You already have the same request waiting: {short}. To cancel one: {cli_command(f'cancel {short}')}."
 
 
 def _refuse(policy: Policy, job: JobRequest, able: Mapping[str, Capabilities]) -> Reply | None:

@@ -63,8 +63,8 @@ def gpu_quota(body: Any) -> Quota | None:
 
 
 def hours(seconds: Decimal) -> str:
-    """Seconds as hours with one decimal, as people read them: `27.5`."""
-    return f"{round(seconds / HOUR_S, 1)}"
+    """Seconds as hours with at most one decimal, as people read them: `27.5`, `30`."""
+    return f"{round(seconds / HOUR_S, 1).normalize():f}"
 
 
 def _seconds(value: Any) -> Decimal | None:

@@ -19,7 +19,7 @@ from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.rules.access.scopes import PLAIN, Scope
 from bot.rules.budgets.budget import Period
-from bot.services.budgets import limits
+from bot.services.budgets import setting
 from bot.services.nodes import enrollment
 from bot.services.plans import run_history
 from bot.services.runtime.event_order import number_all
@@ -132,7 +132,7 @@ async def moved_in(w: World, door: Door, rng: Random) -> Town:
     tokens = {name: await door.key(name, owner, scopes=SCOPES) for name, owner in PROGRAMS.items()}
     callers = {name: Caller(rng, name, token, numbers) for name, token in tokens.items()}
     for name in PROGRAMS:
-        made = await limits.put(w.ctx, ADA, f"consumer:{name}", Period.TOTAL, Decimal(5000), f"of {name}")
+        made = await setting.put(w.ctx, ADA, f"consumer:{name}", Period.TOTAL, Decimal(5000), f"of {name}")
         assert made.ok, made
     private = {f"consumer:{name}": [name, token.split("_", 2)[2]] for name, token in tokens.items()}
     town = Town(w, door, build_api(Dependencies(w.ctx, PATIENT), {}), callers, Judge(w.ctx.db, private), Counter(), [])

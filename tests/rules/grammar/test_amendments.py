@@ -43,7 +43,7 @@ def test_more_hours_with_their_reason_in_any_words(typed: str, hours: Decimal, r
         ("extend", "", "needs the id"),
         ("done s-1a2b maybe", "maybe", "takes success or failed, and destroy or preserve"),
         ("done s-1a2b ok success", "success", "takes success or failed, and destroy or preserve"),
-        ("costs yearly", "yearly", "is not one of daily, hourly, monthly, total, summary"),
+        ("costs yearly", "yearly", "is not one of month, day, year, total, summary, mine, team"),
         ("costs daily hourly", "hourly", "takes one word"),
         ("done s-1a2b keep destroy", "destroy", "takes success or failed, and destroy or preserve"),
         ("terminate", "", "needs the id"),
@@ -106,7 +106,7 @@ def test_a_wrong_pair_is_named_by_its_number() -> None:
 
 
 def test_costs_are_those_of_the_month_unless_another_view_is_named() -> None:
-    for line, view in (("costs", "daily"), ("costs Monthly", "monthly")):
+    for line, view in (("costs", "month"), ("costs Monthly", "monthly"), ("costs team", "team")):
         found = parse(line)
         assert isinstance(found, ParsedCommand)
         assert found.action == view

@@ -211,7 +211,7 @@ async def test_a_free_offer_stands_for_itself_and_warns_when_few_hours_are_left(
     assert option.marks[0] == FREE
     assert (option.price_usd_h, option.worst_usd) == (Decimal(0), Decimal(0))
     assert option.why.startswith("Free: it uses up to 1 h of a quota (2 h left)")
-    assert "Only 2.0 of 30.0 GPU hours are left this week" in option.why
+    assert "Only 2 of 30 GPU hours are left this week" in option.why
 
 
 @batch_clouds

@@ -15,8 +15,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
 from bot.services.billing import costs
 from bot.services.billing.metering import cost_now
-from bot.services.budgets import enforcement
-from bot.services.budgets import limits as budget_limits
+from bot.services.budgets import enforcement, setting
 from bot.services.runtime.commands import Decide, FinishSession
 from bot.services.sessions import service
 from ledger.kernel.actor import Actor, ActorKind
@@ -280,7 +279,7 @@ async def test_a_budget_that_is_set_while_the_service_runs_only_tightens(w: Worl
     ada = Actor(ActorKind.OPERATOR, "ada")
 
     async def put(scope: str, period: Period, limit: Decimal | None) -> str:
-        return (await budget_limits.put(w.ctx, ada, scope, period, limit, "a test")).code
+        return (await setting.put(w.ctx, ada, scope, period, limit, "a test")).code
 
     assert await put("user:UALICE", Period.MONTHLY, Decimal(1)) == "budget_set"
     assert await put("global", Period.MONTHLY, Decimal(900)) == "budget_set"
@@ -304,5 +303,18 @@ async def test_a_budget_that_is_set_while_the_service_runs_only_tightens(w: Worl
     ]
     await w.settle()
     assert ("operator.page", "budget/global/monthly") in [(kind, subject) for kind, subject, *_ in w.board.shown]
+    await w.end(request_id)
+    await w.settle()
+
+
+async def test_a_budget_below_what_is_spent_says_so_when_it_is_set(w: World) -> None:
+    w.tune(budgets={"global": {"monthly": Decimal(100)}})
+    ada = Actor(ActorKind.OPERATOR, "ada")
+    request_id = await w.running()
+    above = await setting.put(w.ctx, ada, "user:UALICE", Period.MONTHLY, Decimal(90), "a test")
+    below = await setting.put(w.ctx, ada, "user:UALICE", Period.MONTHLY, Decimal("0.01"), "a test")
+    assert above.sentence == "The monthly budget of user:UALICE is $90.00."
+    assert "is $0.01. That is already exceeded: monthly $" in below.sentence
+    assert "Running machines keep running" in below.sentence
     await w.end(request_id)
     await w.settle()

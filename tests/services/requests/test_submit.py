@@ -10,6 +10,7 @@ import pytest
 
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
+from ledger.kernel.ids import short_id
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
 from tests.support.world import ALICE, BOB, CHANNEL, World
@@ -85,6 +86,17 @@ async def test_a_person_may_have_so_many_undecided_requests(w: World) -> None:
     await w.settle()
     books = await w.books()
     assert {request.state for request in books.requests} == {RequestState.PENDING}
+
+
+async def test_a_request_that_waits_already_is_named_when_it_is_sent_again(w: World) -> None:
+    first = await w.ask()
+    assert "same request" not in first.sentence
+    assert "same request" not in (await w.ask(disk_gb=80)).sentence
+    assert "same request" not in (await w.ask(BOB)).sentence
+    again = await w.ask()
+    assert (again.ok, again.data["request_id"] != first.data["request_id"]) == (True, True)
+    short = short_id(str(first.data["request_id"]))
+    assert f"You already have the same request waiting: {short}." in again.sentence
 
 
 async def test_the_disk_is_at_least_what_the_workload_needs(w: World) -> None:

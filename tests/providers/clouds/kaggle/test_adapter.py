@@ -135,7 +135,7 @@ async def test_the_timeout_is_always_set_and_never_above_the_hours_granted(
 
 async def test_hours_beyond_the_quota_are_refused_before_the_push(kaggle: Served) -> None:
     kaggle.arm("quota_reserved", seconds=28 * 3600)
-    with pytest.raises(QuotaExceeded, match=r"2\.0 GPU hours left this week, and the run may take 4\.0"):
+    with pytest.raises(QuotaExceeded, match=r"2 GPU hours left this week, and the run may take 4\.0"):
         await create(kaggle)
     assert kaggle.engine.creates == []
 

@@ -189,7 +189,7 @@ async def test_preflight_warns_near_the_end_of_the_week(kaggle: Served) -> None:
     report = await kaggle.provider.preflight()
     assert (report.ok, report.problem) == (
         True,
-        "Only 2.5 of 30.0 GPU hours are left this week; it is filled up at 2026-03-07 00:00 UTC.",
+        "Only 2.5 of 30 GPU hours are left this week; it is filled up at 2026-03-07 00:00 UTC.",
     )
 
 
