@@ -68,6 +68,15 @@ def test_a_column_of_less_weight_is_left_out_where_it_does_not_fit() -> None:
     assert "per hour: $0.350/h" in kept
 
 
+def test_a_long_heading_is_broken_before_a_cell_has_to_move() -> None:
+    head, rows = ("GPU", "Spot $/Run", "On-Demand $/Run"), [("RTX4090", "$0.18", "$0.31")]
+    for width, said in (
+        (40, ["GPU      Spot $/Run  On-Demand $/Run", "RTX4090  $0.18       $0.31"]),
+        (25, ["         Spot   On-Demand", "GPU      $/Run  $/Run", "RTX4090  $0.18  $0.31"]),
+    ):
+        assert [line.plain for line in lines(head, rows, Console(width=width))] == said
+
+
 def test_states_have_colours_and_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn() -> str:
         out = io.StringIO()

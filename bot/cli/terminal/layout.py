@@ -7,6 +7,7 @@ prose first, then the widest; so a narrow terminal shows the same words in more 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -71,8 +72,12 @@ def lines(
     head, rows = _fitting(head, rows, console.width, extra)
     widths = _widths(head, rows)
     kept = beside(widths, head, console.width)
+    if len(kept) < len(head):  # Headings in several lines may make the room that cells need.
+        widths = [max(map(cell_len, [*name.split(" "), *cells])) for name, *cells in zip(head, *rows, strict=True)]
+        kept = beside(widths, head, console.width)
     under = [place for place in range(len(head)) if place not in kept]
-    yield Text(_row(head, kept, widths), style="bold")
+    for heading in _headings(head, widths):
+        yield Text(_row(heading, kept, widths), style="bold")
     for row in rows:
         shown = Text(_row(row, kept, widths))
         for place in kept:
@@ -81,6 +86,13 @@ def lines(
         yield shown
         for place in under:
             yield from _under(head[place], row[place], console)
+
+
+def _headings(head: Sequence[str], widths: Sequence[int]) -> Iterator[Sequence[str]]:
+    """Return the lines of the heading, each name broken between words to the width of its column."""
+    names = [wrap(name, width) or [""] for name, width in zip(head, widths, strict=True)]
+    deepest = max(map(len, names))
+    yield from zip(*([*[""] * (deepest - len(name)), *name] for name in names), strict=True)
 
 
 def _style(state: str) -> str:

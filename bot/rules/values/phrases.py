@@ -137,9 +137,9 @@ def read_amount(typed: str) -> Decimal | None:
     return Decimal(bare.replace(",", ""))
 
 
-def no_key(who: str, how: str) -> str:
+def no_key(has: str, how: str) -> str:
     """Warn before anything is bought that the requester could not log in to it.
 
-    `how` is the command that adds a key.
+    `has` begins the sentence: `You have` or `alice has`. `how` is the command that adds a key.
     """
-    return f"{who} has no SSH key here yet, so nobody could log in: {how}"
+    return f"{has} no SSH key here yet, so nobody could log in: {how}"

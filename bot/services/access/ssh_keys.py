@@ -129,14 +129,14 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     )
 
 
-async def keyless(tx: Tx, request: Request) -> str:
+async def keyless(tx: Tx, request: Request, has: str) -> str:
     """Return the warning for an undecided request whose people have no SSH key; "" for other requests.
 
-    A program may never log in, so it gets no warning.
+    `has` begins the sentence: `You have` or `alice has`. A program may never log in, so it gets no warning.
     """
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.is_program or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""
     if request.job.public_key or await public_key(tx, owner.ref) is not None:
         return ""
-    return f"{no_key(owner.ref, ADDS)}."
+    return f"{no_key(has, ADDS)}."
