@@ -46,7 +46,7 @@ async def test_every_figure_can_be_checked_by_hand() -> None:
 
 @pytest.mark.usefixtures("clouds")
 async def test_people_read_the_columns_that_they_print(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "300")
     code, out, _ = await run("--budget", "500")
     assert code == 0
     for word in ("Spot $/Run", "Spot Runs", "On-Demand $/Run", "On-Demand Runs", "VRAM", "RTX4090", "Azure ML"):
