@@ -11,11 +11,9 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.kernel.entry_kind import USED
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
-from ledger.models import Event, Instance, LedgerEntry, Orphan, Session
-from ledger.queries.rollup import TOTAL
+from ledger.models import Event, Instance, Orphan, Session
 
 #: Names in one `IN`: SQLite takes no more than some tens of thousands.
 _CHUNK = 500
@@ -39,18 +37,13 @@ class SessionAndInstance:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Describe a session that ended, why, and what it cost. `price_usd_h` is that of its most expensive instance."""
+    """Describe a session that ended, and why. `price_usd_h` is that of its most expensive instance."""
 
     id: str
-    owner: str
-    gpu: str
-    gpu_count: int
     code: str
-    reason: str
     deadline: datetime | None
     ended_at: datetime
     price_usd_h: Decimal
-    cost_usd: Decimal
 
 
 async def any_before(tx: AsyncSession, at: datetime) -> bool:
@@ -87,30 +80,14 @@ async def open_sessions(tx: AsyncSession) -> list[SessionAndInstance]:
 
 
 async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]:
-    """List every session that ended in [since, until), the most expensive first."""
-    # Summed per session, by its own entries: joined to them all, PostgreSQL would rather read the whole ledger.
-    of_it = (LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(USED))
-    cost = select(TOTAL).where(*of_it).scalar_subquery()
+    """List every session that ended in [since, until)."""
     price = select(func.max(Instance.price_usd_h)).where(Instance.session_id == Session.id).scalar_subquery()
     rows: Any = await tx.execute(
-        select(
-            Session.id,
-            Session.owner,
-            Session.gpu,
-            Session.gpu_count,
-            Session.end_code,
-            Session.end_reason,
-            Session.deadline,
-            Session.ended_at,
-            price,
-            cost,
-        ).where(Session.ended_at >= since, Session.ended_at < until)
+        select(Session.id, Session.end_code, Session.deadline, Session.ended_at, price)
+        .where(Session.ended_at >= since, Session.ended_at < until)
+        .order_by(Session.id)
     )
-    found = [
-        Over(one, who, gpu, count, code, why, end, at, price_usd_h or Decimal(0), cost_usd or Decimal(0))
-        for one, who, gpu, count, code, why, end, at, price_usd_h, cost_usd in rows
-    ]
-    return sorted(found, key=lambda one: (-one.cost_usd, one.id))
+    return [Over(one, code, end, at, price_usd_h or Decimal(0)) for one, code, end, at, price_usd_h in rows]
 
 
 async def stops(

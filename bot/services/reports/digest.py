@@ -25,7 +25,7 @@ from bot.rules.values.phrases import usd
 from bot.services.billing.costs import named, shortened
 from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
-from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession, Shares
+from bot.services.reports.digest_types import DigestDocument, FoundOrphan, RunningSession, Shares
 from bot.services.runtime.context import Context
 from ledger.core import Tx, announce_once, notifications_of
 from ledger.kernel.event_kind import EventKind
@@ -118,23 +118,14 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost say nothing.
         budgets=tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, ctx.clock.now())),
         groups=_short(groups),
-        month=_short(month),
         days=tuple(by_day[-BASE_DAYS:]),
-        running=tuple(_running(one) for one in at_work[:LISTED]),
+        running=tuple(RunningSession.model_validate(one) for one in at_work[:LISTED]),
         running_in_all=len(at_work),
         running_usd_h=sum((_rate(ctx, one) for one in at_work if one.cloud), _NOTHING),
-        ended=tuple(_ended(one) for one in ended[:LISTED]),
         ended_by=dict(Counter(one.code for one in ended).most_common()),
         saved_usd=_saved(ctx, live, ended, stopped, window),
-        stopped_in_all=len(stopped),
         orphans=tuple(map(FoundOrphan.model_validate, found_orphans[:LISTED])),
         orphans_in_all=len(found_orphans),
-        disks=tuple(
-            RetainedDisk(
-                id=one.session_id, owner=one.owner, cloud=one.cloud, price_usd_h=one.price_usd_h, until=one.until
-            )
-            for one in disks[:LISTED]
-        ),
         disks_in_all=len(disks),
         unreconciled=await _unreconciled(ctx, tx, window),
         broken_glass=tuple((await said_of(tx, EventKind.REQUEST_BREAK_GLASS, window.since, window.until))[:LISTED]),
@@ -188,32 +179,6 @@ async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]
         for one, row in gone.items()
         if one in between
     )[:LISTED]
-
-
-def _running(one: SessionAndInstance) -> RunningSession:
-    return RunningSession(
-        id=one.id,
-        request_id=one.request_id,
-        owner=one.owner,
-        gpu=one.gpu,
-        gpu_count=one.gpu_count,
-        cloud=one.cloud,
-        state=one.state,
-        rate_usd_h=one.price_usd_h,
-        deadline=one.deadline,
-    )
-
-
-def _ended(one: Over) -> Ended:
-    return Ended(
-        id=one.id,
-        owner=one.owner,
-        gpu=one.gpu,
-        gpu_count=one.gpu_count,
-        code=one.code,
-        reason=one.reason[:300],
-        cost_usd=one.cost_usd,
-    )
 
 
 def _rate(ctx: Context, one: SessionAndInstance) -> Decimal:

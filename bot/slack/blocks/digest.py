@@ -109,7 +109,7 @@ def _why(name: str) -> str:
 
 
 def _what(one: RunningSession) -> str:
-    return f"{code(short_id(one.request_id or one.id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
+    return f"{code(short_id(one.request_id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
 
 
 def _joined(each: Iterable[str], count: int, separator: str = ", ") -> str:

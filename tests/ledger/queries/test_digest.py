@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import astuple
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 from ledger.engine.db import Database
-from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.queries.digest import any_before, gone_at, open_sessions, orphans_found, over, said_of, stops
@@ -53,33 +51,23 @@ async def test_sessions_that_have_not_ended_the_first_to_end_first(db: Database)
         assert not await any_before(tx, START)
 
 
-async def test_sessions_that_ended_the_most_expensive_first(db: Database) -> None:
-    why: dict[str, Any] = {"end_code": "asked", "end_reason": "Ada ended it."}
+async def test_sessions_that_ended_with_their_reason_and_highest_price(db: Database) -> None:
     async with db.write() as tx:
-        cheap = await rows.session(tx, SessionState.TERMINATED, ended_at=START, **why)
-        dear = await rows.session(tx, SessionState.TERMINATED, ended_at=UNTIL - SECOND, **why, gpu_count=4)
+        one = await rows.session(tx, SessionState.TERMINATED, ended_at=START, end_code="asked")
+        other = await rows.session(tx, SessionState.TERMINATED, ended_at=UNTIL - SECOND, end_code="idle")
         free = await rows.session(tx, SessionState.FAILED, ended_at=START, end_code="no_offer")
         for ended_at in (START - SECOND, UNTIL, None):
-            of = await rows.session(tx, SessionState.TERMINATED, ended_at=ended_at)
-            await rows.entry(tx, await rows.instance(tx, InstanceState.GONE, of=of), "50")
-        one = await rows.instance(tx, InstanceState.GONE, of=cheap, price_usd_h=Decimal("0.7"))
-        await rows.entry(tx, one, "2")
-        await rows.entry(tx, one, "-0.5", kind=EntryKind.TRUE_UP)
-        await rows.entry(tx, one, "90", kind=EntryKind.RESERVE)
-        await rows.replacement(tx, one, InstanceState.REJECTED, price_usd_h=Decimal("0.3"))
-        await rows.entry(tx, await rows.instance(tx, InstanceState.GONE, of=dear), "8")
+            await rows.session(tx, SessionState.TERMINATED, ended_at=ended_at)
+        first = await rows.instance(tx, InstanceState.GONE, of=one, price_usd_h=Decimal("0.7"))
+        await rows.replacement(tx, first, InstanceState.REJECTED, price_usd_h=Decimal("0.3"))
+        await rows.instance(tx, InstanceState.GONE, of=other)
     async with db.read() as tx:
-        found = await over(tx, START, UNTIL)
-        assert [(one.id, one.cost_usd, one.price_usd_h) for one in found] == [
-            (dear.id, Decimal(8), Decimal("0.4")),
-            (cheap.id, Decimal("1.5"), Decimal("0.7")),
-            (free.id, 0, 0),
-        ]
-        assert [(one.code, one.reason, one.gpu_count) for one in found] == [
-            ("asked", "Ada ended it.", 4),
-            ("asked", "Ada ended it.", 1),
-            ("no_offer", "", 1),
-        ]
+        found = {ended.id: (ended.code, ended.ended_at, ended.price_usd_h) for ended in await over(tx, START, UNTIL)}
+    assert found == {
+        one.id: ("asked", START, Decimal("0.7")),
+        other.id: ("idle", UNTIL - SECOND, Decimal("0.4")),
+        free.id: ("no_offer", START, 0),
+    }
 
 
 async def test_when_sessions_stood_still(db: Database) -> None:

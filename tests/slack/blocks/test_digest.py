@@ -9,7 +9,6 @@ from typing import Any
 from bot.services.reports.digest_types import DigestDocument, FoundOrphan, RunningSession
 from bot.slack.blocks.digest import LINES, digest
 from bot.slack.blocks.elements import Message
-from tests.support.clock import START
 
 DAY = date(2026, 3, 7)
 
@@ -18,8 +17,8 @@ def document(**more: Any) -> DigestDocument:
     """A quiet day, with what a test is about."""
     quiet: dict[str, Any] = {
         "weekly": False, "first": DAY, "last": DAY, "zone": "UTC", "spent_usd": 40, "before_usd": 1, "month_usd": 45,
-        "forecast_usd": None, "budgets": (), "groups": {}, "month": {}, "days": (), "running": (), "running_in_all": 0,
-        "running_usd_h": 0, "ended": (), "ended_by": {}, "saved_usd": 0, "stopped_in_all": 0, "orphans": (),
+        "forecast_usd": None, "budgets": (), "groups": {}, "days": (), "running": (), "running_in_all": 0,
+        "running_usd_h": 0, "ended_by": {}, "saved_usd": 0, "orphans": (),
         "orphans_in_all": 0, "anomalies": (),
     }  # fmt: skip
     return DigestDocument.model_validate({**quiet, **more})
@@ -35,8 +34,7 @@ def lines(message: Message) -> list[str]:
 def test_the_busiest_day_has_ten_lines_and_what_needs_somebody_is_among_them() -> None:
     shares = tuple((f"name{n}", Decimal(n)) for n in range(9, 0, -1))
     running = RunningSession(
-        id="ses_01abcdef", owner="slack:T1/U0ALICE", gpu="H100", gpu_count=8, cloud="vast", state="running",
-        rate_usd_h=Decimal(2), deadline=START,
+        owner="slack:T1/U0ALICE", gpu="H100", gpu_count=8, request_id="req_01abcdef",
     )  # fmt: skip
     found = document(
         budgets=tuple(f"label:{n}: 1 %" for n in range(9)), anomalies=("in all: $40.00, usually $1.00 a day",) * 9,
