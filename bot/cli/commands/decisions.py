@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
@@ -59,7 +60,7 @@ def approve(
     most = read_amount(max_usd) if max_usd else None
     if max_usd and most is None:
         fail(f'--max-usd "{max_usd[:40]}" is no amount. Write 12.50.', 2)
-    choice = _Choice(offer or option, quote, most, asks=at_terminal() and not (yes or as_json))
+    choice = _Choice(offer or option, quote, most, at_terminal() and not (yes or as_json), as_json)
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
     said["hours"] = hours or None
     done = spoken(lambda api: _approve(api, plain_id(request), choice, said, idempotency_key))
@@ -75,6 +76,7 @@ class _Choice:
     most_usd: Decimal | None
     #: Whether a person at the terminal is asked.
     asks: bool
+    prints_json: bool
 
 
 async def _approve(api: ApiClient, request_id: str, choice: _Choice, said: dict[str, Any], key: str) -> Any:
@@ -91,7 +93,8 @@ async def _approve(api: ApiClient, request_id: str, choice: _Choice, said: dict[
     body["digest"] = one.waiting.digest if one.waiting else None
     while True:
         try:
-            return await api.post(f"/requests/{one.id}/approve", body, key)
+            done = await api.post(f"/requests/{one.id}/approve", body, key)
+            return done if choice.prints_json else _with_terms(done, one, option, body)
         except RefusedCall as refused:
             if not choice.asks or refused.code not in AMOUNT:
                 raise _explained(refused, short_id(one.id)) from refused
@@ -134,6 +137,17 @@ def _question(one: RequestOut, option: OptionOut | None) -> str:
     if more := more_time(one):
         what = f"{more} ({what})"
     return f"Approve {what}: about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}?"
+
+
+def _with_terms(done: Any, one: RequestOut, option: OptionOut | None, body: Mapping[str, Any]) -> Any:
+    """Add to the answer of an approval what was approved, and where to watch it."""
+    if option is None or done["code"] != ReplyCode.APPROVED:
+        return done
+    terms = f"{option.gpu_count}x {option.gpu} at {option.cloud}"
+    if not (body["cap_usd"] or body["hours"]):
+        terms += f", about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}"
+    watch = f"Watch it: `gpu-shopper session {short_id(one.id)}`."
+    return done | {"sentence": f"{done['sentence']} {terms}. {watch}"}
 
 
 def _explained(refused: RefusedCall, named: str) -> RefusedCall:

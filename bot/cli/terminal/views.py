@@ -83,7 +83,8 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         named = ", ".join([*(one.waiting.approver_names or one.waiting.approvers), *one.waiting.approver_groups])
         who = named or "none yet; the policy names no approver"
         said.append(one.waiting.rule)
-        said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; approvers: {who}.")
+        given = f"It has {one.waiting.approvals} of {one.waiting.required}. " if one.waiting.approvals else ""
+        said.append(f"{given}Approvers: {who}.")
         requested = one.job.get("hours")
         if requested is not None and one.waiting.hours < Decimal(str(requested)):
             said.append(f"An approver has shortened it to {hours(one.waiting.hours)}.")

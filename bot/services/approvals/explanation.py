@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.rules.approvals.approvers import groups, members, mentioned_approvers, references
+from bot.rules.approvals.approvers import (
+    groups,
+    is_same,
+    is_slack_group,
+    linked,
+    members,
+    mentioned_approvers,
+    named,
+    references,
+)
 from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
@@ -93,6 +103,13 @@ _CLOSED = {
 }
 
 
+def _without(policy: Policy, names: Iterable[str], others: Collection[str]) -> list[str]:
+    """Return the names whose person is none of the others, by whatever name."""
+    listed = [named(one) for one in others if not is_slack_group(one)]
+    people = ((name, [named(name), *linked(policy, named(name))]) for name in names)
+    return [name for name, same in people if not any(is_same(one, other) for one in same for other in listed)]
+
+
 def _sentences(
     policy: Policy,
     view: RequestView,
@@ -107,13 +124,14 @@ def _sentences(
     if request.state is not RequestState.PENDING:
         by = f" by {request.decided_by}" if request.decided_by else ""
         return [*sentences, f"{_CLOSED.get(request.state, f'It is {state_words(request.state)}')}{by}.", *waived]
-    names = references(mentioned_approvers(policy, found)) or "nobody, because the policy names no approver"
+    pinged = mentioned_approvers(policy, found)
+    names = references(pinged) or "nobody, because the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
     sentences.append(
         f"It has {len(given)} of {plural(request.required_approvals, 'approval')}{by}. Approvers: {names}."
     )
-    if policy.may_approve_not_pinged:
-        sentences.append(f"These approvers get no message: {references(policy.may_approve_not_pinged)}.")
+    if unpinged := _without(policy, policy.may_approve_not_pinged, pinged):
+        sentences.append(f"These approvers get no message: {references(unpinged)}.")
     sentences += [f"{group} can approve too, because it has waited so long." for group in groups(policy, found)[1:]]
     further = chain(found.tier, policy.escalate_to)
     onwards = next_step(len(further), since, now, policy.escalate_after_s)
