@@ -179,10 +179,11 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(f"Its end waits. {one.end_waits_because}")
     if one.disk:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
-    said += [one.agent.line] if one.agent else []
-    if one.ssh and one.disk is None:  # Nothing answers while the machine is stopped.
+    answers = one.disk is None and one.state != SessionState.TERMINATING  # Stopped or about to be gone, nothing does.
+    said += [one.agent.line] if one.agent and answers else []
+    if one.ssh and answers:
         said += _ssh(one.ssh)
-    if one.node_api:
+    if one.node_api and answers:
         said += _node_api(one.node_api, short_id(one.request_id))
     ran = f" It ran {_ran(one)}." if one.ready_at else ""
     said += [one.end_reason, f"Ended {when(one.ended_at)}.{ran}" if one.ended_at else "", one.held]

@@ -139,8 +139,10 @@ def _is_free(policy: Policy, name: str, out: Collection[Actor]) -> bool:
 
 
 def references(names: Iterable[str]) -> str:
-    """Write names of the policy as services name people: `slack:U012AB3CD`, of which Slack makes a mention."""
-    return ", ".join(name if ":" in name or is_slack_group(name) else f"slack:{name}" for name in names)
+    """Write names for a sentence: `slack:U012AB3CD`, of which Slack makes a mention; operators by their own names."""
+    operator = f"{ActorKind.OPERATOR}:"
+    found = (name if ":" in name or is_slack_group(name) else f"{ActorKind.SLACK}:{name}" for name in names)
+    return ", ".join(name.removeprefix(operator) for name in found)
 
 
 def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:

@@ -122,7 +122,7 @@ def _sentences(
     request = view.request
     sentences = [request.rule or "It has no offers yet, so no rule applies to it."]
     if request.state is not RequestState.PENDING:
-        by = f" by {request.decided_by}" if request.decided_by else ""
+        by = f" by {references([request.decided_by])}" if request.decided_by else ""
         return [*sentences, f"{_CLOSED.get(request.state, f'It is {state_words(request.state)}')}{by}.", *waived]
     pinged = mentioned_approvers(policy, found)
     names = references(pinged) or "nobody, because the policy names no approver"

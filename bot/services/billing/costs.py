@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.approvals import approvers
 from bot.rules.budgets.budget import Period, begins
 from bot.rules.plans.completion import FinishedJob, SuccessCost, cost_per_success
+from bot.rules.policy.policy import Policy
 from bot.services.access import authorization
 from bot.services.billing.metering import cost_now
 from bot.services.runtime.context import Context
 from ledger.core import Tx
-from ledger.kernel.actor import Actor
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.calendar_spans import after, begin
 from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
 from ledger.kernel.states import RollupTier
@@ -80,7 +82,8 @@ async def overview(ctx: Context, actor: Actor | None = None, period: Period = Pe
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
-        return _with_running(await of_purse(tx, purse, period, now), await running_of(ctx, tx, purse, now), now)
+        found = _with_running(await of_purse(tx, purse, period, now), await running_of(ctx, tx, purse, now), now)
+    return replace(found, groups={**found.groups, "owner": by_person(ctx.policy, found.groups["owner"])})
 
 
 async def brief(ctx: Context, actor: Actor | None = None) -> BriefCosts:
@@ -177,6 +180,19 @@ ORPHANS = "orphans"
 def named(by: str, rows: Iterable[tuple[str, Decimal]]) -> tuple[tuple[str, Decimal], ...]:
     """Return the names of one grouping as people read them."""
     return tuple((name or (ORPHANS if by == "owner" else ""), amount_usd) for name, amount_usd in rows)
+
+
+def by_person(policy: Policy, rows: Iterable[tuple[str, Decimal]]) -> tuple[tuple[str, Decimal], ...]:
+    """Add up the amounts of each person's names, under the one in Slack where they have one; the greatest first."""
+    one_of = {(actor.kind, actor.id): same[0] for same in policy.same_person for actor in map(approvers.named, same)}
+    names, sums = dict[str, str](), dict[str, Decimal]()
+    for name, amount_usd in rows:
+        actor = Actor.from_ref(name) if ":" in name else None
+        person = one_of.get((actor.kind, actor.id), name) if actor else name
+        if person not in names or name.startswith(ActorKind.SLACK):
+            names[person] = name
+        sums[person] = sums.get(person, Decimal(0)) + amount_usd
+    return tuple((names[person], sums[person]) for person in sorted(sums, key=lambda one: (-sums[one], names[one])))
 
 
 def shortened(rows: tuple[tuple[str, Decimal], ...]) -> list[tuple[str, Decimal]]:

@@ -22,7 +22,7 @@ from bot.rules.reports.digest import (
     week_before,
 )
 from bot.rules.values.phrases import usd
-from bot.services.billing.costs import named, shortened
+from bot.services.billing.costs import by_person, named, shortened
 from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
 from bot.services.reports.digest_types import DigestDocument, FoundOrphan, RunningSession, Shares
@@ -117,7 +117,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         month_usd=month_usd,
         forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost say nothing.
         budgets=tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, ctx.clock.now())),
-        groups=_short(groups),
+        groups=_short(groups | {"owner": by_person(ctx.policy, groups["owner"])}),
         days=tuple(by_day[-BASE_DAYS:]),
         running=tuple(RunningSession.model_validate(one) for one in at_work[:LISTED]),
         running_in_all=len(at_work),
