@@ -14,6 +14,7 @@ from typing import Any
 
 from bot.outbound.ssh_login import Ran, SshLogin
 from bot.rules.instances.gpu_check import COMMANDS, SETTLES_WITHIN, Bought, GpuVerdict, SeenMachine, judge, read
+from bot.rules.instances.gpu_speed import SPEED_COMMAND, SPEED_PROGRAM, SPEED_S, Speed, judge_speed, read_speed
 from bot.rules.market.filters import least_cuda
 from bot.services.instances.readiness import make_ready
 from bot.services.instances.transitions import end_announced
@@ -39,6 +40,7 @@ class _Found:
     """Hold what one login found: the machine, or why there was none to see, and why it is not what was bought."""
 
     seen: SeenMachine | None = None
+    speed: Speed | None = None
     problem: LoginProblem | None = None
     verdict: GpuVerdict | None = None
 
@@ -80,7 +82,7 @@ async def _check(ctx: Context, row: Instance) -> bool:
 
 
 async def _look(ctx: Context, row: Instance, bought: Bought) -> _Found:
-    """Log in, run the tool of the GPUs' vendor, and judge what it shows."""
+    """Log in, run the tool of the GPUs' vendor, judge what it shows, and measure the speed of what was bought."""
     login = SshLogin(
         row.ssh_host or "",
         row.ssh_port or 22,
@@ -92,7 +94,13 @@ async def _look(ctx: Context, row: Instance, bought: Bought) -> _Found:
     if ran.problem is not None:
         return _Found(problem=ran.problem)
     seen = read(bought.vendor, ran.output)
-    return _Found(seen, verdict=judge(bought, seen, ran.output))
+    verdict = judge(bought, seen, ran.output)
+    if verdict is not None:
+        return _Found(seen, verdict=verdict)
+    # A machine without torch, or one that took too long for it, is not measured, and that is no failure.
+    ran = await ctx.reach.run(login, SPEED_COMMAND, stdin=SPEED_PROGRAM, timeout_s=SPEED_S)
+    speed = read_speed(ran.output) if ran.problem is None else None
+    return _Found(seen, speed, verdict=judge_speed(bought, speed) if speed is not None else None)
 
 
 def _bought(row: Instance, min_cuda: Decimal | None) -> Bought:
@@ -117,4 +125,6 @@ def _record(found: _Found, since: datetime | None, now: datetime) -> dict[str, A
         "gpus": [{"gpu": gpu.gpu, "memory_gb": str(gpu.memory_gb)} for gpu in seen.gpus],
         "driver": seen.driver,
         "cuda": str(seen.cuda) if seen.cuda is not None else None,
+        "tflops": [str(rate) for rate in found.speed.tflops] if found.speed is not None else [],
+        "format": found.speed.format if found.speed is not None else "",
     }

@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
+from bot.api.views import session_out
+from bot.cli.terminal.views import session_details
+from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.power import PowerAction
 from bot.services.instances import gpu_checks, power
 from bot.services.nodes.login_keys import public_line
 from bot.services.runtime.commands import Switch
+from bot.services.sessions.service import Status
+from bot.slack.blocks import session_ready_and_ended, status
+from bot.slack.blocks.request import CardFacts
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
 from ledger.queries.views import RequestView
@@ -30,6 +36,7 @@ VERDICTS = {
     Flaw.DRIVER_MISMATCH: ("driver_broken", "the driver and its library have different versions"),
     Flaw.HUNG_GPU: ("driver_broken", "a GPU does not respond"),
     Flaw.NO_GPU_TOOL: ("driver_broken", "the tool nvidia-smi or rocm-smi is missing"),
+    Flaw.SLOW_GPU: ("throttled", "Its data sheet says"),
     Flaw.NO_LOGIN: ("no_login", "it refused GPU Shopper's key"),
     Flaw.NEW_HOST_KEY: ("wrong_host_key", "its SSH host key changed while it booted"),
 }
@@ -62,6 +69,28 @@ async def test_ready_means_that_the_gpus_were_seen_over_a_login(w: World, cloud:
     assert [gpu["gpu"] for gpu in row.gpu_check["gpus"]] == [row.offer["gpu"]] * row.offer["gpu_count"]
     assert (row.gpu_check["problem"], row.gpu_check["verdict"]) == ("", "")
     assert row.gpu_check["driver"]
+    assert len(row.gpu_check["tflops"]) == row.offer["gpu_count"]
+
+
+async def test_every_surface_shows_what_was_found(w: World) -> None:
+    request_id = await booted(w, "vast")
+    row = (await the(w, request_id))[1]
+    view, now = await w.session(row.session_id), w.clock.now()
+    found = checked_gpus(row.gpu_check)
+    assert found is not None
+    assert found.line == "1 × RTX4090, driver 580.65.06"
+    assert found.more == "CUDA 13.0, 132.2 TFLOP/s"
+    shown = Status(await w.view(request_id), view)
+    short = status.status(shown, w.ctx.policy, CardFacts(), now, mine=True)
+    assert f"{found.line}, checked" in short.text
+    ready = session_ready_and_ended.ready(view, "/gpu")
+    assert f"{found.line}, checked" in ready.text
+    details = status.details(view, w.ctx.policy, now, mine=True)
+    assert f"GPUs: {found.line}, {found.more}" in details.text
+    out = session_out(w.ctx, view, now, mine=False)
+    assert out.gpu_check is not None
+    assert (out.gpu_check.gpus, out.gpu_check.driver) == (["RTX4090"], "580.65.06")
+    assert any(said.startswith(f"{found.line}, {found.more}. Checked ") for said in session_details(out).sentences)
 
 
 @on_clouds(ssh=True)
@@ -151,6 +180,10 @@ async def test_a_team_may_be_content_with_a_port_that_greets(w: World) -> None:
     _, row = await the(w, request_id)
     assert row.reachable_at is not None
     assert (row.login_key, row.gpu_check) == (None, None)
+    view = await w.session(row.session_id)
+    assert "GPUs: not checked by a login" in status.details(view, w.ctx.policy, w.clock.now(), mine=True).text
+    assert "checked" not in session_ready_and_ended.ready(view, "/gpu").text
+    assert session_out(w.ctx, view, w.clock.now(), mine=True).gpu_check is None
 
 
 async def test_a_boot_that_the_policy_no_longer_wants_checked_is_ready_when_its_port_greets(w: World) -> None:
