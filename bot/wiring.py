@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from bot import logs
-from bot.outbound import ssh_probe
+from bot.outbound import ssh_login, ssh_probe
 from bot.outbound.checkpoint_stores import Stores
+from bot.outbound.ssh_login import Ran, SshLogin
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
@@ -46,6 +47,10 @@ class SshReach:
     async def host_key(self, host: str, port: int) -> str | None:
         """Return the host key by a key exchange; None when there is none. Never raises for a network failure."""
         return await ssh_probe.host_key(host, port, self.timeout_s)
+
+    async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
+        """Log in, accepting the known host key only, and run one command."""
+        return await ssh_login.run(login, command, stdin=stdin, timeout_s=timeout_s)
 
 
 def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:

@@ -88,6 +88,9 @@ class InstanceSpec:
     image: str
     disk_gb: int
     public_keys: tuple[str, ...] = ()
+    #: The public key by which GPU Shopper itself logs in. It is added to the people's keys, or to the account's where
+    #: there are none, and never takes their place.
+    login_key: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     onstart: str = ""
     #: Dollars per hour for the whole offer; set only for a spot offer.

@@ -6,8 +6,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
-from bot.api.schemas.sessions import AgentOut, DiskOut, NodeApiOut, SessionOut, Ssh, Terms
+from bot.api.schemas.sessions import AgentOut, DiskOut, GpuCheckOut, NodeApiOut, SessionOut, Ssh, Terms
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
+from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
@@ -121,6 +122,7 @@ def session_out(
         disk=DiskOut.model_validate(view.disk) if view.disk is not None else None,
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
+        gpu_check=_gpu_check(row) if live and row is not None else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,
         held=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
@@ -148,6 +150,20 @@ def _agent(view: SessionView, now: datetime) -> AgentOut:
         heartbeat_age_s=shown.age_s,
         eta=shown.eta,
         cost_to_finish_usd=shown.cost_to_finish_usd,
+    )
+
+
+def _gpu_check(row: Instance) -> GpuCheckOut | None:
+    found = checked_gpus(row.gpu_check)
+    if found is None:
+        return None
+    return GpuCheckOut(
+        at=found.at,
+        gpus=list(found.gpus),
+        memory_gb=list(found.memory_gb),
+        driver=found.driver,
+        cuda=found.cuda,
+        tflops=list(found.tflops),
     )
 
 

@@ -50,7 +50,7 @@ async def host_key(host: str, port: int, timeout_s: float) -> str | None:
     None when it shows none within `timeout_s`. Never raises for what the host does, because it is not ours.
     """
     forbid_in_transaction("ssh")
-    asyncssh = await asyncio.to_thread(_library)
+    asyncssh = await asyncio.to_thread(load_library)
     try:
         async with asyncio.timeout(timeout_s):
             return await _exchanged(asyncssh, host, port)
@@ -68,7 +68,7 @@ async def _exchanged(asyncssh: Any, host: str, port: int) -> str | None:
     return None if key is None else _key_line(key.export_public_key("openssh"))
 
 
-def _library() -> Any:
+def load_library() -> Any:
     """Load the SSH library on first use, in a thread: it takes a fifth of a second, and most commands never need it."""
     import asyncssh  # noqa: PLC0415
 

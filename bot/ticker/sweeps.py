@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 
 from bot.services.audit import journal
 from bot.services.billing import metering, rollup, shared_ledger, true_up
-from bot.services.instances import cleanup, launch, operator_reminders, power, reconcile, termination, unknown_outcome
+from bot.services.instances import (
+    cleanup,
+    gpu_checks,
+    launch,
+    operator_reminders,
+    power,
+    reconcile,
+    termination,
+    unknown_outcome,
+)
 from bot.services.nodes import host_keys
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
@@ -88,6 +97,9 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
             "overlooked", lambda: operator_reminders.operator_reminders_due(ctx), operator_reminders.LOOK_S, drain=False
         ),
         ScheduledJob("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
+        ScheduledJob(
+            "gpu-checks", lambda: gpu_checks.checks_due(ctx), ctx.timing.boot_poll_s, (hints.logins,), drain=False
+        ),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
         ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
         ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),

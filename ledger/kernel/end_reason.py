@@ -71,6 +71,13 @@ class EndReason(StrEnum):
     STOPPED_THERE = "stopped_there", "stopped by its cloud", EndGroup.FAILED
     OUTBID = "outbid", "outbid", EndGroup.FAILED
     WRONG_GPUS = "wrong_gpus", "wrong GPUs", EndGroup.FAILED
+    GPU_MISSING = "gpu_missing", "GPU missing", EndGroup.FAILED
+    LOW_GPU_MEMORY = "low_gpu_memory", "too little GPU memory", EndGroup.FAILED
+    OLD_DRIVER = "old_driver", "GPU driver too old", EndGroup.FAILED
+    DRIVER_BROKEN = "driver_broken", "GPU driver not working", EndGroup.FAILED
+    THROTTLED = "throttled", "GPU too slow", EndGroup.FAILED
+    NO_LOGIN = "no_login", "login failed", EndGroup.FAILED
+    WRONG_HOST_KEY = "wrong_host_key", "SSH host key changed", EndGroup.FAILED
     BILLED_ABOVE_CAP = "billed_above_cap", "billed above the approved rate", EndGroup.FAILED
 
     REJECTED = "rejected", "rejected", EndGroup.NOT_APPROVED

@@ -93,6 +93,10 @@ class Instance(Claimable, Base):
     #: The SSH host key that it showed first, as OpenSSH writes it (kind and base64), and when it was looked at last.
     host_key: Mapped[str | None] = mapped_column(SafeText)
     host_key_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The public half of GPU Shopper's own key for this session, as OpenSSH writes it; None: its create brought none.
+    login_key: Mapped[str | None] = mapped_column(SafeText)
+    #: What the last check of its GPUs found; None before the first one.
+    gpu_check: Mapped[dict[str, Any] | None] = mapped_column(Json)
     live_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reachable_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: From when and until when the GPU is billed, by the cloud's own timestamps where it gives them.

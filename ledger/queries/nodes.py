@@ -170,3 +170,17 @@ async def due_for_key(tx: AsyncSession, looked_before: datetime, limit: int) -> 
         .limit(limit)
     )
     return list(await tx.scalars(query))
+
+
+async def due_for_login(tx: AsyncSession, limit: int) -> list[Instance]:
+    """List instances that were never ready, whose SSH server answered, and that GPU Shopper can log in to."""
+    query = (
+        select(Instance)
+        .join(Session, Session.id == Instance.session_id)
+        .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_(None), Session.ready_at.is_(None))
+        .where(Instance.login_key.is_not(None), Instance.host_key_at.is_not(None), Instance.ssh_host.is_not(None))
+        .where(Instance.status == "running")
+        .order_by(Instance.live_at, Instance.id)
+        .limit(limit)
+    )
+    return list(await tx.scalars(query))

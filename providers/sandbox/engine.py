@@ -14,7 +14,8 @@ How a cloud plugs in
 5. A fault without an answer of its own is asked for where it bites: `params = self.fault("never_boots")`; a mapping
    when it is armed for this call (its use is counted), None otherwise.
 6. SSH: `ssh_ports.reserve(key)` gives the port to report; `reachable()` names the keys that must answer now. `tick`
-   opens and closes the listeners to match, on every request and a few times a second while the app runs.
+   opens and closes the listeners to match, on every request and a few times a second while the app runs. `inside()`
+   says which GPUs a machine has and which keys log in to it.
 7. `instances()` tells the truth about every instance ever made, dead ones included, with billed seconds and dollars.
 8. Market data come from `engine.random(name)`, a generator seeded by the engine's seed and the cloud's name.
 """
@@ -25,9 +26,10 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, ClassVar
 
 from starlette.routing import BaseRoute
@@ -36,6 +38,7 @@ from ledger.kernel.clock import Clock
 from providers.sandbox.agents import Nodes
 from providers.sandbox.clock import SandboxClock, SandboxTiming
 from providers.sandbox.faults import Faults, FaultTable
+from providers.sandbox.machines import Flaw, SandboxMachine
 from providers.sandbox.ssh import SshPorts
 
 CALLS_KEPT = 20_000
@@ -171,8 +174,22 @@ class SandboxCloud(ABC):
     async def tick(self) -> None:
         """Make the SSH ports and the agents agree with what is reachable now."""
         up = self.reachable()
-        await self.engine.ssh_ports.match(f"{self.name}/", [self.port_key(ref) for ref in up])
+        machines = {self.port_key(ref): partial(self.machine, ref) for ref in up}
+        await self.engine.ssh_ports.match(f"{self.name}/", machines)
         await self.engine.nodes.match(f"{self.name}/", {self.port_key(ref): self.variables(ref) for ref in up})
+
+    def machine(self, ref: str) -> SandboxMachine | None:
+        """The inside of an instance that just became reachable, with the armed flaws; None: nobody can log in."""
+        inside = self.inside(ref)
+        found = {flaw: params for flaw in Flaw if inside and (params := self.fault(flaw)) is not None}
+        if inside is None or not found:
+            return inside
+        other = found.get(Flaw.WRONG_GPU, {}).get("gpu", inside.other_gpu)
+        return replace(inside, flaws=frozenset(found), other_gpu=str(other))
+
+    def inside(self, ref: str) -> SandboxMachine | None:  # Clouds whose machines have some say so.
+        """What is in a reachable machine, as it was really made, and the keys that its create call brought."""
+        return None
 
     def variables(self, ref: str) -> Mapping[str, str]:  # Clouds whose machines have some say so.
         """The environment of a machine that is reachable, as its create call gave it."""

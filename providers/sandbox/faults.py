@@ -10,6 +10,8 @@ from typing import Any
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from providers.sandbox.machines import FLAWS
+
 #: An answer, or what makes one from the parameters of an armed fault, `group` and `now` of the call, and a create's
 #: `offer` or `ref`.
 Answer = Response | Callable[[Mapping[str, Any]], Response]
@@ -113,6 +115,7 @@ COMMON_FAULTS: Mapping[str, Fault] = {
         Fault("running_before_reachable", "the new instance says running long before SSH answers [after_s=120]", "ok"),
         Fault("destroy_429", "a destroy is refused for calling too often"),
         Fault("destroy_not_done", "a destroy is acknowledged and does not happen"),
+        *(Fault(flaw, does) for flaw, does in FLAWS.items()),
     )
 }
 
@@ -137,7 +140,7 @@ def common(name: str, *, refuses: Answer | None = None, spoils: Answer | None = 
 #: Disturbances of a price → what it is multiplied by.
 DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 #: Common faults that exist only where there is SSH, and only where something is paid.
-SSH_FAULTS = frozenset({"running_before_reachable"})
+SSH_FAULTS = frozenset({"running_before_reachable", *FLAWS})
 PRICE_FAULTS = frozenset({"price_higher_than_quoted"})
 
 

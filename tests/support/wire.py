@@ -1,4 +1,4 @@
-"""The same HTTP to the same applications, without a socket in between: for what is about something else.
+"""The same HTTP to the same applications, and the same logins, without a socket: for what is about something else.
 
 What a socket adds to each call is its time, and a lost reply; the second is kept. The contract of the adapters, the
 processes and `--all` use sockets.
@@ -8,21 +8,61 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 from unittest import mock
 
 import httpx
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message
 
+from bot.outbound import ssh_login
+from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_probe import host_key, ssh_banner
+from bot.services.runtime.ports import Reached
+from ledger.kernel.login_problem import LoginProblem
 from providers import http
 from providers.http import CloudHttp
+from providers.sandbox.machines import Flaw
+from providers.sandbox.ssh import SshPorts
 from tests.support.serving import serving
 
 CLOUDS_URL = "http://clouds.test"
 NODES_URL = "http://bot.test"
 _numbers = count()
+
+
+@dataclass
+class RealReach:
+    """The SSH prober as production uses it. `keys`: it exchanges keys and logs in too, which takes 10 and 50 ms.
+
+    Without `keys` the machine at a port answers directly: it lets in the same keys and prints the same.
+    """
+
+    ports: SshPorts
+    keys: bool = False
+
+    async def probe(self, host: str, port: int) -> Reached:
+        return Reached(*await ssh_banner(host, port, 2.0))
+
+    async def host_key(self, host: str, port: int) -> str | None:
+        return await host_key(host, port, 5.0) if self.keys else None
+
+    async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
+        if self.keys:
+            return await ssh_login.run(login, command, stdin=stdin, timeout_s=timeout_s)
+        machine = self.ports.machine_at(login.port)
+        if machine is None:
+            return Ran(problem=LoginProblem.UNREACHABLE)
+        if Flaw.NEW_HOST_KEY in machine.flaws:
+            return Ran(problem=LoginProblem.WRONG_HOST_KEY)
+        public = login.key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        if not machine.lets_in(login.user, public):
+            return Ran(problem=LoginProblem.REFUSED)
+        status, text = machine.run(command, stdin)
+        return Ran(text, status)
 
 
 class Wire(httpx.AsyncBaseTransport):

@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import select
 
-from bot.outbound.ssh_probe import host_key, ssh_banner
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
@@ -20,7 +19,7 @@ from bot.services.approvals import decisions
 from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
 from bot.services.grants.amendments import amended_terms
-from bot.services.instances import operator_reminders, reconcile
+from bot.services.instances import gpu_checks, operator_reminders, reconcile
 from bot.services.market.catalog import Catalog
 from bot.services.outbox import dispatch
 from bot.services.plans import run_history
@@ -28,7 +27,7 @@ from bot.services.requests import submit
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
 from bot.services.runtime.context import Context, Hints
-from bot.services.runtime.ports import Delivered, DeliveryFailed, Reached
+from bot.services.runtime.ports import Delivered, DeliveryFailed
 from bot.services.sessions import extension, service
 from ledger.core.inbox import InboxWriter
 from ledger.core.writes import amend
@@ -47,7 +46,7 @@ from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.server import build_app
 from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
-from tests.support.wire import reachable
+from tests.support.wire import RealReach, reachable
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
 BOB = Actor(ActorKind.SLACK, "UBOB", "T1")
@@ -63,19 +62,6 @@ HEAL_STEP_S = 1800.0
 def facts(actor: Actor, **changes: Any) -> DeciderFacts:
     """A full member of the home workspace."""
     return replace(DeciderFacts(actor), **changes)
-
-
-@dataclass
-class RealReach:
-    """The SSH prober as production uses it. `keys`: it exchanges keys too, which takes 10 ms each time."""
-
-    keys: bool = False
-
-    async def probe(self, host: str, port: int) -> Reached:
-        return Reached(*await ssh_banner(host, port, 2.0))
-
-    async def host_key(self, host: str, port: int) -> str | None:
-        return await host_key(host, port, 5.0) if self.keys else None
 
 
 @dataclass
@@ -201,6 +187,8 @@ class World:
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent
+        if any(self.looked.values()):
+            done += await gpu_checks.checks_due(self.ctx)
         return done + await dispatch.deliver_due(self.ctx, self.board)
 
     async def _worth_a_look(self) -> list[str]:
@@ -367,7 +355,7 @@ async def world(
             providers=providers,
             catalog=Catalog(providers, guarded, timing.offers_timeout_s, read_runs=run_history.reader(db)),
             labels=LabelKey("test", b"a label key for tests only"),
-            reach=RealReach(),
+            reach=RealReach(engine.ssh_ports),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
         )
         try:

@@ -28,6 +28,17 @@ class Ssh(BaseModel):
     known_hosts: str | None = optional("A line for the file known_hosts.")
 
 
+class GpuCheckOut(BaseModel):
+    """What GPU Shopper found when it logged in to the machine, before the machine became ready."""
+
+    at: datetime = Field(description="When it looked.")
+    gpus: list[str] = Field(description="The model of each GPU, as the table of GPUs names it.")
+    memory_gb: list[Decimal] = Field(description="The memory of each GPU, as its driver reports it.")
+    driver: str = Field(description="The version of the GPU driver.", examples=["570.124.06"])
+    cuda: str | None = optional("The newest CUDA that the driver supports.", examples=["12.8"])
+    tflops: list[Decimal] = optional("The speed of each GPU in TFLOP/s; empty where it was not measured.", [])
+
+
 class NodeApiOut(BaseModel):
     """The API of the machine's own agent; only the session's owner sees it. Trust this certificate and no other.
 
@@ -124,6 +135,7 @@ class SessionOut(Out):
     policy: Terms | None = optional("What was approved with its machine, and what may end it early.")
     node_api: NodeApiOut | None = optional("The API of the machine's own agent, for its owner.")
     held: fields.Held = ""
+    gpu_check: GpuCheckOut | None = optional("What was found on its machine; null where nobody could log in.")
     ssh: Ssh | None = Field(
         description="How to connect; null while there is no machine, and for everybody but the owner."
     )

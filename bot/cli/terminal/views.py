@@ -7,10 +7,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas.requests import RequestOut, RequestSummary
-from bot.api.schemas.sessions import NodeApiOut, SessionOut, Ssh
+from bot.api.schemas.sessions import GpuCheckOut, NodeApiOut, SessionOut, Ssh
 from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
 from bot.cli.terminal.wording import exact, when
+from bot.rules.instances.checked_gpus import CheckedGpus
 from bot.rules.values.phrases import brief, hours, place_name, rate, retained_disk, unreconciled, usd
 from bot.rules.values.state_text import state_words, words_of
 from bot.rules.values.text_table import TextReport, TextTable
@@ -180,6 +181,7 @@ def session_details(one: SessionOut) -> TextReport:
     if one.disk:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
     answers = one.disk is None and one.state != SessionState.TERMINATING  # Stopped or about to be gone, nothing does.
+    said += [_gpu_check(one.gpu_check)] if one.gpu_check else []
     said += [one.agent.line] if one.agent and answers else []
     if one.ssh and answers:
         said += _ssh(one.ssh)
@@ -189,6 +191,13 @@ def session_details(one: SessionOut) -> TextReport:
     said += [one.end_reason, f"Ended {when(one.ended_at)}.{ran}" if one.ended_at else "", one.held]
     lead = f"Session {short_id(one.request_id)} of {one.owner_name or name_of(one.owner)} is {state_of(one)}."
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
+
+
+def _gpu_check(found: GpuCheckOut) -> str:
+    shown = CheckedGpus(
+        found.at, tuple(found.gpus), tuple(found.memory_gb), found.driver, found.cuda, tuple(found.tflops)
+    )
+    return f"{shown.line}, {shown.more}. Checked {when(found.at)}."
 
 
 def _ssh(found: Ssh) -> list[str]:

@@ -128,6 +128,11 @@ class Policy:
         86_400,
         "How long the disk of such a machine stays where a stop keeps it. An approval reserves what that costs.",
     )
+    validate_login: bool = setting(
+        True,
+        "A machine is ready only after GPU Shopper logged in over SSH and found the GPUs that were bought. Off, for "
+        "images whose SSH server is not a usual one: it is ready when the SSH server answers.",
+    )
     end_when_unresponsive: bool = setting(
         True, "A session is ended when its machine's agent, having reported before, stops reporting."
     )

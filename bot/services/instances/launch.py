@@ -24,6 +24,7 @@ from bot.services.instances.unknown_outcome import UNCLEAR
 from bot.services.market.codec import offer_from_json, offer_to_json
 from bot.services.market.preflight import refusal
 from bot.services.nodes.enrollment import Minted, mint, store
+from bot.services.nodes.login_keys import public_line
 from bot.services.notifications.paging import alone
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.clock_guard import clock_problem
@@ -187,7 +188,7 @@ async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> N
 
 
 async def _commit_to_send(
-    ctx: Context, work: _Work, held: Claim, fresh: Offer, minted: Minted, able: Capabilities
+    ctx: Context, work: _Work, held: Claim, spec: InstanceSpec, minted: Minted, able: Capabilities
 ) -> float | None:
     """Move the row from READY to SENDING before the call, so that only one sender can ever send it.
 
@@ -208,9 +209,10 @@ async def _commit_to_send(
             claim=held.token,
             values={
                 "sent_at": now,
-                "offer": offer_to_json(fresh),
-                "price_usd_h": fresh.price_usd_h,
-                "storage_usd_h": fresh.storage_usd_h,
+                "offer": offer_to_json(spec.offer),
+                "price_usd_h": spec.offer.price_usd_h,
+                "storage_usd_h": spec.offer.storage_usd_h,
+                "login_key": spec.login_key or None,
                 "due_at": leased_until,
                 "claim_until": leased_until,
             },
@@ -231,7 +233,8 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     """
     grant = authority(work.grant, work.instance.label)
     minted = mint(ctx, work.instance)
-    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env)
+    login_key = public_line(ctx.labels, work.session.id) if ctx.policy.validate_login else ""
+    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key)
     sent_before = ""
     try:
         spec = await provider.prepare(spec, grant)
@@ -243,7 +246,7 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.", held)
         return
-    committed_s = await _commit_to_send(ctx, work, held, fresh, minted, provider.capabilities)
+    committed_s = await _commit_to_send(ctx, work, held, spec, minted, provider.capabilities)
     if committed_s is None:
         return
     if sent_before:

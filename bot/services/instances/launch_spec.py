@@ -23,22 +23,28 @@ def order(
     policy: Policy,
     provider: Provider,
     env: Mapping[str, str],
+    login_key: str = "",
 ) -> InstanceSpec:
-    """Build the spec of an instance from an offer that was just priced, with its cloud's variables and `env`."""
+    """Build the spec of an instance from an offer that was just priced, with its cloud's variables and `env`.
+
+    `login_key` is left out where it could only take the place of the account's own keys.
+    """
     able, places = provider.capabilities, model.load(offer.cloud).overrides
     bid = (offer.gpu_usd_h or offer.price_usd_h) if offer.spot else None
     if able.batch:
         # A batch cloud runs a program: the person's command is all of it.
-        onstart = job.run or ""
+        onstart, login_key = job.run or "", ""
     else:
         keeps_command = able.onstart_is_command and job.image is not None
         onstart = "" if keeps_command else bootstrap(places.environment, places.directories)
+        login_key = "" if keeps_command and not keys else login_key
     return InstanceSpec(
         instance.name,
         offer,
         job.image or policy.image(offer.cloud),
         job.disk_gb,
         keys,
+        login_key,
         env={**places.environment, **env},
         onstart=onstart,
         bid_usd_h=bid,

@@ -1,10 +1,14 @@
-"""Make a live instance ready when its SSH port answers, or end one that never gets there."""
+"""Make a live instance ready when it is usable, or end one that never gets there.
+
+Where GPU Shopper can log in, `gpu_checks` makes it ready; elsewhere it is ready when its SSH port answers.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.instances.gpu_check import login_failed
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
@@ -13,6 +17,7 @@ from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, amend, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
+from ledger.kernel.login_problem import LoginProblem
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.lookups import open_starts
@@ -40,17 +45,21 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         row = await tx.get_one(Instance, instance_id)
         if row.state is not InstanceState.LIVE or row.reachable_at is not None:
             return False
-        if reached:
-            await note_key(ctx, tx, row, key, now)
-            await _ready(ctx, tx, row, now)
-            return True
         # An instance that was ready before was started again: its disk is worth more than the wait, so people decide.
         again = (await tx.get_one(Session, row.session_id)).ready_at is not None
+        logs_in = row.login_key is not None and ctx.policy.validate_login and not again
+        if reached:
+            await note_key(ctx, tx, row, key, now)
+            if not logs_in:
+                await make_ready(ctx, tx, row, now)
+                return True
         problem = None if again else _problem(ctx, row, item, now)
-        if problem is None:
-            return False
-        await end_announced(ctx, tx, row, problem[0], problem[1], now)
-        return True
+        if problem is not None:
+            await end_announced(ctx, tx, row, problem[0], problem[1], now)
+            return True
+    if reached:  # After the commit, so that the pass sees that the server answers.
+        ctx.hints.logins.set()
+    return False
 
 
 def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[EndReason, str] | None:
@@ -66,11 +75,14 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
     patience_s = capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
     if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
         spent = say_hours(Decimal(int(patience_s)) / 3600)
+        if problem := (row.gpu_check or {}).get("problem"):
+            return login_failed(LoginProblem(problem), spent)
         return EndReason.BOOT_TIMEOUT, f"The instance was not reachable within {spent}, so it is ended."
     return None
 
 
-async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+async def make_ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+    """Record that an instance is ready: its session runs, and its GPU is billed from now at the latest."""
     await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
     if row.wanted == PowerAction.START:  # It runs, so nothing is left to order.
         await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)

@@ -32,6 +32,7 @@ class Hints:
     requests: asyncio.Event = field(default_factory=asyncio.Event)
     instances: asyncio.Event = field(default_factory=asyncio.Event)
     sweep: asyncio.Event = field(default_factory=asyncio.Event)
+    logins: asyncio.Event = field(default_factory=asyncio.Event)
     sessions: asyncio.Event = field(default_factory=asyncio.Event)
     spend: asyncio.Event = field(default_factory=asyncio.Event)
     leftovers: asyncio.Event = field(default_factory=asyncio.Event)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot.outbound.checkpoint_stores import StoredFile
+from bot.outbound.ssh_login import Ran, SshLogin
 from bot.rules.approvals.approvers import DeciderFacts
 from ledger.kernel.actor import Actor
 from ledger.models import Notification
@@ -23,7 +24,7 @@ class Reached:
 
 
 class Reach(Protocol):
-    """Probe an SSH endpoint over the network."""
+    """Probe an SSH endpoint over the network, and log in to it."""
 
     async def probe(self, host: str, port: int) -> Reached:
         """Connect, read the banner, close. Never raises for a network failure; takes at most a few seconds."""
@@ -31,6 +32,10 @@ class Reach(Protocol):
 
     async def host_key(self, host: str, port: int) -> str | None:
         """The host's SSH key as one OpenSSH line, kind and base64, or None. Never raises; takes a few seconds."""
+        ...
+
+    async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
+        """Log in and run one command. Never raises for what the host does; takes `timeout_s` at most."""
         ...
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import quote
 
+from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.values.phrases import hours, rate, unreconciled
 from bot.services.nodes.connection import known_hosts, ssh_command
 from bot.slack.blocks.elements import (
@@ -49,6 +50,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     if row.ssh_host and keyless:
         add = code(f"{command} key add ssh-ed25519 AAAA…")
         lines.append(f"You can't log in, because you have no SSH key here. For the next machine: {add}")
+    lines += gpus(row)
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
@@ -62,6 +64,12 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     end = (actions(*buttons),) if buttons else ()
     text = f"{lead} {' · '.join(lines)}. {ending}"
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
+
+
+def gpus(row: Instance) -> list[str]:
+    """Say which GPUs were found on the machine, and when; nothing where nobody logged in."""
+    found = checked_gpus(row.gpu_check)
+    return [f"{safe(found.line)}, checked {when(found.at)}"] if found is not None else []
 
 
 def ready_after_end(session: Session) -> Message:
@@ -92,7 +100,7 @@ def known(row: Instance) -> str:
 def _no_address(able: Capabilities | None) -> str:
     if able is None or able.ssh:
         return "The cloud reports no SSH address."
-    return "It runs your command. There is no SSH."
+    return "It runs your command. There is no SSH, so its GPUs are not checked."
 
 
 def ended(

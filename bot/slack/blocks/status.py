@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values.phrases import rate, retained_disk, unreconciled
@@ -48,6 +49,8 @@ def status(
         return _before_a_session(found.request, policy, facts)
     session, row = view.session, view.instance
     lines = [_headline(view, now), *_amounts(view, facts.cost_usd, between)]
+    if row is not None and _reachable(view):
+        lines += session_ready_and_ended.gpus(row)
     if mine and _reachable(view) and row is not None:
         lines.append(f"Connect: {code(ssh_command(row), 400)}")
     if session.state in _LAUNCHING:
@@ -84,6 +87,9 @@ def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can
         if row.host_key:
             lines.append(f"Host key {code(fingerprint(row.host_key))}{session_ready_and_ended.known(row)}")
         lines += _node_api(view)
+    if row is not None and row.reachable_at is not None and _reachable(view):
+        found = checked_gpus(row.gpu_check)
+        lines.append(f"GPUs: {safe(found.line)}, {safe(found.more)}" if found else "GPUs: not checked by a login")
     if session.state in ENDABLE_SESSION:
         agent = agent_view(view, now).line
         lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))

@@ -83,8 +83,9 @@ def user_data(spec: InstanceSpec) -> str:
     """Cloud-init for the virtual machine: further keys, the variables, the start script, and the image to pull."""
     container = "" if _UUID.fullmatch(spec.image) or _FAMILY.fullmatch(spec.image) else spec.image
     pull = [cloud_init.background(f"docker pull -q {shlex.quote(container)}", "pull")] if container else []
+    keys = [*spec.public_keys, *([spec.login_key] if spec.login_key else [])]
     config = {
-        "ssh_authorized_keys": [cloud_init.key_material(CLOUD, key) for key in spec.public_keys],
+        "ssh_authorized_keys": [cloud_init.key_material(CLOUD, key) for key in keys],
         "write_files": cloud_init.files(CLOUD, spec, container),
         "runcmd": [*pull, *cloud_init.start(spec)],
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 from ledger.kernel import money
 from providers.adapter_helpers import instant, listed, number, part, text
+from providers.cloud_init import authorized_keys
 from providers.clouds.runpod.errors import CLOUD
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
@@ -78,7 +79,9 @@ def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> di
     if ticket.get("data_center_id"):
         body["dataCenterIds"] = [ticket["data_center_id"]]
     if spec.onstart:
-        body["args"] = _start_command(spec.onstart)
+        # Keys in the environment take the place of the account's, so where people bring none, ours comes by the script.
+        ours = spec.login_key if "PUBLIC_KEY" not in body["env"] else ""
+        body["args"] = _start_command(f"{authorized_keys('/root', [ours])}\n{spec.onstart}" if ours else spec.onstart)
     return body
 
 
@@ -89,7 +92,7 @@ def _environment(spec: InstanceSpec) -> dict[str, str]:
     keys = [*env.get("PUBLIC_KEY", "").splitlines(), *spec.public_keys]
     unique = list(dict.fromkeys(k.strip() for k in keys if k.strip()))
     if unique:
-        env["PUBLIC_KEY"] = "\n".join(unique)
+        env["PUBLIC_KEY"] = "\n".join([*unique, *([spec.login_key] if spec.login_key else [])])
     if len(env) > ENV_MAX:
         raise InvalidSpec(CLOUD, f"runpod takes at most {ENV_MAX} environment variables, {len(env)} were given")
     return env

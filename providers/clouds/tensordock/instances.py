@@ -78,7 +78,7 @@ def create_body(spec: InstanceSpec, image: str, secret: str) -> dict[str, Any]:
             "gpus": {slug: {"count": spec.offer.gpu_count}},
         },
         "location_id": location,
-        "cloud_init": first_boot(spec, keys),
+        "cloud_init": first_boot(spec, [*keys, *([spec.login_key] if spec.login_key else [])]),
     }
     attributes |= {"ssh_key": keys[0]} if keys else {"ssh_key_id": secret}
     if ticket.get("own_ip") == "yes":

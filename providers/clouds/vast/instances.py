@@ -79,9 +79,8 @@ def create_body(spec: InstanceSpec) -> dict[str, Any]:
 
 def onstart(spec: InstanceSpec) -> str:
     """The public keys, then the caller's script: a key attached by a second call could be lost with that call."""
-    if not spec.public_keys:
-        return spec.onstart
-    return f"{authorized_keys('/root', spec.public_keys)}\n{spec.onstart}"
+    keys = [*spec.public_keys, *([spec.login_key] if spec.login_key else [])]
+    return f"{authorized_keys('/root', keys)}\n{spec.onstart}" if keys else spec.onstart
 
 
 def observed(row: Any, at: datetime) -> ObservedInstance:

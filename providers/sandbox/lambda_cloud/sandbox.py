@@ -18,10 +18,13 @@ from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused, show
 from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import LambdaAccount, LambdaInstance
 from providers.sandbox.lambda_cloud.market import REGIONS, images, region
+from providers.sandbox.machines import SandboxMachine, keys_in
 
 _TAG_KEY = re.compile(r"[a-z][a-z0-9:-]+")
 _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
 _FILE_SYSTEM_NAME = re.compile(r"[a-zA-Z]+[0-9a-zA-Z-]*")
+#: Whom its images let in.
+LOGIN_USER = "ubuntu"
 USER_DATA_MAX = 1_000_000
 AUDIT_PAGE = 100
 
@@ -47,6 +50,12 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         self._launches = (RateWindow(1, 12.0), RateWindow(5, 60.0))
 
     # ── the account from outside ─────────────────────────────────────────────────────────────────
+
+    def inside(self, ref: str) -> SandboxMachine:
+        machine = self.account.instances[ref]
+        named = (key["public_key"] for key in self.account.ssh_keys if key["name"] == machine.key_name)
+        brought = keys_in("\n".join((machine.user_data, *named)))
+        return SandboxMachine(machine.gpu, machine.gpu_count, brought, LOGIN_USER)
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return exported(self.account.instances[ref].user_data)

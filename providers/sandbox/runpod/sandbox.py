@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from providers.sandbox.api import RateWindow
 from providers.sandbox.faults import DEARER
+from providers.sandbox.machines import SandboxMachine, keys_in
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import RunPodAccount
 from providers.sandbox.runpod.faults import WINDOWS, RunPodProblem, bearer, key_problem, problem
@@ -94,6 +96,15 @@ class RunPodSandbox(RunPodRest):
         """Containers whose sshd answers now: the pod's id, with a number from its second container on."""
         now = self.now
         return [p.port_key for p in self.account.living.at(now) if p.reachable(now)]
+
+    def inside(self, ref: str) -> SandboxMachine | None:
+        pod = next((pod for pod in self.account.living.at(self.now) if pod.port_key == ref), None)
+        if pod is None:
+            return None
+        encoded = re.search(r"echo (\S+) \| base64 -d", pod.order.args)
+        script = base64.b64decode(encoded[1]).decode() if encoded else ""
+        brought = keys_in(f"{pod.order.env.get('PUBLIC_KEY', '')}\n{script}")
+        return SandboxMachine(pod.gpu, pod.gpu_count, brought)
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return next((pod.order.env for pod in self.account.living.at(self.now) if pod.port_key == ref), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -13,12 +14,15 @@ from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.agents import exported
 from providers.sandbox.api import ApiSandbox, Endpoint, Handler, RateWindow, Refused, shows
+from providers.sandbox.machines import SandboxMachine, keys_in
 from providers.sandbox.tensordock import faults as say
 from providers.sandbox.tensordock.account import RUNNING, TensorDockAccount, TensorDockInstance, TensorDockPhase
 from providers.sandbox.tensordock.market import Place, TensorDockStock
 from providers.sandbox.timeline import usd
 
 IMAGES = frozenset({"ubuntu2404", "ubuntu2204", "debian12", "windows10", "ubuntu2404_nvidia_570"})
+#: Whom its images let in.
+LOGIN_USER = "user"
 DISK_MIN_GB = 100
 RAM_PER_GPU_MAX = 128
 LEAST_USD = 1
@@ -52,6 +56,10 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
         self._calls = RateWindow(100, 60.0)
 
     # ── the account from outside ─────────────────────────────────────────────────────────────────
+
+    def inside(self, ref: str) -> SandboxMachine:
+        machine = self.account.instances[ref]
+        return SandboxMachine(machine.gpu, machine.gpu_count, keys_in(json.dumps(machine.cloud_init)), LOGIN_USER)
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return exported(self.account.instances[ref].cloud_init)

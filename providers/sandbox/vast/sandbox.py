@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.api import Handler, RateWindow
 from providers.sandbox.faults import DEARER
+from providers.sandbox.machines import SandboxMachine, keys_in
 from providers.sandbox.vast import faults as say
 from providers.sandbox.vast.account import Contract, VastAccount, VastPhase
 from providers.sandbox.vast.market import Slice
@@ -44,6 +45,12 @@ class VastSandbox(VastPages):
         self._windows["search"] = RateWindow(10, 60.0)
 
     # ── the account from outside ─────────────────────────────────────────────────────────────────
+
+    def inside(self, ref: str) -> SandboxMachine:
+        contract = self.account.instances[int(ref)]
+        registered = (str(key["public_key"]) for key in self.account.ssh_keys)
+        brought = keys_in("\n".join((contract.onstart, *contract.ssh_keys, *registered)))
+        return SandboxMachine(contract.gpu, contract.gpu_count, brought)
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return {pair[0]: pair[1] for pair in self.account.instances[int(ref)].extra_env}

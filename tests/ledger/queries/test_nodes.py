@@ -8,10 +8,12 @@ from typing import Any
 
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, SessionState
+from ledger.models import Session
 from ledger.queries.nodes import (
     Suspect,
     amend_node,
     due_for_key,
+    due_for_login,
     listened_at,
     listening_since,
     node_contexts,
@@ -172,6 +174,22 @@ async def test_host_keys_that_are_to_be_looked_at(db: Database) -> None:
     async with db.read() as tx:
         assert [row.id for row in await due_for_key(tx, before, 9)] == [never.id, early.id, late.id]
         assert [row.id for row in await due_for_key(tx, before, 2)] == [never.id, early.id]
+
+
+async def test_machines_that_are_to_be_logged_in_to(db: Database) -> None:
+    answers: dict[str, Any] = {"ssh_host": "10.0.0.7", "status": "running", "host_key_at": START, "login_key": "k"}
+    async with db.write() as tx:
+        late = await rows.instance(tx, **answers, live_at=START + SECOND)
+        early = await rows.instance(tx, **answers, live_at=START)
+        await rows.instance(tx, InstanceState.TERMINATING, **answers)
+        others: list[dict[str, Any]] = [{name: None} for name in ("ssh_host", "host_key_at", "login_key")]
+        for other in (*others, {"status": "booting"}, {"reachable_at": START}):
+            await rows.instance(tx, **(answers | other))
+        again = await rows.instance(tx, **answers)
+        (await tx.get_one(Session, again.session_id)).ready_at = START  # It was ready, and was started again.
+    async with db.read() as tx:
+        assert [row.id for row in await due_for_login(tx, 9)] == [early.id, late.id]
+        assert [row.id for row in await due_for_login(tx, 1)] == [early.id]
 
 
 async def test_time_that_somebody_travelled_counts_as_listened_to(db: Database) -> None:

@@ -11,6 +11,7 @@ import json
 import sys
 from datetime import timedelta
 
+from bot.outbound.ssh_login import Ran, SshLogin
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
@@ -22,6 +23,7 @@ from bot.services.runtime.ports import Reached
 from ledger.core.inbox import InboxWriter
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.login_problem import LoginProblem
 from providers.registry import REGISTRY
 from tests.support.clock import SteppedClock
 from tests.support.rows import LABELS
@@ -35,6 +37,9 @@ class NoReach:
 
     async def host_key(self, host: str, port: int) -> str | None:
         return None
+
+    async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
+        return Ran(problem=LoginProblem.UNREACHABLE)
 
 
 def context(db: Database) -> Context:

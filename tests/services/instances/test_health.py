@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.services.instances import launch, reconcile, termination
+from bot.services.instances import gpu_checks, launch, reconcile, termination
 from bot.services.outbox import dispatch
 from ledger.core.writes import amend
 from ledger.kernel.job import SpotPolicy
@@ -268,6 +268,7 @@ async def test_one_row_that_cannot_be_followed_stops_no_other_and_is_told(w: Wor
         w.clock.advance(1)
     w.clock.advance(5)
     await reconcile.observe(w.ctx, "vast")
+    await gpu_checks.checks_due(w.ctx)
     view = await w.view(second)
     assert view.session is not None
     assert view.session.state is SessionState.RUNNING

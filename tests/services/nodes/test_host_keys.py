@@ -18,7 +18,8 @@ from ledger.kernel.states import InstanceState
 from ledger.models import Instance
 from ledger.queries.journal import latest_events
 from providers.profiles import model
-from tests.support.world import ALICE, RealReach, World, facts
+from tests.support.wire import RealReach
+from tests.support.world import ALICE, World, facts
 
 
 async def the(w: World) -> Instance:

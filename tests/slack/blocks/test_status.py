@@ -24,7 +24,12 @@ def status_text(
     state: SessionState = SessionState.RUNNING, target_step: int | None = None, **columns: Any
 ) -> tuple[str, list[str]]:
     """The words and buttons of a session's status for its owner; with a target, its agent is at step 100 after 1 h."""
-    row = instance(InstanceState.LIVE, ssh_host="ssh4.example.com", ssh_port=2222, ssh_user="root")
+    checked = {
+        "at": START.isoformat(),
+        "gpus": [{"gpu": "A100-SXM-80GB", "memory_gb": "80"}] * 4,
+        "driver": "570.124.06",
+    }
+    row = instance(InstanceState.LIVE, ssh_host="ssh4.example.com", ssh_port=2222, ssh_user="root", gpu_check=checked)
     steps = {"step": 100, "step_from": 0, "step_from_at": (START - timedelta(hours=1)).isoformat()}
     report = {**steps, "target_step": target_step}
     node = Node(instance_id=row.id, seq=1, at=START, work="running", report=report) if target_step else None

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.sandbox.clock import SandboxTiming
-from providers.sandbox.faults import COMMON_FAULTS
+from providers.sandbox.faults import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS
 from providers.sandbox.kaggle.account import EPOCH
 from providers.sandbox.kaggle.faults import FAULTS
 from providers.sandbox.kaggle.routes_kernels import GROUPS
@@ -22,7 +22,7 @@ from tests.providers.clouds.kaggle.served import CALL, SOURCE, Served, running
 
 MINE = {"userName": "simuser", "kernelSlug": "my-kernel"}
 #: Common faults that need SSH or a price, which Kaggle has not.
-NOT_HERE = {"price_higher_than_quoted", "running_before_reachable"}
+NOT_HERE = SSH_FAULTS | PRICE_FAULTS
 
 
 @pytest_asyncio.fixture

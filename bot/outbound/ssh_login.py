@@ -1,0 +1,101 @@
+"""Log in to a machine over SSH with a key, accept only the host key that is known, and run one command there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from bot.outbound.ssh_probe import EXCHANGES, KEY_SIGNED, load_library
+from ledger.kernel.login_problem import LoginProblem
+from ledger.kernel.network_guard import forbid_in_transaction
+
+#: Bytes of output that are read at most; the host is not ours, and may send without end.
+OUTPUT_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class SshLogin:
+    """Say where to log in, as whom and with which key. `host_key` is the OpenSSH line that the server has to prove."""
+
+    host: str
+    port: int
+    user: str
+    host_key: str | None
+    key: Ed25519PrivateKey = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Hold what a command printed (both streams) and its exit status, or the problem that kept it from ending."""
+
+    output: str = ""
+    status: int | None = None
+    problem: LoginProblem | None = None
+
+
+async def run(login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
+    """Log in and run one command within `timeout_s`. Never raises for what the host or the network does.
+
+    Without a known host key nothing is sent: a login to an unknown server would prove nothing about the machine.
+    """
+    forbid_in_transaction("ssh")
+    if login.host_key is None:
+        return Ran(problem=LoginProblem.UNREACHABLE)
+    asyncssh = await asyncio.to_thread(load_library)
+    is_in = asyncio.Event()
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _session(asyncssh, login, command, stdin, is_in)
+    except asyncssh.HostKeyNotVerifiable:
+        return Ran(problem=LoginProblem.WRONG_HOST_KEY)
+    except asyncssh.PermissionDenied:
+        return Ran(problem=LoginProblem.REFUSED)
+    except (asyncssh.Error, OSError, ValueError, OverflowError):  # A time-out is an OSError, too.
+        return Ran(problem=LoginProblem.NO_ANSWER if is_in.is_set() else LoginProblem.UNREACHABLE)
+
+
+async def _session(asyncssh: Any, login: SshLogin, command: str, stdin: str, is_in: asyncio.Event) -> Ran:
+    known = asyncssh.import_public_key(login.host_key)
+    pem = login.key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    async with asyncssh.connect(
+        login.host,
+        login.port,
+        username=login.user,
+        client_keys=[asyncssh.import_private_key(pem)],
+        known_hosts=([known], [], []),
+        # A server with several keys has to show the one that is known.
+        server_host_key_algs=_signatures(login.host_key or ""),
+        kex_algs=list(EXCHANGES),
+        compression_algs=None,
+        preferred_auth="publickey",
+        agent_path=None,
+        config=None,
+    ) as connection:
+        is_in.set()
+        async with connection.create_process(command, stderr=asyncssh.STDOUT, encoding=None) as process:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(stdin.encode())
+                process.stdin.write_eof()
+            output = await _read(process.stdout)
+            if len(output) < OUTPUT_MAX:
+                await process.wait_closed()
+            return Ran(output.decode("utf-8", "replace"), process.exit_status)
+
+
+async def _read(stream: Any) -> bytes:
+    pieces, size = [], 0
+    while size < OUTPUT_MAX and (piece := await stream.read(OUTPUT_MAX - size)):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def _signatures(host_key: str) -> list[str]:
+    """Return the signature algorithms of the kind of key that is known."""
+    kind = host_key.split(maxsplit=1)[0]
+    return [name for name in KEY_SIGNED if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))]
