@@ -10,6 +10,7 @@ from bot.api.schemas.sessions import AgentOut, DiskOut, GpuCheckOut, NodeApiOut,
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.policy.tiers import ApproverGroup
+from bot.rules.values.job_text import what_is_requested
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
 from bot.services.grants import amendments
@@ -31,6 +32,7 @@ def request_summary(ctx: Context, request: Request) -> RequestSummary:
     """Return a request as a list shows it, with the names of its people."""
     return RequestSummary.of(
         request,
+        asked=what_is_requested(request.kind, request.job, request.parent_id),
         requester_name=ctx.names.of(ctx.policy, request.requester),
         decided_by_name=ctx.names.of(ctx.policy, request.decided_by),
     )
@@ -52,7 +54,6 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
         waiting=_waiting(ctx, view, mentioned_approvers(ctx.policy, mandate))
         if request.state is RequestState.PENDING
         else None,
-        parent_id=request.parent_id,
         override_id=view.override.id if view.override else None,
         override_state=view.override.state if view.override else None,
         session_id=view.session.id if view.session else None,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 
@@ -194,6 +194,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
 )
 
 
+#: What the same is called in Slack → the command here.
+AS_IN_SLACK: Mapping[str, str] = MappingProxyType(
+    {"list": "sessions", "status": "session", "terminate": "shutdown", "key": "ssh-key", "profile": "profiles"}
+)
+
 #: A wrong command line, by whichever name the installed typer has for it.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
@@ -236,10 +241,19 @@ class LazyGroup(TyperGroup):
         return TyperCommand(cmd_name, help=entry.help, hidden=entry.hidden, rich_help_panel=entry.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the command that is about to run; an unknown one is answered with the nearest name."""
-        if args and args[0] in COMMANDS and args[0] not in self.commands:
+        """Import the command that is about to run; an unknown one is answered with the nearest name.
+
+        `help NAME` is `NAME --help`, and a name of Slack is taken for the command that does the same.
+        """
+        if args[:1] == ["help"]:
+            if len(args) == 1:
+                typer.echo(ctx.get_help())
+                raise typer.Exit
+            args = [*args[1:], "--help"]
+        args = [AS_IN_SLACK.get(args[0], args[0]), *args[1:]]
+        if args[0] in COMMANDS and args[0] not in self.commands:
             self.commands[args[0]] = imported(args[0])
-        if args and args[0] not in COMMANDS:
+        if args[0] not in COMMANDS:
             listed = [name for name, entry in COMMANDS.items() if not entry.hidden]
             load("terminal.screen").fail(load("terminal.usage_errors").unknown(args[0], listed), 2)
         return super().resolve_command(ctx, args)
@@ -271,8 +285,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _shown_type(option: TyperOption, ctx: Any) -> str | None:
+    """Return what help shows behind an option: nothing behind a flag, which takes no value."""
+    return None if option.is_flag else _TYPE(option, ctx)
+
+
+_TYPE = TyperOption.display_type_rich
+
+
 def build() -> typer.Typer:
     """Build the whole command line."""
+    TyperOption.display_type_rich = _shown_type  # type: ignore[method-assign,assignment] # The library shows `--json <bool>`.
     if COMPLETE in os.environ:
         importlib.import_module("typer._completion_classes").completion_init()
     app = typer.Typer(
@@ -280,6 +303,7 @@ def build() -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         help="GPU Shopper: ranked GPU offers, an approval before every dollar, and no orphan afterwards.",
     )
 

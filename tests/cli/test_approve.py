@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.values.phrases import usd
-from ledger.kernel.states import RequestState
+from ledger.kernel.states import RequestState, SessionState
 from tests.cli.test_doors import Terminal, elsewhere, terminal
 from tests.cli.test_terminal import Person
 
@@ -73,3 +73,22 @@ async def test_a_quote_that_changed_after_it_was_shown_is_refused(terminal: Term
     said = " ".join(person.seen.split())
     assert (code, "changed since you looked, so nothing was approved. Look again: `gpu-shopper" in said) == (1, True)
     assert t.w.engine.creates == []
+
+
+@pytest.mark.slow
+async def test_a_person_is_asked_before_the_end_of_work_deletes_the_disk(terminal: Terminal) -> None:
+    t = terminal
+    env = {"GPU_SHOPPER_URL": t.url, "GPU_SHOPPER_API_KEY": t.key}
+    request_id = await t.w.running()
+
+    def says(answer: str) -> tuple[int, str]:
+        person = Person("done", request_id, env=env)
+        person.sees("? Everything in / and /workspace will be deleted. [y/N]")
+        person.types(answer)
+        return person.ends(), person.seen
+
+    code, said = await asyncio.to_thread(says, "\r")
+    assert (code, "Nothing has changed." in said) == (1, True)
+    assert (await t.w.books()).sessions[0].state is SessionState.RUNNING
+    code, said = await asyncio.to_thread(says, "y\r")
+    assert code == 0, said

@@ -21,7 +21,7 @@ import typer
 from typer.testing import CliRunner
 
 from bot.cli.access.job_file import line_of
-from bot.cli.lazy import COMMANDS, build
+from bot.cli.lazy import AS_IN_SLACK, COMMANDS, build
 from bot.cli.local import practice, sandbox
 from bot.clock import SystemClock
 from bot.practice.app import Practice
@@ -77,6 +77,19 @@ def test_every_command_loads_and_has_help(name: str) -> None:
     assert code == 0
     assert "Usage" in out
     assert "--install-completion" not in out
+
+
+def test_help_is_asked_for_in_several_ways_and_flags_show_no_value() -> None:
+    code, out, _ = run("help", "extend")
+    assert (code, out) == (0, run("extend", "-h")[1])
+    assert "--json" in out
+    assert "<bool>" not in out
+    assert run("help") == run("--help")
+
+
+@pytest.mark.parametrize(("in_slack", "here"), AS_IN_SLACK.items())
+def test_a_name_of_slack_is_taken_for_the_command_here(in_slack: str, here: str) -> None:
+    assert run(in_slack, "--help") == run(here, "--help")
 
 
 def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

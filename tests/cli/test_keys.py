@@ -51,4 +51,4 @@ def test_a_person_may_decide_and_a_program_may_not() -> None:
         code, out, err = run("keys", "create", *arguments)
         assert (code, out, says in err) == (ends, "", True), arguments
     unknown = 'No API key "000000000000". Run `gpu-shopper keys list`.\n'
-    assert run("keys", "revoke", "000000000000") == (1, "", unknown)
+    assert run("keys", "revoke", "000000000000") == (2, "", unknown)

@@ -219,6 +219,6 @@ async def test_nonsense_gets_the_same_sentence_at_every_door(doors: Doors) -> No
         told = await d.typed("alice", f"/gpu {'status' if command == 'session' else command} zzzzzz")
         noun = "session" if command == "session" else "request"
         unknown = f'No {noun} "zzzzzz". Run `gpu-shopper {noun}s`.'
-        assert (answer.status_code, code, err.strip()) == (404, 1, unknown)
+        assert (answer.status_code, code, err.strip()) == (404, 2, unknown)
         assert safe(answer.json()["detail"], 600).lower().rstrip(".") in told.lower()
     assert (await d.stage.w.books()).requests == ()

@@ -65,7 +65,7 @@ async def test_a_recorded_run_is_listed_and_corrects_the_next_plan() -> None:
         (("--rate", "9k", "4090", "6h"), 2, "Say one GPU with its number, and the run"),
         (("--rate", "9k", "2-4x4090", *RUN), 2, "Say one GPU with its number, and the run"),
         (("--rate", "fast", "4090", *RUN), 2, "--rate:"),
-        (("--rate", "9k", "--session", "zzzz99"), 1, "; see `gpu-shopper sessions`"),
+        (("--rate", "9k", "--session", "zzzz99"), 2, "; see `gpu-shopper sessions`"),
         (("--rate", "9k", "1x4090", "model=70B"), 1, "Does not fit"),
     ],
 )

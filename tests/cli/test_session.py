@@ -70,7 +70,7 @@ def test_budgets_and_costs_are_printed(url: str) -> None:
     assert said("show") == "The policy sets no budget.\n"
     assert "2026-" in said("costs")
     alone = CliRunner().invoke(build(), ["costs", "--period", "month", "--consumer", "atlas"])
-    assert (alone.exit_code, alone.output.startswith("$0.00 since")) == (0, True)
+    assert (alone.exit_code, alone.output.startswith("atlas: $0.00 since")) == (0, True)
     policy = Path("policy.yml")
     policy.write_text("policy: {budgets: {global: {daily: 50, monthly: 900}}}")
     assert "global: daily $2.00 of $50.00 (4%), of that $2.00 reserved, $48.00 left" in said("show")
@@ -145,7 +145,7 @@ def test_extend_asks_and_done_ends(url: str) -> None:
     assert (asked.requester, asked.reason) == (f"operator:{getpass.getuser()}", "one more epoch")
     code, said = run("extend", session.id, "soon")
     assert (code, "90m" in said) == (2, True)
-    assert run("extend", "zzzzzz", "1h")[0] == 1
+    assert run("extend", "zzzzzz", "1h")[0] == 2
     assert run("done", session.id, "maybe") == (2, '"maybe" is not success, failed, destroy or preserve.\n')
     assert run("done", session.id, "failed", "destroy")[0] == 0
     assert books(url).sessions[0].end_code == "work_failed"

@@ -81,6 +81,7 @@ async def get_costs(
     groups = {by: _shares(deps, costs.shortened(rows)) for by, rows in found.groups.items()}
     return CostsOut.of(
         found,
+        everybody=whose is None,
         buckets=[CostBucket(since=began, usd=usd) for began, usd in found.buckets],
         groups=groups,
         finished=FinishedOut.of(found.finished),

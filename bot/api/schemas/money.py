@@ -89,6 +89,7 @@ class CostsOut(Out):
     """
 
     period: Annotated[str, _PERIOD]
+    everybody: bool = Field(description="Whether they are everybody's, and not only those of the caller or a program.")
     since: Since
     today_usd: Decimal = Field(description="Spent since the day began (UTC).")
     month_usd: Decimal = Field(description="Spent since the month began.")

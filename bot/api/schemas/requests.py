@@ -70,6 +70,10 @@ class RequestSummary(Out):
 
     id: offer_fields.Id
     kind: fields.Kind
+    asked: str = Field(description="What it asks for, in words.", examples=["4× A100-80GB for 6 hours"])
+    parent_id: str | None = Field(
+        description="The request that this one belongs to, such as the one whose hours it extends."
+    )
     state: RequestState = Field(description="Its state.")
     requester: str = Field(description="The requester.")
     reason: fields.Reason
@@ -91,9 +95,6 @@ class RequestOut(RequestSummary):
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
     excluded: list[str] = Field(description="Offers that were skipped and why, in words.")
     waiting: Waiting | None = Field(description="The approvers it waits for; null once it is closed.")
-    parent_id: str | None = Field(
-        description="The request that this one belongs to, such as the one whose hours it extends."
-    )
     override_id: str | None = Field(description="The 12-hour override; an approval of this request approves it, too.")
     override_state: str | None = Field(
         description="The state of that override: pending, approved, rejected, expired or cancelled."

@@ -66,7 +66,7 @@ class RefusedCall(Exception):
     @property
     def ends_with(self) -> int:
         """Return the exit code."""
-        return 2 if self.code in TYPED else ENDS.get(self.status, 1)
+        return 2 if self.code in TYPED or self.code in NOT_FOUND else ENDS.get(self.status, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +23,10 @@ from bot.rules.values.phrases import read_amount, usd
 from bot.rules.values.text_table import TextReport, TextTable
 
 CUTS = "day: 24 hours by the hour; month: this month by the day; year: 12 months; total. Also hourly, daily, monthly."
+#: A word of the command line → the time that it names; none for words that say whose costs.
+WORDS: Mapping[str, CostView | None] = MappingProxyType(
+    {**{str(one): one for one in CostView}, "today": CostView.DAY, "mine": None, "team": None}
+)
 #: The names of the periods that help shows: one for each.
 SHOWN = (CostView.DAY, CostView.MONTH, CostView.YEAR, CostView.TOTAL)
 
@@ -67,9 +73,7 @@ def set_(
 
 @app.command("costs")
 def costs_(
-    cut: Annotated[
-        str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *CostView))
-    ] = "",
+    cut: Annotated[str, typer.Argument(metavar="PERIOD", help="The same as --period.", **_one_of("", *CostView))] = "",
     period: Annotated[
         str, typer.Option(help=CUTS, metavar=f"[{'|'.join(SHOWN)}]", **_one_of(*CostView))
     ] = CostView.MONTH,
@@ -93,7 +97,8 @@ def costs_(
         return
     if month or out:
         fail("--month and --out go with --format focus or --team.", 2)
-    view = CostView(cut or period)
+    mine = mine or cut == "mine"
+    view = WORDS.get(cut) or CostView(period)
     said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
     found = spoken(lambda api: api.get("/costs", **said))
     if as_json:
@@ -101,7 +106,8 @@ def costs_(
         return
     costs = CostsOut.model_validate(found)
     shape = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(view.period, "%Y-%m")
-    lead = f"{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
+    whose = f"{consumer}: " if consumer else "Everybody: " if costs.everybody else "You: "
+    lead = f"{whose}{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
     lead += f" {usd(costs.running_usd)} of it is still running." if costs.running_usd else ""
     when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{shape}}", usd(b.usd)) for b in costs.buckets))
     shares = [
@@ -110,7 +116,7 @@ def costs_(
         for one in rows
     ]
     tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()
-    done = (f"finished {costs.finished.sentence}",) if costs.finished.runs else ()
+    done = (costs.finished.sentence,) if costs.finished.runs else ()
     print_report(TextReport(lead=lead, tables=tables, sentences=done), is_list=True)
 
 

@@ -17,6 +17,7 @@ PAGE = Path("environment-options.md")
 
 
 def compare(
+    amount: str = typer.Argument("", metavar="AMOUNT", help="The budget, as in Slack: $500."),
     budget: str = typer.Option("", help="The budget in dollars, with semicolons for several: 500;5000."),
     hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),
     buffer: str = typer.Option("", help="Kept for retries and restarts: 10%."),
@@ -27,7 +28,7 @@ def compare(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document with every figure."),
 ) -> None:
     """Compare what a run costs on every GPU for sale now, and in environments that cannot be rented here."""
-    times = {"budget": budget, "hours": hours, "buffer": buffer}
+    times = {"budget": budget or amount, "hours": hours, "buffer": buffer}
     words = {**times, "baseline": baseline, "success": success, "value": value}
     if elsewhere():
         said = {name: word for name, word in words.items() if word}

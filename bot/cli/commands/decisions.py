@@ -18,12 +18,13 @@ from bot.cli.terminal.listing import listing
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Words, in_words, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal, fail, group, prompt
 from bot.cli.terminal.terminal_tables import print_report, show, show_result
-from bot.cli.terminal.views import more_time, name_of, request_details
+from bot.cli.terminal.views import name_of, request_details
 from bot.rules.values.phrases import rate, read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import TextReport
 from ledger.kernel import money
 from ledger.kernel.ids import short_id
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 
 #: Refusals after which the person is prompted for the amount (again).
@@ -36,7 +37,7 @@ MOVED = "The request changed since you looked, so nothing was approved. Look aga
 def approve(
     request: Named,
     offer: Annotated[
-        str, typer.Argument(metavar="[OPTION]", help="The offer: its number or its id; the first one by default.")
+        str, typer.Argument(metavar="OPTION", help="The offer: its number or its id; the first one by default.")
     ] = "",
     option: Annotated[str, typer.Option("--option", "--offer", help="The offer, as an option.")] = "",
     quote: Annotated[
@@ -132,10 +133,10 @@ def _chosen(one: RequestOut, choice: _Choice) -> OptionOut | None:
 
 def _question(one: RequestOut, option: OptionOut | None) -> str:
     if option is None:
-        return f"Approve request {short_id(one.id)}?"
+        return f"Approve the {one.asked}?"
     what = f"#{option.rank}, {option.gpu_count}x {option.gpu} at {option.cloud} for {rate(option.price_usd_h)}"
-    if more := more_time(one):
-        what = f"{more} ({what})"
+    if one.kind != RequestKind.PROVISION:
+        what = f"{one.asked} ({what})"
     return f"Approve {what}: about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}?"
 
 
@@ -143,11 +144,13 @@ def _with_terms(done: Any, one: RequestOut, option: OptionOut | None, body: Mapp
     """Add to the answer of an approval what was approved, and where to watch it."""
     if option is None or done["code"] != ReplyCode.APPROVED:
         return done
-    terms = f"{option.gpu_count}x {option.gpu} at {option.cloud}"
+    is_new = one.kind == RequestKind.PROVISION
+    terms = f"{option.gpu_count}x {option.gpu} at {option.cloud}" if is_new else one.asked
     if not (body["cap_usd"] or body["hours"]):
         terms += f", about {usd(option.expected_usd)}, never more than {usd(option.worst_usd)}"
-    watch = f"Watch it: `gpu-shopper session {short_id(one.id)}`."
-    return done | {"sentence": f"{done['sentence']} {terms}. {watch}"}
+    named = short_id(one.id if is_new else one.parent_id or one.id)
+    after = f"Follow it: `gpu-shopper session {named}{' --watch' if is_new else ''}`."
+    return done | {"sentence": f"{done['sentence']} {terms}. {after}"}
 
 
 def _explained(refused: RefusedCall, named: str) -> RefusedCall:

@@ -23,7 +23,7 @@ from bot.services.market.market_table import COLUMNS, COLUMNS_HELP, USUAL, answe
 
 def inventory(
     said: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORDS]...", help="What you look for, as in Slack: 4090 US.")
+        list[str] | None, typer.Argument(metavar="WORDS", help="What you look for, as in Slack: 4090 US.")
     ] = None,
     gpu: str = typer.Option("", help="GPU names in any spelling, with commas: 4090,a100."),
     count: str = typer.Option("", "--count", "--gpus", help="How many GPUs: 2 or 1-4."),

@@ -57,7 +57,7 @@ def revoke(
 ) -> None:
     """Revoke a key at once."""
     show_result(
-        spoken(lambda api: api.delete(f"/keys/{plain_id(key, 'No API key {id}. Run `gpu-shopper keys list`.')}")),
+        spoken(lambda api: api.delete(f"/keys/{plain_id(key, 'keys')}")),
         as_json=as_json,
     )
 

@@ -23,6 +23,7 @@ from bot.rules.values.state_text import state_words
 from bot.rules.values.text_table import TextReport
 from bot.services.plans.columns import with_columns
 from ledger.kernel.ids import short_id
+from ledger.kernel.request_kind import RequestKind
 
 POLL_S = 1.0
 #: States of a request that is not finished.
@@ -102,7 +103,7 @@ async def _submit(api: ApiClient, document: dict[str, Any], key: str, *, as_json
         elif sys.stdout.isatty():
             say(f"Follow it: gpu-shopper request {short_id(str(made['request_id']))}")
         return None
-    return await _until_it_runs(api, str(made["request_id"]), as_json=as_json)
+    return await until_it_runs(api, str(made["request_id"]), as_json=as_json)
 
 
 async def _choose(api: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def chosen_of(offers: Mapping[str, str], question: str, default: str) -> str:
         typer.echo(f"Say one of {', '.join(offers)}, or the id of an offer, such as {next(iter(offers.values()))}.")
 
 
-async def _until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> int:
+async def until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> int:
     """Poll until the session runs (0) or cannot run (1), and print every change on the way."""
     shown = ""
     while True:
@@ -170,7 +171,11 @@ def requests(
 ) -> None:
     """List requests, the newest first."""
     found = spoken(lambda api: api.pages("/requests", most, waiting=waiting))
-    show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items), columns)
+    items = Page[RequestSummary].model_validate(found).items
+    none = "No request is waiting for approval." if waiting else "There are no requests."
+    listed = {one.id for one in items}  # An override is decided with the request that needs it.
+    own = [one for one in items if one.kind != RequestKind.OVERRIDE_12H or one.parent_id not in listed]
+    show(found if as_json else request_list(own, none), columns)
 
 
 def request(

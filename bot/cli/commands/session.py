@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection
 from typing import Annotated, Any
 
 import typer
@@ -10,14 +11,15 @@ from typer.core import TyperGroup
 from bot.api.schemas.base import Page
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
+from bot.cli.commands.requests import until_it_runs
 from bot.cli.terminal.options import Columns, IdempotencyKey, Json, Named, Reason, Words, in_words, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show as print_answer
 from bot.cli.terminal.terminal_tables import show_result
-from bot.cli.terminal.views import end_question, session_details, session_history, session_list
+from bot.cli.terminal.views import end_question, session_details, session_history, session_list, stop_question
 from bot.rules.grammar.commands import DONE_WORDS
 from bot.rules.values.text_table import TextReport
-from ledger.kernel.states import ENDABLE_SESSION
+from ledger.kernel.states import ENDABLE_SESSION, SessionState
 
 
 class _ShowsByDefault(TyperGroup):
@@ -34,6 +36,7 @@ app = typer.Typer(
     cls=_ShowsByDefault, no_args_is_help=True, add_completion=False, help="Show one session, or change it."
 )
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the question; a program is never asked.")]
 Ended = Annotated[str, typer.Argument(help="The id, as a list shows it; or an instance, by its id or as vast:123.")]
 
 
@@ -59,8 +62,15 @@ def history(
 
 
 @app.command()
-def show(session: Named, as_json: Json = False) -> None:
+def show(
+    session: Named,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Print each change until it runs or failed.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show a session and how to connect."""
+    if watch:
+        ended = spoken(lambda api: until_it_runs(api, plain_id(session, "sessions"), as_json=as_json))
+        raise typer.Exit(ended)
     found = spoken(lambda api: api.get(f"/sessions/{plain_id(session, 'sessions')}"))
     print_answer(found if as_json else session_details(SessionOut.model_validate(found)))
 
@@ -89,15 +99,16 @@ def extend(
 def done(
     session: Named,
     how: Annotated[
-        list[str] | None, typer.Argument(help="success or failed; destroy or preserve.", metavar="[HOW]...")
+        list[str] | None, typer.Argument(help="success or failed; destroy or preserve.", metavar="HOW")
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
     preserve: Annotated[
         bool, typer.Option("--preserve", help="Stop the machine instead, and retain its disk until the end.")
     ] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Report that the work is done, which ends the session."""
+    """Report that the work is done, which ends the session and deletes its disk. On a terminal it asks first."""
     said = {"action": "failed" if failed else "success", "text": "preserve" if preserve else "destroy"}
     for word in how or ():
         if word not in DONE_WORDS:
@@ -105,13 +116,18 @@ def done(
         field, value = DONE_WORDS[word]
         said[field] = value
     body = {"succeeded": said["action"] == "success", "storage": said["text"]}
-    _done(f"/sessions/{plain_id(session, 'sessions')}/done", body, as_json=as_json)
+    named, question = plain_id(session, "sessions"), stop_question if body["storage"] == "preserve" else end_question
+    _asked(
+        named, question, ENDABLE_SESSION, lambda api: api.post(f"/sessions/{named}/done", body), yes, as_json=as_json
+    )
 
 
 @app.command()
-def stop(session: Named, as_json: Json = False) -> None:
-    """Stop the session's machine, where that saves money; its disk stays."""
-    _done(f"/sessions/{plain_id(session, 'sessions')}/stop", {}, as_json=as_json)
+def stop(session: Named, yes: Yes = False, as_json: Json = False) -> None:
+    """Stop the session's machine, where that saves money. Where a stop deletes files, a terminal asks first."""
+    named = plain_id(session, "sessions")
+    stops = {SessionState.RUNNING}
+    _asked(named, stop_question, stops, lambda api: api.post(f"/sessions/{named}/stop", {}), yes, as_json=as_json)
 
 
 @app.command()
@@ -140,21 +156,35 @@ def token(session: Named, as_json: Json = False) -> None:
 @app.command("terminate")
 def shutdown(
     session: Ended,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the question; a program is never asked.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """End the session now; confirmed when its cloud no longer lists the machine. It never touches other machines."""
-    asks = at_terminal() and not (yes or as_json)
-    show_result(spoken(lambda api: _shut_down(api, plain_id(session, "sessions"), asks=asks)), as_json=as_json)
+    named = plain_id(session, "sessions")
+    _asked(named, end_question, ENDABLE_SESSION, lambda api: api.delete(f"/sessions/{named}"), yes, as_json=as_json)
 
 
-async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
-    if asks:
-        found = SessionOut.model_validate(await api.get(f"/sessions/{named}"))
-        if found.state in ENDABLE_SESSION and not agreed(end_question(found)):
-            typer.echo("Nothing has ended.")
-            raise typer.Exit(1)
-    return await api.delete(f"/sessions/{named}")
+def _asked(
+    named: str,
+    question: Callable[[SessionOut], str],
+    states: Collection[str],
+    step: Callable[[ApiClient], Awaitable[Any]],
+    yes: bool,
+    *,
+    as_json: bool,
+) -> None:
+    """Do what ends or stops a session; a person at the terminal is asked first, where there is something to ask."""
+
+    async def within(api: ApiClient) -> Any:
+        if at_terminal() and not (yes or as_json):
+            found = SessionOut.model_validate(await api.get(f"/sessions/{named}"))
+            text = question(found) if found.state in states else ""
+            if text and not agreed(text):
+                typer.echo("Nothing has changed.")
+                raise typer.Exit(1)
+        return await step(api)
+
+    show_result(spoken(within), as_json=as_json)
 
 
 def _done(path: str, body: dict[str, Any], key: str = "", *, as_json: bool) -> None:

@@ -116,6 +116,12 @@ def _fitting(
     return [head[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
+def left_out(head: Sequence[str], rows: Sequence[Sequence[str]], width: int, extra: Collection[str]) -> tuple[str, ...]:
+    """Return the columns among `extra` that `lines` leaves out at this width."""
+    kept, _ = _fitting(head, rows, width, extra)
+    return tuple(name for name in head if name not in kept)
+
+
 def _row(cells: Sequence[str], kept: Sequence[int], widths: Sequence[int]) -> str:
     padded = (cells[place] + " " * (widths[place] - cell_len(cells[place])) for place in kept)
     return GAP.join(padded).rstrip()

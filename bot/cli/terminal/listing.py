@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import typer
 
-from bot.cli.terminal.layout import lines
+from bot.cli.terminal.layout import left_out, lines
 from bot.cli.terminal.screen import console, fail, for_people, say, visible
 
 GAPS = str.maketrans("\t\n", "  ")
@@ -71,5 +71,7 @@ def print_listing(one: ListView, columns: str = "") -> None:
         safe = tuple(tuple(map(visible, row)) for row in one.rows)
         for line in lines(one.head, safe, out, one.extra):
             out.print(line)
+        if gone := left_out(one.head, safe, out.width, one.extra):
+            say(f"No room for {', '.join(gone)}: add `--columns {','.join(map(_key, (one.head[0], *gone)))}`.", "dim")
     for said in one.sentences if one.rows else (one.none, *one.sentences):
         say(said, stderr=not for_people())

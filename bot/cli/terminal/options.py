@@ -16,7 +16,7 @@ IdempotencyKey = Annotated[
     str, typer.Option("--idempotency-key", metavar="KEY", help="Run this command at most once for KEY.")
 ]
 Reason = Annotated[str, typer.Option(help="Why; approvers and the audit log show it.")]
-Words = Annotated[list[str] | None, typer.Argument(help="Why, in any words.", metavar="[WORDS]...")]
+Words = Annotated[list[str] | None, typer.Argument(help="Why, in any words.", metavar="WORDS")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
 #: An id, the end of one, or `vast:123`: an instance by its id at its cloud.
 ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)

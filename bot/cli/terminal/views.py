@@ -36,21 +36,22 @@ def name_of(actor: str) -> str:
     return {"operator": name, "slack": name.rpartition("/")[2], "system": "GPU Shopper"}.get(kind, actor)
 
 
-def request_list(found: Sequence[RequestSummary]) -> ListView:
+def request_list(found: Sequence[RequestSummary], none: str = "There are no requests.") -> ListView:
     """List requests."""
-    head = ("request", "state", "by", "made", "expires", "reason")
+    head = ("request", "state", "asks for", "by", "expires", "made", "reason")
     rows = (
         (
             short_id(one.id),
             state_words(one.state),
+            one.asked,
             one.requester_name or name_of(one.requester),
-            time_cell(one.created_at),
             time_cell(one.expires_at if one.state == RequestState.PENDING else None),
+            time_cell(one.created_at),
             one.reason or "-",
         )
         for one in found
     )
-    return listing("There are no requests.", head, rows, extra=("made",))
+    return listing(none, head, rows, extra=("made",))
 
 
 def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
@@ -58,9 +59,8 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
 
     `verbose` adds the offers' ids, how each total is made, and what was left out.
     """
-    lead = f"Request {short_id(one.id)} by {one.requester_name or name_of(one.requester)} is {state_words(one.state)}."
-    if asked := more_time(one):
-        lead += f" It asks for {asked}."
+    by = one.requester_name or name_of(one.requester)
+    lead = f"Request {short_id(one.id)} by {by} for {one.asked} is {state_words(one.state)}."
     rows = tuple(
         (
             str(option.rank),
@@ -95,19 +95,14 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         said.append(
             f"{one.state.capitalize()} by {one.decided_by_name or name_of(one.decided_by)}, {when(one.decided_at)}."
         )
+    if one.kind == RequestKind.OVERRIDE_12H and one.parent_id and one.waiting:
+        said.append(f"Approve it with its request: `gpu-shopper approve {short_id(one.parent_id)}`.")
     if one.session_id:
         said.append(f"Its session: `gpu-shopper session {short_id(one.id)}`.")
     said += [one.hint, one.held]
     head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
     tables = (TextTable(head=head, rows=rows),) if rows else ()
     return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
-
-
-def more_time(one: RequestOut) -> str:
-    """Return what a request for more time asks for, `2 h more for session 4k7m2p`; empty for every other request."""
-    if one.kind != RequestKind.EXTEND or one.parent_id is None:
-        return ""
-    return f"{hours(Decimal(str(one.job['hours'])))} more for session {short_id(one.parent_id)}"
 
 
 def session_list(found: Sequence[SessionOut]) -> ListView:
@@ -132,21 +127,21 @@ def session_list(found: Sequence[SessionOut]) -> ListView:
 
 def session_history(found: Sequence[SessionOut]) -> ListView:
     """List sessions that ended."""
-    head = ("session", "GPU", "cloud", "ended", "ran", "total", "owner", "why")
+    head = ("session", "GPU", "ended", "total", "owner", "why", "ran", "cloud")
     rows = (
         (
             short_id(one.request_id),
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
-            one.cloud or "-",
             time_cell(one.ended_at),
-            _ran(one),
             usd(one.cost_usd),
             one.owner_name or name_of(one.owner),
             END_LABELS.get(one.end_code) or one.end_code or "-",
+            _ran(one),
+            one.cloud or "-",
         )
         for one in found
     )
-    return listing("No session has ended yet.", head, rows, extra=("cloud", "why"))
+    return listing("No session has ended yet.", head, rows, extra=("ran", "cloud"))
 
 
 def _ran(one: SessionOut) -> str:
@@ -180,7 +175,8 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(f"Its end waits. {one.end_waits_because}")
     if one.disk:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
-    answers = one.disk is None and one.state != SessionState.TERMINATING  # Stopped or about to be gone, nothing does.
+    # Nothing answers on a machine that is stopped or about to be gone.
+    answers = one.disk is None and one.state not in (SessionState.STOPPED, SessionState.TERMINATING)
     said += [_gpu_check(one.gpu_check)] if one.gpu_check else []
     said += [one.agent.line] if one.agent and answers else []
     if one.ssh and answers:
@@ -226,6 +222,14 @@ def end_question(one: SessionOut) -> str:
     what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} {of}"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""
     return f"End session {short_id(one.request_id)} now: {what}? {lost}".rstrip()
+
+
+def stop_question(one: SessionOut) -> str:
+    """Ask whether a machine stops, where a stop wipes something; empty where it wipes nothing."""
+    said = model.load(one.cloud).stopped if one.cloud in cloud_names.names() else ""
+    if "wipes" not in said:
+        return ""
+    return f"Stop session {short_id(one.request_id)}: {one.gpu_count}x {one.gpu or 'GPU'} at {one.cloud}? {said}"
 
 
 def _rate(price_usd_h: Decimal | None) -> str:

@@ -14,6 +14,7 @@ from bot.rules.values.phrases import usd
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import in_markdown
 from bot.services.access import authorization
+from bot.services.billing.costs import by_person
 from bot.services.budgets import enforcement
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
@@ -73,11 +74,12 @@ async def statement(ctx: Context, team: str, month: datetime) -> Statement | Rep
     async with ctx.db.read() as tx:
         purse = await enforcement.purse_of(ctx, tx, f"team:{team}")
         found = await costs(tx, purse, month, after(RollupTier.MONTH, month), by)
+    groups = {name: tuple(found[name]) for name in by} | {"owner": by_person(ctx.policy, found["owner"])}
     return Statement(
         team,
         month,
         sum((amount_usd for _, amount_usd in found["cloud"]), Decimal(0)),
-        {("project" if name == "label" else name): tuple(found[name]) for name in by},
+        {("project" if name == "label" else name): groups[name] for name in by},
     )
 
 

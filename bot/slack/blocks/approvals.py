@@ -8,9 +8,9 @@ from typing import Final
 
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
+from bot.rules.values import job_text
 from bot.rules.values.phrases import brief, hours
 from bot.services.grants import amendments
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import person
 from bot.slack.blocks.offers import line
 from ledger.kernel.request_kind import RequestKind
@@ -42,7 +42,7 @@ def machine_title(view: RequestView) -> str:
     taken = row.option_id if row is not None and row.option_id else request.chosen_option_id
     option = next((one for one in view.options if one.id == taken), None)
     if option is None or request.state is not RequestState.APPROVED:
-        return job_words.title(request.job)
+        return job_text.title(request.job)
     return f"{line(option).gpus} for {hours(approved_hours(view))}"
 
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from bot.rules.budgets.budget import BudgetLine, said
 from bot.rules.sessions.expiration import left
+from bot.rules.values import job_text
 from bot.rules.values.phrases import Verdict, plural, rate
 from bot.services.billing.costs import BriefCosts
 from bot.services.sessions.service import Overview
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks import listing, session_ready_and_ended
 from bot.slack.blocks.elements import (
     Block,
@@ -151,7 +151,7 @@ def _decision(view: RequestView) -> str:
     job = request.job
     more = "more time for " if request.parent_id else ""
     parts = [
-        f"{person(request.requester)} asks for {more}*{safe(job_words.title(job), 100)}* · {code(short_id(request.id))}"
+        f"{person(request.requester)} asks for {more}*{safe(job_text.title(job), 100)}* · {code(short_id(request.id))}"
     ]
     if request.reason:
         parts.append(f"“{safe(request.reason, 200)}”")

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from bot.blockkit import clean, plain
 from bot.rules.grammar.job_words import REGION
 from bot.rules.grammar.market_words import SortKey
+from bot.rules.values import job_text
 from bot.rules.values.phrases import plural, rate, reliability, short_hours
 from bot.services.market.answers import silence
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, MarketRow, cursor_after, market_page
 from bot.services.market.market_table import places
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import SENTENCE_MAX, Block, Message, actions, button, clip, code, context, safe, section
 
 #: So many offers are shown at a time.
@@ -34,7 +34,7 @@ def inventory(found: MarketListing, words: str, command: str, start: int = 0, no
     """Show the offers from row `start`. Showing them reserves nothing. `words` are those that were typed."""
     start = min(start, max(len(found.rows) - 1, 0) // SHOWN * SHOWN)
     page = market_page(found, start, SHOWN)
-    title = f"*{safe(job_words.gpus(found.job.gpu))}*"
+    title = f"*{safe(job_text.gpus(found.job.gpu))}*"
     said = [*filter(None, (safe(one, SENTENCE_MAX) for one in page.notes))]
     notes = [context(*said)] if said else []
     if not page.items:

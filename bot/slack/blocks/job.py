@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.rules.values.phrases import hours, rate
+from bot.rules.values.phrases import rate
 from bot.slack.blocks.elements import dollars, safe
-from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from ledger.kernel.job import JobRequest, SpotPolicy
 
 _CLOUDS = {"lambda": "Lambda", "runpod": "RunPod", "tensordock": "TensorDock", "vast": "Vast", "kaggle": "Kaggle"}
 _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolicy.ANY: "spot or on-demand"}
 
 
-def title(job: JobRequest) -> str:
-    """Describe the job in short, unescaped, for a header, a button or a plain text: `4× A100-80GB for 6 hours`."""
-    return f"{gpus(job.gpu)} for {hours(job.hours)}"
-
-
 def cloud(name: str) -> str:
     """Return the name of a cloud as it writes it itself, unescaped."""
     return _CLOUDS.get(name, name)
-
-
-def gpus(gpu: GpuConstraint) -> str:
-    """Describe the GPUs, unescaped: `4× A100-80GB`, `2–4× A100-80GB or H100`, `1× any GPU with 40 GB or more`."""
-    count = str(gpu.count_min) if gpu.count_min == gpu.count_max else f"{gpu.count_min}–{gpu.count_max}"
-    names = list(gpu.names[:4]) + (["others"] if len(gpu.names) > 4 else [])
-    named = " or ".join(names) if names else "any GPU"
-    least, most = gpu.memory_gb_min, gpu.memory_gb_max
-    if least is not None and least == most:
-        named += f" with {least:f} GB"
-    elif least is not None and most is not None:
-        named += f" with {least:f} to {most:f} GB"
-    elif least is not None:
-        named += f" with {least:f} GB or more"
-    elif most is not None:
-        named += f" with {most:f} GB or less"
-    return f"{count}× {named}"
 
 
 def details(job: JobRequest) -> str:

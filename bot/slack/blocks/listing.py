@@ -7,11 +7,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.sessions.expiration import left
+from bot.rules.values import job_text
 from bot.rules.values.phrases import at_rate, plural, rate
 from bot.rules.values.state_text import state_words
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview
-from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
 from bot.slack.blocks.progress import ran_for
 from ledger.kernel.end_reason import END_LABELS
@@ -146,6 +146,6 @@ def ends(view: SessionView) -> datetime | None:
 def _request_line(request: Request) -> str:
     job = request.job
     kind = "more time for " if request.parent_id else ""
-    title = safe(job_words.title(job), 100)
+    title = safe(job_text.title(job), 100)
     stands = f"{state_words(request.state)} · {person(request.requester)} · expires {when(request.expires_at)}"
     return f"{code(short_id(request.id))} {kind}{title} · {stands}"

@@ -14,6 +14,7 @@ from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup
+from bot.rules.values import job_text
 from bot.rules.values.phrases import brief, rate, usd
 from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
@@ -125,9 +126,9 @@ def title(view: RequestView) -> str:
         case RequestKind.PROVISION | RequestKind.OVERRIDE_12H:
             return machine_title(view)
         case RequestKind.EXTEND:
-            return f"{brief(job.hours)} more for {job_words.gpus(job.gpu)}"
+            return f"{brief(job.hours)} more for {job_text.gpus(job.gpu)}"
         case RequestKind.OVERSPEND:
-            return f"Costs more than approved: {job_words.gpus(job.gpu)}"
+            return f"Costs more than approved: {job_text.gpus(job.gpu)}"
         case _:
             assert_never(request.kind)
 

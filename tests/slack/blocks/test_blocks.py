@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bot.rules.policy.policy import Policy
+from bot.rules.values import job_text
 from bot.services.nodes.connection import ssh_command
 from bot.slack.blocks import elements, job, progress, session_ending, session_ready_and_ended, status
 from bot.slack.blocks.progress import request_result
@@ -192,7 +193,7 @@ def test_results() -> None:
     ],
 )
 def test_gpus_in_words(gpu: GpuConstraint, said: str) -> None:
-    assert job.gpus(gpu) == said
+    assert job_text.gpus(gpu) == said
 
 
 def test_every_limit_is_shown() -> None:

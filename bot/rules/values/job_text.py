@@ -1,0 +1,48 @@
+"""Write in a few words what a request asks for; the same in Slack, in a terminal and over REST."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from bot.rules.values.phrases import brief, hours
+from ledger.kernel.ids import short_id
+from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.request_kind import RequestKind
+
+
+def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None) -> str:
+    """Describe what a request asks for, unescaped: `4× A100-80GB for 6 hours`, `2 h more for 4k7m2p`."""
+    parent = short_id(parent_id or "")
+    match kind:
+        case RequestKind.PROVISION:
+            return title(job)
+        case RequestKind.EXTEND:
+            return f"{brief(job.hours)} more for {parent}"
+        case RequestKind.OVERRIDE_12H:
+            return f"12-hour override of {parent}"
+        case RequestKind.OVERSPEND:
+            return f"{parent} costs more than approved"
+        case _:
+            assert_never(kind)
+
+
+def title(job: JobRequest) -> str:
+    """Describe the job in short, unescaped, for a header, a list or a plain text: `4× A100-80GB for 6 hours`."""
+    return f"{gpus(job.gpu)} for {hours(job.hours)}"
+
+
+def gpus(gpu: GpuConstraint) -> str:
+    """Describe the GPUs, unescaped: `4× A100-80GB`, `2–4× A100-80GB or H100`, `1× any GPU with 40 GB or more`."""
+    count = str(gpu.count_min) if gpu.count_min == gpu.count_max else f"{gpu.count_min}–{gpu.count_max}"
+    names = list(gpu.names[:4]) + (["others"] if len(gpu.names) > 4 else [])
+    named = " or ".join(names) if names else "any GPU"
+    least, most = gpu.memory_gb_min, gpu.memory_gb_max
+    if least is not None and least == most:
+        named += f" with {least:f} GB"
+    elif least is not None and most is not None:
+        named += f" with {least:f} to {most:f} GB"
+    elif least is not None:
+        named += f" with {least:f} GB or more"
+    elif most is not None:
+        named += f" with {most:f} GB or less"
+    return f"{count}× {named}"
