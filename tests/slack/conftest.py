@@ -60,7 +60,7 @@ def _words(value: Any, found: list[str]) -> None:
 
 def answers(stage: Stage, message: ChatMessage) -> list[ChatMessage]:
     """The replies in a request's thread beside its details."""
-    return [one for one in stage.ws.thread(message) if not one.text.startswith("Details of quote")]
+    return [one for one in stage.ws.thread(message) if not one.text.startswith("How each total is made")]
 
 
 @dataclass

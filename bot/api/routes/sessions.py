@@ -43,7 +43,7 @@ SessionParam = Annotated[
 NO_SESSION = Reply(
     False,
     ReplyCode.NO_SESSION,
-    f"That request has no session yet. To see what it waits for: {cli_command('request ID')}.",
+    f"That request has no session yet. To see what it waits for: {cli_command('requests --waiting')}.",
 )
 
 

@@ -20,11 +20,13 @@ from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
-from bot.rules.values.phrases import plural
+from bot.rules.values.phrases import plural, usd
 from bot.rules.values.state_text import state_words
 from bot.services.grants import approvers
+from bot.services.market.codec import most_line, parts_line
 from bot.services.runtime.context import Context
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.queries.decisions import opened_at
 from ledger.queries.journal import reasons_of
@@ -103,6 +105,17 @@ _CLOSED = {
 }
 
 
+def _amounts(view: RequestView) -> list[str]:
+    """Say what the recommended or chosen option costs, and what the most that it may cost is made of."""
+    if view.request.kind is not RequestKind.PROVISION or not view.options:
+        return []
+    chosen = view.request.chosen_option_id
+    option = next((one for one in view.options if one.id == chosen), view.options[0])
+    parts, most = parts_line(option), most_line(option)
+    expected = f"#{option.rank} is expected to cost {usd(option.expected_usd)}{f' ({parts})' if parts else ''}"
+    return [f"{expected}, and never more than {usd(option.worst_usd)}{f' ({most})' if most else ''}."]
+
+
 def _without(policy: Policy, names: Iterable[str], others: Collection[str]) -> list[str]:
     """Return the names whose person is none of the others, by whatever name."""
     listed = [named(one) for one in others if not is_slack_group(one)]
@@ -120,10 +133,16 @@ def _sentences(
     now: datetime,
 ) -> list[str]:
     request = view.request
-    sentences = [request.rule or "It has no offers yet, so no rule applies to it."]
+    sentences = [request.rule or "It has no offers yet, so no rule applies to it.", *_amounts(view)]
     if request.state is not RequestState.PENDING:
         by = f" by {references([request.decided_by])}" if request.decided_by else ""
         return [*sentences, f"{_CLOSED.get(request.state, f'It is {state_words(request.state)}')}{by}.", *waived]
+    below = policy.auto_approve_below_usd
+    sentences.append(
+        "The policy lets a person approve every spend."
+        if below is None
+        else f"The policy approves by itself only what can't cost {usd(below)} or more."
+    )
     pinged = mentioned_approvers(policy, found)
     names = references(pinged) or "nobody, because the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
@@ -142,4 +161,4 @@ def _sentences(
         )
     if not policy.allow_slack_decisions:
         sentences.append(SLACK_OFF.sentence)
-    return [*sentences, f"It expires at {request.expires_at:%Y-%m-%d %H:%M} UTC.", *waived]
+    return [*sentences, f"It expires {request.expires_at:%Y-%m-%d %H:%M} UTC.", *waived]

@@ -194,7 +194,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
 
 
 def _asked(request: Request, end: datetime | None) -> Reply:
-    more, ends = say_hours(request.job.hours), f" at {end:%Y-%m-%d %H:%M} UTC" if end else ""
+    more, ends = say_hours(request.job.hours), f" {end:%Y-%m-%d %H:%M} UTC" if end else ""
     sentence = f"Asked for {more} more ({short_id(request.id)}). Until it's approved, the session still ends{ends}."
     return Reply(True, ReplyCode.ASKED, sentence, {"request_id": request.id})
 

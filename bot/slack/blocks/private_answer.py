@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.slack.blocks.elements import Message, code, safe, section, when
 
@@ -18,7 +19,8 @@ _MOMENTS_MAX: Final = 10
 
 def answer(reply: Reply) -> Message:
     """Show a service's sentence. It may repeat what somebody typed, so it is escaped like any foreign text."""
-    mark = ":white_check_mark:" if reply.ok else ":information_source:"
+    is_done = reply.ok and reply.code is not ReplyCode.WHY  # An explanation has changed nothing.
+    mark = ":white_check_mark:" if is_done else ":information_source:"
     text = mentioned(safe(reply.sentence, 2_000)) or "Done."
     return Message(text, (section(f"{mark} {text}"),))
 

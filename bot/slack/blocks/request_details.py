@@ -43,7 +43,7 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     lines = [line(option) for option in view.options[:OFFERS_MAX]]
     silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
     excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
-    blocks: list[Block] = [section(f"*Details* of quote {request.quote_version}")]
+    blocks: list[Block] = [section(f"*How each total is made* (quote {request.quote_version})")]
     if len(request.reason) > QUOTED_LEAST:
         blocks.append(quote_block(request.reason, REASON_MAX))
     if request.kind is RequestKind.PROVISION:
@@ -53,7 +53,7 @@ def request_details(view: RequestView, policy: Policy) -> Message:
     rule = [safe(request.rule, SENTENCE_MAX), safe(choice(policy, request.job.checkpoint), 600)]
     said = " ".join(filter(None, rule))
     blocks += [section(f"*Rule*: {said}")] if said else []
-    text = f"Details of quote {request.quote_version}: {plural(len(lines), 'offer')}. {said}"
+    text = f"How each total is made (quote {request.quote_version}): {plural(len(lines), 'offer')}. {said}"
     return Message(clip(text, 3_900), tuple(blocks))
 
 

@@ -224,7 +224,7 @@ def test_the_whole_walk(window: Window) -> None:
     window.page.get_by_role("button", name="+10 min").click()
     soon(offers, "Ready")
     offers.locator("button.replies").click()
-    soon(window.page.locator("#thread"), "Details of quote 1")
+    soon(window.page.locator("#thread"), "How each total is made")
     window.picture("4-ready")
 
     window.become("alice")

@@ -63,7 +63,7 @@ def test_a_card_through_its_life(in_town: Window, camera: Camera) -> None:
     camera.take(dialog, "card-2-other-offers")
     dialog.get_by_role("button", name="Cancel").click()
     card.locator("button.replies").click()
-    soon(in_town.page.locator("#thread"), "Details of quote 1")
+    soon(in_town.page.locator("#thread"), "How each total is made")
     camera.take(in_town.page.locator("#thread"), "card-3-details")
     # On a phone the thread covers the channel, and with it the card of the next pictures.
     in_town.page.locator("#thread").get_by_role("button", name="Close").click()

@@ -12,7 +12,7 @@ from tests.slack.conftest import Stage, words_before_the_buttons
 
 async def details(stage: Stage, card: ChatMessage) -> str:
     await stage.w.run(60)
-    (found,) = [one for one in stage.ws.thread(card) if one.text.startswith("Details of quote")]
+    (found,) = [one for one in stage.ws.thread(card) if one.text.startswith("How each total is made")]
     return all_text(found)
 
 
