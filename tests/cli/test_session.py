@@ -73,7 +73,7 @@ def test_budgets_and_costs_are_printed(url: str) -> None:
     assert (alone.exit_code, alone.output.startswith("atlas: $0.00 since")) == (0, True)
     policy = Path("policy.yml")
     policy.write_text("policy: {budgets: {global: {daily: 50, monthly: 900}}}")
-    assert "global: daily $2.00 of $50.00 (4%), of that $2.00 reserved, $48.00 left" in said("show")
+    assert "global: daily $48.00 left of $50.00 (4% used: $0.00 spent, $2.00 reserved)" in said("show")
     assert books(url).entries == ()
 
 

@@ -152,12 +152,12 @@ def reached(line: BudgetLine, total_usd: Decimal, rate_usd_h: Decimal, threshold
 
 
 def said(line: BudgetLine, added_usd: Decimal = Decimal(0)) -> str:
-    """Write a budget in one line: `monthly $120.00 of $300.00 (40%), of that $20.00 reserved, $180.00 left`."""
+    """Write a budget in one line: `monthly $180.00 left of $300.00 (40% used: $100.00 spent, $20.00 reserved)`."""
     committed, reserved_usd = line.committed_usd + added_usd, line.open_usd + added_usd
     unit = "/h" if line.period is Period.HOURLY else ""
-    percent = committed / line.limit_usd * 100 if line.limit_usd > 0 else None
-    share = f" ({round(percent, 0):f}%)" if percent is not None else ""
-    reserved = f", of that {usd(reserved_usd)} reserved" if reserved_usd and not unit else ""
     left_usd = line.limit_usd - committed
-    left = f", {usd(abs(left_usd))}{unit} {'left' if left_usd >= 0 else 'over'}"
-    return f"{line.period} {usd(committed)}{unit} of {usd(line.limit_usd)}{unit}{share}{reserved}{left}"
+    left = f"{usd(left_usd)}{unit} left of" if left_usd >= 0 else f"{usd(-left_usd)}{unit} above"
+    used = f"{round(committed / line.limit_usd * 100, 0):f}% used" if line.limit_usd > 0 else "no spending allowed"
+    parts = "" if unit else f": {usd(line.spent_usd)} spent"
+    parts += f", {usd(reserved_usd)} reserved" if parts and reserved_usd else ""
+    return f"{line.period} {left} {usd(line.limit_usd)}{unit} ({used}{parts})"

@@ -200,6 +200,10 @@ def _unknown(text: str) -> str:
         return f"{show(text)} needs a value; write {KEYS[lowered].example}."
     if re.fullmatch(r"-?\d{1,3}|-?\d+\.\d+", text):
         return f"{show(text)} could be anything; write GPUs as 4xA100, hours as 6h and money as $50."
+    if (compared := re.fullmatch(r"([a-z-]+)[<>]=?.*", lowered)) and compared[1] in KEYS:
+        return f"{show(text)} is not understood; write {KEYS[compared[1]].example}."
+    if re.fullmatch(r"\d+(?:\.\d+)?(?:w|mo|y|weeks?|months?|years?)", lowered):
+        return f"{show(text)} is not a time here; write 90m, 6h or 2d."
     if re.search(r"\d", text):
         return unknown_gpu(text)
     others = get_close_matches(lowered[:40], (*KEYS, *cloud_words(), *SPOT_WORDS), n=1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job import Draft, joined, pair
-from bot.rules.grammar.job_words import WORDS, BadWord, near, show
+from bot.rules.grammar.job_words import WORDS, BadWord, nearest, show
 from bot.rules.grammar.market_words import read_sort
 from bot.rules.grammar.readers import (
     ParsedCommand,
@@ -83,7 +83,9 @@ def parse(
         return GrammarError(line[error.position :], error.position, str(error), sub.example, line)
     except Wrong as error:
         place = error.token.position
-        return GrammarError(error.token.raw, place, error.message, sub.example, line, max(0, place - len(text)))
+        return GrammarError(
+            error.token.raw, place, error.message, error.example or sub.example, line, max(0, place - len(text))
+        )
 
 
 def _subcommand(first: WordToken) -> Subcommand:
@@ -92,8 +94,10 @@ def _subcommand(first: WordToken) -> Subcommand:
         return BY_NAME[word]
     if re.sub(r"^\d+x", "", word) and lookup(re.sub(r"^\d+x", "", word)):
         raise Wrong(first, f"Begin with what to do: provision {show(first.value)}.")
-    known = ", ".join(sub.name for sub in SUBCOMMANDS)
-    raise Wrong(first, f"{show(first.value)} is not a command; there are {known}.{near(word, BY_NAME)}")
+    wrong, meant = f"{show(first.value)} is not a command.", nearest(word, BY_NAME)
+    if meant:
+        raise Wrong(first, f"Did you mean {meant}? {wrong}", BY_NAME[meant].example)
+    raise Wrong(first, f"{wrong} There are {', '.join(sub.name for sub in SUBCOMMANDS)}.", "help")
 
 
 # ── one reader per shape ─────────────────────────────────────────────────────────────────────────

@@ -41,12 +41,13 @@ class ParsedCommand:
 
 
 class Wrong(Exception):
-    """Carry a word and a sentence up to `parse`."""
+    """Carry a word and a sentence up to `parse`; `example` is a right line where the command is not known yet."""
 
-    def __init__(self, token: WordToken, message: str) -> None:
+    def __init__(self, token: WordToken, message: str, example: str = "") -> None:
         super().__init__(message)
         self.token = token
         self.message = message
+        self.example = example
 
 
 def end(line: str) -> WordToken:

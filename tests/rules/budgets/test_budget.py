@@ -119,10 +119,10 @@ def test_a_share_is_reached_by_whatever_counts_against_the_budget() -> None:
 
 
 def test_a_budget_in_one_line() -> None:
-    assert said(line(300, 100, 20)) == "monthly $120.00 of $300.00 (40%), of that $20.00 reserved, $180.00 left"
-    assert said(line(300, 100), FIVE) == "monthly $105.00 of $300.00 (35%), of that $5.00 reserved, $195.00 left"
-    assert said(line(4, 0, 1, Period.HOURLY)) == "hourly $1.00/h of $4.00/h (25%), $3.00/h left"
-    assert said(line(0, 1)) == "monthly $1.00 of $0.00, $1.00 over"
+    assert said(line(300, 100, 20)) == "monthly $180.00 left of $300.00 (40% used: $100.00 spent, $20.00 reserved)"
+    assert said(line(300, 100), FIVE) == "monthly $195.00 left of $300.00 (35% used: $100.00 spent, $5.00 reserved)"
+    assert said(line(4, 0, 1, Period.HOURLY)) == "hourly $3.00/h left of $4.00/h (25% used)"
+    assert said(line(0, 1)) == "monthly $1.00 above $0.00 (no spending allowed: $1.00 spent)"
 
 
 def test_what_is_put_beside_the_policy_only_tightens() -> None:

@@ -98,7 +98,7 @@ async def test_a_day_is_sent_once_by_any_replica_and_late_when_slack_was_away(ba
     assert found.ended_by == {"completed": 1}
     assert (found.running_in_all, found.running_usd_h, found.saved_usd) == (1, Decimal(2), Decimal(4))
     assert [one.cloud for one in found.orphans] == ["vast"]
-    assert found.budgets == ("global: monthly $47.00 of $100.00 (47%), of that $1.00 reserved, $53.00 left",)
+    assert found.budgets == ("global: monthly $53.00 left of $100.00 (47% used: $46.00 spent, $1.00 reserved)",)
     assert (found.days[-1], len(found.days)) == ((date(2026, 3, 7), Decimal(40)), 14)
 
 
