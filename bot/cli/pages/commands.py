@@ -1,9 +1,13 @@
-"""Generate docs/cli.md: the commands, their REST routes and the exit codes."""
+"""Generate docs/cli.md: the commands with their options, their REST routes, and the exit codes."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
 from bot.cli.access.api_client import KEY, URL
-from bot.cli.lazy import COMMANDS
+from bot.cli.lazy import COMMANDS, imported
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
 
@@ -19,7 +23,49 @@ ENDS = (
 )
 
 
+#: The option that every command has.
+HELP = "--help"
+
+
+def _sections(name: str, command: Any) -> Iterator[str]:
+    """Describe one command and those below it: what it does, how it is typed, and its options."""
+    below = getattr(command, "commands", {})
+    if not below:
+        yield f"### {name}"
+        yield "\n\n".join(part.replace("\n", " ") for part in inspect.cleandoc(command.help or "").split("\n\n"))
+        words = " ".join(_typed(param) for param in command.params if param.param_type_name == "argument")
+        yield f"```\n{f'{name} {words}'.strip()}\n```"
+        rows = [row for param in command.params if (row := _row(param))]
+        yield from [table(("", "meaning"), rows)] if rows else []
+    for sub, one in below.items():
+        yield from _sections(f"{name} {sub}", one)
+
+
+def _typed(param: Any) -> str:
+    word = (param.metavar or param.name).upper() + ("..." if param.nargs == -1 else "")
+    return word if param.required else f"[{word}]"
+
+
+def _row(param: Any) -> tuple[str, str] | None:
+    """Return how one option or argument is typed and what it means; None for `--help`."""
+    if HELP in param.opts or getattr(param, "hidden", False):
+        return None
+    if param.param_type_name == "argument":
+        return code((param.metavar or param.name).upper()), param.help or ""
+    value = "" if param.is_flag else f" {param.metavar or 'VALUE'}"
+    default = f" Default: {code(str(param.default))}." if _is_shown(param) else ""
+    return ", ".join(code(f"{name}{value}") for name in param.opts), f"{param.help or ''}{default}"
+
+
+def _is_shown(param: Any) -> bool:
+    return not param.is_flag and isinstance(param.default, str | int) and param.default not in ("", 0)
+
+
 def page() -> str:
+    groups: dict[str, list[str]] = {}
+    for name, entry in COMMANDS.items():
+        if not entry.hidden:
+            groups.setdefault(entry.panel, []).extend(_sections(f"gpu-shopper {name}", imported(name)))
     rows = [
         (code(f"gpu-shopper {name}"), entry.help, "<br>".join(code(route) for route in entry.routes) or "this machine")
         for name, entry in COMMANDS.items()
@@ -36,4 +82,5 @@ def page() -> str:
         table(("command", "what it does", "the same by REST"), rows),
         "## Exit codes",
         table(("code", "meaning"), [(code(number), meaning) for number, meaning in ENDS]),
+        *(part for panel, parts in groups.items() for part in (f"## {panel}", *parts)),
     )
