@@ -13,10 +13,19 @@ from decimal import Decimal
 from typing import Any
 
 from bot.outbound.ssh_login import Ran, SshLogin
-from bot.rules.instances.gpu_check import COMMANDS, SETTLES_WITHIN, Bought, GpuVerdict, SeenMachine, judge, read
+from bot.rules.instances.gpu_check import (
+    COMMANDS,
+    SETTLES_WITHIN,
+    Bought,
+    GpuVerdict,
+    SeenMachine,
+    judge,
+    login_failed,
+    read,
+)
 from bot.rules.instances.gpu_speed import SPEED_COMMAND, SPEED_PROGRAM, SPEED_S, Speed, judge_speed, read_speed
 from bot.rules.market.filters import least_cuda
-from bot.services.instances.readiness import make_ready
+from bot.services.instances.readiness import make_ready, overdue
 from bot.services.instances.transitions import end_announced
 from bot.services.market.codec import offer_from_json
 from bot.services.nodes.login_keys import login_key
@@ -24,6 +33,7 @@ from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import amend
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.login_problem import LoginProblem
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance, Request
@@ -74,11 +84,23 @@ async def _check(ctx: Context, row: Instance) -> bool:
         if found.seen is not None and found.verdict is None:
             await make_ready(ctx, tx, fresh, now)
             return True
-        verdict = found.verdict
-        if verdict is None or (verdict.may_settle and since is not None and now - since < SETTLES_WITHIN):
+        failure = _failure(ctx, fresh, found, since, now)
+        if failure is None:
             return False
-        await end_announced(ctx, tx, fresh, verdict.code, verdict.sentence, now)
+        await end_announced(ctx, tx, fresh, *failure, now)
         return True
+
+
+def _failure(
+    ctx: Context, row: Instance, found: _Found, since: datetime | None, now: datetime
+) -> tuple[EndReason, str] | None:
+    """Return code and sentence when the machine has to end: not what was bought, or no login within the boot's time."""
+    verdict = found.verdict
+    if verdict is not None:
+        waits = verdict.may_settle and since is not None and now - since < SETTLES_WITHIN
+        return None if waits else (verdict.code, verdict.sentence)
+    spent = overdue(ctx, row, now)
+    return login_failed(found.problem, spent) if found.problem is not None and spent is not None else None
 
 
 async def _look(ctx: Context, row: Instance, bought: Bought) -> _Found:
