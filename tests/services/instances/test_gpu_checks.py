@@ -28,7 +28,7 @@ from ledger.queries.views import RequestView
 from providers.sandbox.machines import Flaw
 from tests.support.matrix import clouds_with, on_clouds
 from tests.support.wire import RealReach
-from tests.support.world import ALICE, World, facts
+from tests.support.world import ALICE, CAROL, World, facts
 
 PERSONS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP7Zz1uLr5Y0cA1bq2V3w4x5y6z7A8B9C0D1E2F3G4H5"
 #: What is wrong with the machine → the code it ends with, and a part of its sentence.
@@ -208,6 +208,27 @@ async def test_without_a_replacement_people_are_asked(w: World) -> None:
     assert view.request.state is RequestState.PENDING
     assert "1 × RTX4090 bought, but the machine has 1 × RTX3060." in view.request.outcome
     assert row.machine_id in view.request.failed_machines
+
+
+async def test_a_machine_that_failed_its_check_is_offered_to_nobody_for_a_day(w: World) -> None:
+    w.tune(replacements=0)
+    w.arm(Flaw.WRONG_GPU, "vast")
+    row = (await the(w, await booted(w, "vast")))[1]
+    assert row.outcome_code == "wrong_gpus"
+
+    async def asked() -> RequestView:
+        reply = await w.ask(CAROL, candidates=("vast",))
+        await w.settle()
+        return await w.view(str(reply.data["request_id"]))
+
+    other = await asked()
+    assert f"vast:{row.offer['key']}" not in {option.offer_id for option in other.options}
+    assert other.quote is not None
+    assert "skipped: that machine failed its check in the last 24 hours." in str(other.quote.excluded)
+    w.clock.advance(25 * 3600)
+    later = (await asked()).quote
+    assert later is not None
+    assert "failed its check" not in str(later.excluded)
 
 
 async def test_a_team_may_be_content_with_a_port_that_greets(w: World) -> None:
