@@ -98,7 +98,12 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         ),
         ScheduledJob("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
         ScheduledJob(
-            "gpu-checks", lambda: gpu_checks.checks_due(ctx), ctx.timing.boot_poll_s, (hints.logins,), drain=False
+            "gpu-checks",
+            lambda: gpu_checks.checks_due(ctx),
+            ctx.timing.boot_poll_s,
+            (hints.logins,),
+            drain=False,
+            width=WIDTH,
         ),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
         ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),

@@ -97,6 +97,8 @@ class Instance(Claimable, Base):
     login_key: Mapped[str | None] = mapped_column(SafeText)
     #: What the last check of its GPUs found; None before the first one.
     gpu_check: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    #: Until then one replica checks its GPUs: two measurements at the same time would each find them slow.
+    login_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     live_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reachable_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: From when and until when the GPU is billed, by the cloud's own timestamps where it gives them.

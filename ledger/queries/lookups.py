@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
+from ledger.kernel.ids import first_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState
 from ledger.models import GrantRow, Instance, Option, Quote, Request, Session, SshKey
@@ -24,6 +25,13 @@ async def override_of(tx: AsyncSession, request_id: str) -> Request | None:
     """Return the newest override request that belongs to a request above the 12-hour cap."""
     mine = select(Request).where(Request.parent_id == request_id, Request.kind == RequestKind.OVERRIDE_12H)
     return await tx.scalar(mine.order_by(Request.created_at.desc(), Request.id.desc()).limit(1))
+
+
+async def failed_machines(tx: AsyncSession, codes: Collection[str], since: datetime) -> set[tuple[str, str]]:
+    """Return cloud and machine of the instances that were made since then and ended for one of these reasons."""
+    mine = (Instance.id >= first_id("ins", since), Instance.outcome_code.in_(codes), Instance.machine_id.is_not(None))
+    rows: Any = await tx.execute(select(Instance.cloud, Instance.machine_id).where(*mine).distinct())
+    return {(cloud, machine_id) for cloud, machine_id in rows}
 
 
 async def waiting_extensions(tx: AsyncSession, request_id: str) -> list[Request]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import may_lock
@@ -172,15 +172,25 @@ async def due_for_key(tx: AsyncSession, looked_before: datetime, limit: int) -> 
     return list(await tx.scalars(query))
 
 
-async def due_for_login(tx: AsyncSession, limit: int) -> list[Instance]:
-    """List instances that were never ready, whose SSH server answered, and that GPU Shopper can log in to."""
+async def due_for_login(tx: AsyncSession, now: datetime, limit: int) -> list[Instance]:
+    """List instances that were never ready, whose SSH server answered, and that nobody is logged in to for a check."""
     query = (
         select(Instance)
         .join(Session, Session.id == Instance.session_id)
         .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_(None), Session.ready_at.is_(None))
         .where(Instance.login_key.is_not(None), Instance.host_key_at.is_not(None), Instance.ssh_host.is_not(None))
-        .where(Instance.status == "running")
+        .where(Instance.status == "running", _may_log_in(now))
         .order_by(Instance.live_at, Instance.id)
         .limit(limit)
     )
     return list(await tx.scalars(query))
+
+
+async def take_login(tx: AsyncSession, instance_id: str, now: datetime, until: datetime) -> bool:
+    """Claim the check of one instance's GPUs until then; False when somebody else has it."""
+    take = update(Instance).where(Instance.id == instance_id, _may_log_in(now)).values(login_until=until)
+    return (await tx.execute(take.returning(Instance.id))).first() is not None
+
+
+def _may_log_in(now: datetime) -> ColumnElement[bool]:
+    return or_(Instance.login_until.is_(None), Instance.login_until <= now)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from migrations.baseline.table import JSON
+
 revision = "0052"
 down_revision = "0051"
 branch_labels = None
@@ -14,10 +16,11 @@ depends_on = None
 def upgrade() -> None:
     """Add the columns."""
     op.add_column("instances", sa.Column("login_key", sa.Text(), nullable=True))
-    op.add_column("instances", sa.Column("gpu_check", sa.JSON(), nullable=True))
+    op.add_column("instances", sa.Column("gpu_check", JSON, nullable=True))
+    op.add_column("instances", sa.Column("login_until", sa.DateTime(timezone=True), nullable=True))
 
 
 def downgrade() -> None:
     """Drop the columns. Instances that boot at that moment become ready when their SSH server answers."""
-    for name in ("gpu_check", "login_key"):
+    for name in ("login_until", "gpu_check", "login_key"):
         op.drop_column("instances", name)

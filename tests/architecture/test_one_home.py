@@ -158,3 +158,15 @@ def test_a_short_id_of_a_session_is_seen(line: str, offends: bool) -> None:
 )
 def test_a_comparison_with_the_cap_is_seen(line: str, offends: bool) -> None:
     assert bool(list(uses_of_the_cap(ast.parse(line)))) is offends
+
+
+def test_no_ssh_server_is_believed_without_its_key() -> None:
+    """`known_hosts=None` and `StrictHostKeyChecking=no` log in to anybody who answers."""
+    found = set()
+    for name, tree in ours().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "known_hosts" and isinstance(node.value, ast.Constant):
+                found.add(name)
+            if isinstance(node, ast.Constant) and "StrictHostKeyChecking=no" in str(node.value):
+                found.add(name)
+    assert found == set()

@@ -37,6 +37,20 @@ NEARLY = Decimal("0.9")
 MIB_PER_GB = 1024
 _ROW = re.compile(r"(?P<name>[^,:\n]{1,80}), (?P<mib>[0-9]{1,7}), (?P<driver>[0-9]{1,5}(?:\.[0-9]{1,5}){0,3})\s*")
 _CUDA = re.compile(r"^CUDA Version\s*:\s*([0-9]{1,2}\.[0-9]{1,2})\s*$", re.MULTILINE)
+#: Ends of a machine that was not what was bought. It is offered to nobody for so long after its create.
+FAILED_DELIVERY = frozenset(
+    {
+        EndReason.WRONG_GPUS,
+        EndReason.GPU_MISSING,
+        EndReason.LOW_GPU_MEMORY,
+        EndReason.OLD_DRIVER,
+        EndReason.DRIVER_BROKEN,
+        EndReason.THROTTLED,
+        EndReason.NO_LOGIN,
+        EndReason.WRONG_HOST_KEY,
+    }
+)
+AVOIDED_FOR = timedelta(hours=24)
 #: A part of what the tool prints → what is wrong.
 _BROKEN = {
     "version mismatch": "the driver and its library have different versions",

@@ -56,6 +56,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "vram": "{n} skipped: the run does not fit into the memory.",
     "too_short": "{n} skipped: not available for long enough.",
     "credit": "{n} skipped: our account there can't pay for one hour, or its limit forbids it.",
+    "delivery": "{n} skipped: that machine failed its check in the last 24 hours.",
     "budget": "{n} skipped: the expected total is above the budget.",
 }
 

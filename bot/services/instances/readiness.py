@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.instances.gpu_check import login_failed
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
@@ -17,7 +16,6 @@ from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, amend, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
-from ledger.kernel.login_problem import LoginProblem
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.lookups import open_starts
@@ -53,7 +51,8 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
             if not logs_in:
                 await make_ready(ctx, tx, row, now)
                 return True
-        problem = None if again else _problem(ctx, row, item, now)
+        # Whether a machine that answers boots for too long is judged after a login was tried, also after a downtime.
+        problem = None if again or reached else _problem(ctx, row, item, now)
         if problem is not None:
             await end_announced(ctx, tx, row, problem[0], problem[1], now)
             return True
@@ -72,13 +71,17 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
     capabilities = ctx.providers[row.cloud].capabilities
     if not capabilities.terminate:
         return None  # A termination would end nothing: it stays in the cloud's queue until it runs or times out.
-    patience_s = capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
-    if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
-        spent = say_hours(Decimal(int(patience_s)) / 3600)
-        if problem := (row.gpu_check or {}).get("problem"):
-            return login_failed(LoginProblem(problem), spent)
+    if (spent := overdue(ctx, row, now)) is not None:
         return EndReason.BOOT_TIMEOUT, f"The instance was not reachable within {spent}, so it is ended."
     return None
+
+
+def overdue(ctx: Context, row: Instance, now: datetime) -> str | None:
+    """Return the longest time for a boot at this cloud, in words, once it has passed; None before."""
+    patience_s = ctx.providers[row.cloud].capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
+    if now - (row.live_at or row.created_at) <= timedelta(seconds=patience_s):
+        return None
+    return say_hours(Decimal(int(patience_s)) / 3600)
 
 
 async def make_ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:

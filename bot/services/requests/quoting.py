@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bot.rules.approvals.decision import plan
+from bot.rules.instances.gpu_check import AVOIDED_FOR, FAILED_DELIVERY
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.market.filters import excluded
 from bot.rules.market.listing import unknown_places
@@ -38,7 +39,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Option, Quote, Request, Token
 from ledger.queries.journal import quote_failures
-from ledger.queries.lookups import override_of
+from ledger.queries.lookups import failed_machines, override_of
 from ledger.queries.session_costs import spent_before
 from providers.contract import Offer
 
@@ -74,6 +75,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
+        avoided = await failed_machines(tx, FAILED_DELIVERY, ctx.clock.now() - AVOIDED_FOR)
     job = request.job
     if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
@@ -88,12 +90,14 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if job.budget_cap_usd is not None:
         # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
         job = replace(job, budget_cap_usd=max(job.budget_cap_usd - spent_usd, Decimal(0)))
+    broken = {offer.id for offer in offers if (offer.cloud, offer.machine_id) in avoided}
+    offers = tuple(o for o in offers if o.id not in broken)
     poor = {offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))}
     offers = tuple(o for o in offers if o.id not in poor)
     how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "runs": await ctx.catalog.finished_runs()}
     ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, **how)
-    if poor:
-        ranked = replace(ranked, excluded=(*ranked.excluded, excluded("credit", sorted(poor))))
+    left = [excluded(code, sorted(ids)) for code, ids in (("credit", poor), ("delivery", broken)) if ids]
+    ranked = replace(ranked, excluded=(*ranked.excluded, *left))
     opens = await _opening(ctx, request, job, ranked, market, **how)
     not_them = await auto_approval.ineligible(ctx, request.requester)
     now, approved = ctx.clock.now(), False

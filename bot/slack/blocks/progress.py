@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.values.phrases import brief
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.approvals import machine_title
@@ -89,14 +90,15 @@ def _existing(row: Instance, cloud: str) -> list[str]:
     if row.reachable_at is not None:
         # Without SSH nothing but the cloud's report shows that it runs.
         how = "Reachable over SSH" if row.ssh_host else f"{cloud} reports that it runs"
-        shown.append(f"{DONE} {how} {when(row.reachable_at)}.")
+        found = checked_gpus(row.gpu_check)
+        shown.append(f"{DONE} {how} {when(row.reachable_at)}{f': {safe(found.line)}' if found else ''}.")
     elif row.state is _I.LIVE:
         # A cloud's progress helps somebody who waits; a bare state such as STARTING says "booting" twice.
         words = row.status_text or ""
         said = "" if words.isupper() else safe(words, 120)
         shown.append(f"{WAITING} Booting on {cloud}{f': {said}' if said else ''}.")
         if row.ssh_host:
-            shown.append(f"{WAITING} Waiting for SSH to answer.")
+            shown.append(f"{WAITING} {_login(row)}")
     if row.state is _I.TERMINATING and row.checkpoint_step == CheckpointStep.HELD and row.checkpoint_until is not None:
         shown.append(
             f":floppy_disk: Stopped{_because(row.outcome)}. Its disk stays until {when(row.checkpoint_until)}."
@@ -106,6 +108,16 @@ def _existing(row: Instance, cloud: str) -> list[str]:
     elif row.state is _I.GONE:
         shown.append(f"{DONE} Terminated{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
     return shown
+
+
+def _login(row: Instance) -> str:
+    """Say what an instance with an address still lacks: an SSH server, a login, or the check of its GPUs."""
+    # One that was checked before is being started again, and is not checked a second time.
+    if row.login_key is None or row.host_key_at is None or checked_gpus(row.gpu_check) is not None:
+        return "Waiting for SSH to answer."
+    if (row.gpu_check or {}).get("problem"):
+        return "SSH answers, but GPU Shopper can't log in yet."
+    return "SSH answers. Checking the GPUs."
 
 
 def _because(sentence: str) -> str:

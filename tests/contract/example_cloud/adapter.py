@@ -86,7 +86,7 @@ class CirrusProvider(CloudAdapter):
             "offer": spec.offer.key,
             "name": spec.name,
             "image": spec.image,
-            "keys": list(spec.public_keys),
+            "keys": [*spec.public_keys, *filter(None, [spec.login_key])],
             "env": dict(spec.env),
         }
         reply = await self._post(spec, body)

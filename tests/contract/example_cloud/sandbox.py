@@ -16,6 +16,7 @@ from providers.sandbox.account import PhasedInstance, SandboxAccount
 from providers.sandbox.api import ApiSandbox, Handler, Refused
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.faults import Fault, FaultTable, common, per_group
+from providers.sandbox.machines import SandboxMachine, keys_in
 from providers.sandbox.timeline import Timeline
 
 PRICES = {"north": Decimal("0.40"), "south": Decimal("0.44")}
@@ -37,6 +38,7 @@ class Machine(PhasedInstance[str]):
     phases: Timeline[str] = field(default_factory=lambda: Timeline("pending"))
     region: str
     usd_h: Decimal
+    keys: tuple[str, ...]
 
     def status(self, now: datetime) -> str:
         return self.phases.at(now) if self.ended_at is None else "offline"
@@ -59,6 +61,7 @@ class Account(SandboxAccount[Machine]):
             ref=f"m-{len(self.instances) + 1}",
             name=str(body["name"]),
             region=place,
+            keys=tuple(body["keys"]),
             gpu="RTX4090",
             gpu_count=int(count),
             usd_h=self.prices[place] * int(count) * self.price_factor(),
@@ -97,6 +100,10 @@ class CirrusSandbox(ApiSandbox[Account]):
         self.account = Account(self)
 
     # ── from outside ─────────────────────────────────────────────────────────────────────────────
+
+    def inside(self, ref: str) -> SandboxMachine:
+        machine = self.account.instances[ref]
+        return SandboxMachine(machine.gpu, machine.gpu_count, keys_in("\n".join(machine.keys)))
 
     def reprice(self, key: str, factor: Decimal) -> int:
         prices = self.account.prices

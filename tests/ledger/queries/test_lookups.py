@@ -12,6 +12,7 @@ from ledger.models import Approval, GrantRow, Request, SshKey
 from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.lookups import (
     billed_since,
+    failed_machines,
     grants_of_session,
     instances_by_label,
     instances_of_session,
@@ -121,3 +122,19 @@ async def test_whose_key_it_is(db: Database) -> None:
         assert key is not None
         assert key.fingerprint == "SHA256:x"
         assert await public_key(tx, rows.BEN.ref) is None
+
+
+async def test_machines_that_failed_of_late(db: Database) -> None:
+    codes = {"throttled", "no_login"}
+    async with db.write() as tx:
+        for machine, code, at in (
+            ("7", "throttled", START),
+            ("8", "asked", START),
+            ("9", "no_login", START - timedelta(hours=2)),
+            (None, "no_login", START),
+        ):
+            await rows.instance(tx, InstanceState.GONE, at=at, machine_id=machine, outcome_code=code)
+    async with db.read() as tx:
+        assert await failed_machines(tx, codes, START - timedelta(hours=1)) == {("vast", "7")}
+        assert await failed_machines(tx, codes, START - timedelta(hours=3)) == {("vast", "7"), ("vast", "9")}
+        assert await failed_machines(tx, (), START - timedelta(hours=3)) == set()

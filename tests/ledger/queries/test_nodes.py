@@ -23,6 +23,7 @@ from ledger.queries.nodes import (
     open_exchange,
     reporting,
     suspects,
+    take_login,
     write_checkins,
 )
 from tests.support import rows
@@ -188,8 +189,16 @@ async def test_machines_that_are_to_be_logged_in_to(db: Database) -> None:
         again = await rows.instance(tx, **answers)
         (await tx.get_one(Session, again.session_id)).ready_at = START  # It was ready, and was started again.
     async with db.read() as tx:
-        assert [row.id for row in await due_for_login(tx, 9)] == [early.id, late.id]
-        assert [row.id for row in await due_for_login(tx, 1)] == [early.id]
+        assert [row.id for row in await due_for_login(tx, START, 9)] == [early.id, late.id]
+        assert [row.id for row in await due_for_login(tx, START, 1)] == [early.id]
+    async with db.write() as tx:
+        assert await take_login(tx, early.id, START, START + MINUTE)
+        assert not await take_login(tx, early.id, START + SECOND, START + MINUTE)
+    async with db.read() as tx:
+        assert [row.id for row in await due_for_login(tx, START, 9)] == [late.id]
+        assert [row.id for row in await due_for_login(tx, START + MINUTE, 9)] == [early.id, late.id]
+    async with db.write() as tx:  # Its holder died.
+        assert await take_login(tx, early.id, START + MINUTE, START + 2 * MINUTE)
 
 
 async def test_time_that_somebody_travelled_counts_as_listened_to(db: Database) -> None:

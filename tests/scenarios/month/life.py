@@ -58,6 +58,8 @@ PACE_S: Mapping[str, float] = {
     "webhooks": 3600,
     "webhook-deliveries": 3600,
 }
+#: Jobs that run when another one calls them, and never else: each look at a machine that boots calls its check.
+ON_CALL = frozenset({"gpu-checks"})
 #: A cloud where nothing is held is listed this often, because nothing is to be seen there.
 IDLE_S = 1200.0
 
@@ -129,6 +131,7 @@ class Life:
         for job in rung:
             for hint in job.hints:
                 hint.clear()
+        names |= ON_CALL & {job.name for job in rung}
         return names | {name for name in self.watches if self._looks_at(name) <= now}
 
     def _looks_at(self, name: str) -> datetime:
@@ -192,8 +195,8 @@ def begin(
         board.door = board.slack.door(ctx)
     table = jobs(ctx, board, None)
     watches = {job.name: job.run.__self__ for job in table if job.name.startswith("watch-")}  # type: ignore[attr-defined]
-    strange = {job.name for job in table} - set(PACE_S) - set(WORKS_ON) - set(watches)
-    assert not strange, f"say in PACE_S or WORKS_ON when these jobs run: {sorted(strange)}"
+    strange = {job.name for job in table} - set(PACE_S) - set(WORKS_ON) - set(watches) - ON_CALL
+    assert not strange, f"say in PACE_S, WORKS_ON or ON_CALL when these jobs run: {sorted(strange)}"
     life = Life(ctx, clock, table, watches, DueRows(db), board)
     life.next_at = {job.name: clock.now() for job in table if job.name in PACE_S}
     return life

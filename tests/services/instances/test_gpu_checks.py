@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,11 +12,13 @@ import pytest
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
+from bot.outbound.ssh_login import Ran, SshLogin
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.instances.power import PowerAction
 from bot.services.instances import gpu_checks, power
 from bot.services.nodes.login_keys import public_line
 from bot.services.runtime.commands import Switch
+from bot.services.runtime.ports import Reach, Reached
 from bot.services.sessions.service import Status
 from bot.slack.blocks import session_ready_and_ended, status
 from bot.slack.blocks.request import CardFacts
@@ -24,7 +28,7 @@ from ledger.queries.views import RequestView
 from providers.sandbox.machines import Flaw
 from tests.support.matrix import clouds_with, on_clouds
 from tests.support.wire import RealReach
-from tests.support.world import ALICE, World, facts
+from tests.support.world import ALICE, CAROL, World, facts
 
 PERSONS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP7Zz1uLr5Y0cA1bq2V3w4x5y6z7A8B9C0D1E2F3G4H5"
 #: What is wrong with the machine → the code it ends with, and a part of its sentence.
@@ -43,6 +47,27 @@ VERDICTS = {
 
 #: One that is judged at the first look and one that is waited for; the others differ from them in the rule alone.
 QUICK = (Flaw.WRONG_GPU, Flaw.NO_LOGIN)
+
+
+class Counted:
+    """Counts the logins of the reach behind it; while `goes_on` is not set, they hang."""
+
+    def __init__(self, behind: Reach) -> None:
+        self.behind, self.runs = behind, 0
+        self.began, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.goes_on.set()
+
+    async def probe(self, host: str, port: int) -> Reached:
+        return await self.behind.probe(host, port)
+
+    async def host_key(self, host: str, port: int) -> str | None:
+        return await self.behind.host_key(host, port)
+
+    async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
+        self.runs += 1
+        self.began.set()
+        await self.goes_on.wait()
+        return await self.behind.run(login, command, stdin=stdin, timeout_s=timeout_s)
 
 
 async def booted(w: World, cloud: str, **changes: Any) -> str:
@@ -185,6 +210,27 @@ async def test_without_a_replacement_people_are_asked(w: World) -> None:
     assert row.machine_id in view.request.failed_machines
 
 
+async def test_a_machine_that_failed_its_check_is_offered_to_nobody_for_a_day(w: World) -> None:
+    w.tune(replacements=0)
+    w.arm(Flaw.WRONG_GPU, "vast")
+    row = (await the(w, await booted(w, "vast")))[1]
+    assert row.outcome_code == "wrong_gpus"
+
+    async def asked() -> RequestView:
+        reply = await w.ask(CAROL, candidates=("vast",))
+        await w.settle()
+        return await w.view(str(reply.data["request_id"]))
+
+    other = await asked()
+    assert f"vast:{row.offer['key']}" not in {option.offer_id for option in other.options}
+    assert other.quote is not None
+    assert "skipped: that machine failed its check in the last 24 hours." in str(other.quote.excluded)
+    w.clock.advance(25 * 3600)
+    later = (await asked()).quote
+    assert later is not None
+    assert "failed its check" not in str(later.excluded)
+
+
 async def test_a_team_may_be_content_with_a_port_that_greets(w: World) -> None:
     w.tune(validate_login=False)
     request_id = await w.approved(candidates=("vast",))
@@ -245,3 +291,38 @@ async def test_an_order_to_end_it_counts_more_than_the_check(w: World) -> None:
     assert await gpu_checks.checks_due(w.ctx) == 0
     await w.run(200, 50)
     assert (await the(w, request_id))[1].outcome_code == "asked"
+
+
+async def test_two_replicas_check_a_machine_once(w: World) -> None:
+    """Two measurements at the same time would each find half of the speed."""
+    request_id = await w.approved(candidates=("vast",))
+    w.arm(Flaw.NO_LOGIN, "vast")
+    await w.settle()
+    await w.run(60, 20)
+    reach = Counted(w.ctx.reach)
+    one, other = replace(w.ctx, reach=reach), replace(w.replica().ctx, reach=reach)
+    reach.goes_on.clear()
+    first = asyncio.create_task(gpu_checks.checks_due(one))
+    await reach.began.wait()
+    assert await gpu_checks.checks_due(other) == 0
+    assert reach.runs == 1
+    reach.goes_on.set()
+    await first
+    await other.db.close()
+    assert (await the(w, request_id))[1].login_until is None
+
+
+async def test_a_slow_machine_is_measured_twice_and_one_with_a_program_of_its_own_never(w: World) -> None:
+    reach = Counted(w.ctx.reach)
+    w.ctx = replace(w.ctx, reach=reach)
+    w.arm(Flaw.SLOW_GPU, "vast")
+    await booted(w, "vast")
+    assert (await w.books()).instances[0].outcome_code == "throttled"
+    assert reach.runs == 1 + gpu_checks.SPEED_TRIES
+    reach.runs = 0
+    w.arm(Flaw.SLOW_GPU, "runpod")
+    own = await booted(w, "runpod", image="ghcr.io/team/server:1", public_key=PERSONS_KEY)
+    row = (await the(w, own))[1]
+    assert row.reachable_at is not None
+    assert row.gpu_check is not None
+    assert (row.gpu_check["tflops"], reach.runs) == ([], 1)

@@ -84,6 +84,8 @@ def test_what_holds_for_all_attempts_is_shown_where_it_is_asked_again() -> None:
 
 
 _I, _S = InstanceState, SessionState
+LOGS_IN: dict[str, Any] = {"ref": "77", "ssh_host": "h", "live_at": START, "login_key": "k", "host_key_at": START}
+FOUND = {"at": START.isoformat(), "gpus": [{"gpu": "T4", "memory_gb": "15"}], "driver": "550.54"}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,11 @@ _I, _S = InstanceState, SessionState
         ),
         (_I.LIVE, {"ref": "77", "status": "booting", "status_text": "STARTING"}, "Booting on Vast.", "STARTING"),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "live_at": START}, "Waiting for SSH to answer", "Ready"),
+        (_I.LIVE, LOGS_IN, "SSH answers. Checking the GPUs.", "Waiting for SSH"),
+        (_I.LIVE, {**LOGS_IN, "gpu_check": {"problem": "refused"}}, "GPU Shopper can't log in yet", "Waiting for SSH"),
+        (_I.LIVE, {**LOGS_IN, "gpu_check": FOUND}, "Waiting for SSH to answer", "Checking"),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "reachable_at": START}, "Reachable over SSH", "Booting"),
+        (_I.LIVE, {**LOGS_IN, "reachable_at": START, "gpu_check": FOUND}, ": 1 × T4, driver 550.54.", "Booting"),
         (_I.TERMINATING, {"ref": "77", "outcome": "asked."}, "Ending (asked); Vast still lists it", "Ready"),
         (_I.GONE, {"ref": "77", "ended_at": START}, "Terminated", "Booting"),
         (_I.STOPPED, {"ref": "77"}, "confirmed instance", "Booting"),

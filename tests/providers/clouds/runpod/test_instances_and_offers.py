@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -176,6 +177,20 @@ def test_keys_are_joined_by_lines_each_once() -> None:
     body = instances.create_body(spec(public_keys=("k1", "k2", "k1"), env={"PUBLIC_KEY": "k0\nk2"}))
     assert body["env"]["PUBLIC_KEY"] == "k0\nk2\nk1"
     assert instances.create_body(spec(public_keys=()))["env"] == {}
+
+
+def test_the_login_key_stands_beside_peoples_keys_or_comes_by_the_script() -> None:
+    ours = "ssh-ed25519 AAAAours"
+    body = instances.create_body(spec(public_keys=("k1",), login_key=ours))
+    assert body["env"]["PUBLIC_KEY"] == f"k1\n{ours}"
+    # Keys in the environment would take the place of the account's own.
+    body = instances.create_body(spec(public_keys=(), login_key=ours, onstart="echo started"))
+    assert body["env"] == {}
+    encoded = re.search(r"echo (\S+) \| base64", body["args"])
+    assert encoded is not None
+    script = base64.b64decode(encoded[1]).decode()
+    assert ours in script
+    assert script.endswith("\necho started")
 
 
 def test_the_start_script_survives_any_quoting() -> None:
