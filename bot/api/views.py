@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
-from bot.api.schemas.sessions import AgentOut, DiskOut, NodeApiOut, SessionOut, Ssh, Terms
+from bot.api.schemas.sessions import AgentOut, DiskOut, LoginOut, NodeApiOut, SessionOut, Ssh, Terms
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing.metering import cost_now
@@ -176,3 +176,11 @@ def _ssh(row: Instance) -> Ssh | None:
         fingerprint=fingerprint(row.host_key) if row.host_key else None,
         known_hosts=known_hosts(row),
     )
+
+
+def login_out(row: Instance) -> LoginOut:
+    """Return how to log in to an instance that has an address."""
+    found = _ssh(row)
+    if found is None:
+        raise ValueError(f"{row.id} has no address")
+    return LoginOut(**found.model_dump(), session_id=row.session_id, request_id=row.request_id)

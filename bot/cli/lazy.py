@@ -103,6 +103,21 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "Show one session and how to connect, or change it.",
                 "GET /sessions/{session}, POST /sessions/{session}/token",
             ),
+            ssh=_entry(
+                "Log in to a session's machine, or run a command there.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:ssh_app",
+            ),
+            scp=_entry(
+                "Copy files with scp: ID:path is on the machine.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:scp_app",
+            ),
+            rsync=_entry(
+                "Copy what has changed with rsync: ID:path is on the machine.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:rsync_app",
+            ),
             extend=_entry("Request more time.", "POST /sessions/{session}/extend", at="commands.session"),
             done=_entry(
                 "Report that the work is done, which ends the session.",

@@ -218,6 +218,8 @@ def _of_webhook(caller: str, method: str, path: str) -> set[str] | None:
 def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
     if caller in (OTHER, PERSON):
         return {"unknown_id"}
+    if path == f"{API}/sessions/{{session}}/ssh":
+        return {"no_host_key"} if caller == OWNER else {"not_yours"}  # Also those who see everything.
     if method == "GET":
         return {"200"}
     if path == f"{API}/sessions/{{session}}/token":

@@ -28,6 +28,13 @@ class Ssh(BaseModel):
     known_hosts: str | None = optional("A line for the file known_hosts.")
 
 
+class LoginOut(Ssh):
+    """How to log in to the machine of a session now. Trust its host key and no other."""
+
+    session_id: fields.SessionId
+    request_id: fields.RequestId
+
+
 class NodeApiOut(BaseModel):
     """The API of the machine's own agent; only the session's owner sees it. Trust this certificate and no other.
 

@@ -180,7 +180,7 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
     said += [one.agent.line] if one.agent else []
     if one.ssh and one.disk is None:  # Nothing answers while the machine is stopped.
-        said += _ssh(one.ssh)
+        said += _ssh(one.ssh, short_id(one.request_id))
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.request_id))
     ran = f" It ran {_ran(one)}." if one.ready_at else ""
@@ -189,8 +189,10 @@ def session_details(one: SessionOut) -> TextReport:
     return TextReport(lead=lead, sentences=tuple(filter(None, said)))
 
 
-def _ssh(found: Ssh) -> list[str]:
-    said = [f"Connect: {found.command}", f"Host {found.host}, port {found.port}, user {found.user}."]
+def _ssh(found: Ssh, session: str) -> list[str]:
+    said = [f"Connect: `gpu-shopper ssh {session}`"] if found.host_key else []
+    said.append(f"{'Or with' if said else 'Connect:'} {found.command}")
+    said.append(f"Host {found.host}, port {found.port}, user {found.user}.")
     if found.fingerprint:
         said.append(f"Host key {found.fingerprint}, as the machine showed it first.")
     if found.known_hosts:

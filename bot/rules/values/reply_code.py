@@ -143,6 +143,10 @@ class ReplyCode(Vocabulary):
     STOP_SAVES_NOTHING = "stop_saves_nothing", "This cloud bills a stopped instance in full."
     STOP_KEEPS_NOTHING = "stop_keeps_nothing", "A stop at this cloud deletes the data."
     OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "Its higher cost is not approved yet, so it can't start."
+    LOGIN = "login", "How to log in to the machine."
+    NOT_READY = "not_ready", "The session's machine can't be logged in to yet, or is stopped."
+    NO_SSH = "no_ssh", "This cloud has no SSH."
+    NO_HOST_KEY = "no_host_key", "The machine's SSH host key isn't known yet, so a login isn't safe."
     UNKNOWN_ID = "unknown_id", "Nothing has this id."
 
     UNKNOWN_TEAM = "unknown_team", "The policy lists no such team."
