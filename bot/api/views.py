@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
-from bot.api.schemas.sessions import AgentOut, DiskOut, LoginOut, NodeApiOut, SessionOut, Ssh, Terms
+from bot.api.schemas.sessions import AgentOut, DiskOut, LoginOut, NodeApiOut, PortOut, SessionOut, Ssh, Terms
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.policy.tiers import ApproverGroup
 from bot.services.billing.metering import cost_now
@@ -14,6 +14,7 @@ from bot.services.billing.true_up import Range
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
+from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
@@ -121,7 +122,7 @@ def session_out(
         disk=DiskOut.model_validate(view.disk) if view.disk is not None else None,
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
-        ssh=_ssh(row) if shows_ssh and row is not None else None,
+        ssh=_ssh(view.request, row) if shows_ssh and row is not None else None,
         held=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
@@ -164,7 +165,7 @@ def _node_api(row: Instance, node: Node | None) -> NodeApiOut | None:
     )
 
 
-def _ssh(row: Instance) -> Ssh | None:
+def _ssh(request: Request, row: Instance) -> Ssh | None:
     if not row.ssh_host:
         return None
     return Ssh(
@@ -175,12 +176,16 @@ def _ssh(row: Instance) -> Ssh | None:
         host_key=row.host_key,
         fingerprint=fingerprint(row.host_key) if row.host_key else None,
         known_hosts=known_hosts(row),
+        ports=[
+            PortOut(port=one.port.number, protocol=one.port.protocol, address=one.address or None)
+            for one in ports_of(request.job, row)
+        ],
     )
 
 
-def login_out(row: Instance) -> LoginOut:
-    """Return how to log in to an instance that has an address."""
-    found = _ssh(row)
+def login_out(view: SessionView) -> LoginOut:
+    """Return how to log in to the instance of a session, which has an address."""
+    found = _ssh(view.request, view.instance) if view.instance is not None else None
     if found is None:
-        raise ValueError(f"{row.id} has no address")
-    return LoginOut(**found.model_dump(), session_id=row.session_id, request_id=row.request_id)
+        raise ValueError(f"{view.session.id} has no address")
+    return LoginOut(**found.model_dump(), session_id=view.session.id, request_id=view.request.id)

@@ -118,6 +118,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "GET /sessions/{session}/ssh",
                 at="commands.connect:rsync_app",
             ),
+            open=_entry(
+                "Reach a port of the machine, through an SSH tunnel where needed.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:open_app",
+            ),
             extend=_entry("Request more time.", "POST /sessions/{session}/extend", at="commands.session"),
             done=_entry(
                 "Report that the work is done, which ends the session.",

@@ -41,6 +41,7 @@ NO_JSON = {
     "ssh": "becomes that program",
     "scp": "becomes that program",
     "rsync": "becomes that program",
+    "open": "prints an address, or becomes ssh",
     "docs": "writes pages",
     "db upgrade": "says that it is done",
     "db downgrade": "says that it is done",

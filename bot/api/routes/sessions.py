@@ -90,7 +90,7 @@ async def ssh(deps: Deps, who: SessionReader, session: SessionParam) -> LoginOut
     reply = await login.login(deps.ctx, row.id, who.actor)
     if not reply.ok:
         raise ProblemRaised(reply)
-    return login_out(reply.data["instance"])
+    return login_out(reply.data["view"])
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))

@@ -1,7 +1,10 @@
-"""`gpu-shopper ssh`, `scp` and `rsync`: the system's own programs, on the machine of a session."""
+"""`gpu-shopper ssh`, `scp`, `rsync` and `open`: the system's own programs, on the machine of a session."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -10,8 +13,10 @@ from bot.api.schemas.sessions import LoginOut
 from bot.cli.access import ssh_client
 from bot.cli.access.api_client import spoken
 from bot.cli.access.ssh_client import Destination, become, destination, operands, remote_paths
-from bot.cli.terminal.options import plain_id
-from bot.cli.terminal.screen import fail
+from bot.cli.terminal.options import Named, plain_id
+from bot.cli.terminal.screen import fail, say
+from ledger.kernel.ids import short_id
+from ledger.kernel.ports import HIGHEST, Port
 
 #: Everything is passed on as it was typed, so that these commands take what the programs take.
 AS_TYPED = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -19,6 +24,24 @@ AS_TYPED = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 ssh_app = typer.Typer(add_completion=False)
 scp_app = typer.Typer(add_completion=False)
 rsync_app = typer.Typer(add_completion=False)
+open_app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPort:
+    """A program that people name instead of its port, and how it is started on the machine."""
+
+    port: int
+    start: str
+
+
+#: The programs' own default ports. They listen on the machine alone, so that only the tunnel leads there.
+NAMED_PORTS: Mapping[str, NamedPort] = MappingProxyType(
+    {
+        "jupyter": NamedPort(8888, "jupyter lab --no-browser --ip=127.0.0.1 --port=8888 --allow-root"),
+        "tensorboard": NamedPort(6006, "tensorboard --host=127.0.0.1 --port=6006 --logdir=."),
+    }
+)
 
 
 @ssh_app.command(context_settings=AS_TYPED)
@@ -70,6 +93,39 @@ def rsync(
     become("rsync", ("-e", ssh_client.shell_words(at), *words))
 
 
+@open_app.command(name="open")
+def open_(
+    session: Named,
+    port: Annotated[str, typer.Argument(help=f"A port on the machine, or {' or '.join(NAMED_PORTS)}.")],
+    local: Annotated[
+        int | None, typer.Option(min=1, max=HIGHEST, help="The port on this computer, if not the same.")
+    ] = None,
+    tunnel: Annotated[bool, typer.Option("--tunnel", help="Use a tunnel also where the cloud opens the port.")] = False,
+) -> None:
+    """Print where a port of the machine is reached; where the cloud doesn't open it, hold an SSH tunnel to it."""
+    named = NAMED_PORTS.get(port.lower())
+    number = named.port if named else _port(port)
+    found = _login(session)
+    address = next((one.address for one in found.ports if one.port == number and one.address), None)
+    if address and not (tunnel or local):
+        say(address)
+        return
+    here, at, short = local or number, destination(found), short_id(found.request_id)
+    say(f"http://localhost:{here} leads to port {number} of session {short}. Ctrl-C ends the tunnel.", stderr=True)
+    if named:
+        start = f"gpu-shopper ssh {short} '{named.start}'"
+        say(f"If nothing answers there, start it in a second terminal: `{start}`", stderr=True)
+    forward = ("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"localhost:{here}:localhost:{number}")
+    become("ssh", (*at.options, *forward, at.name))
+
+
+def _port(text: str) -> int:
+    try:
+        return Port.read(text).number
+    except ValueError:
+        fail(f'"{text[:40]}" is not a port from 1 to {HIGHEST}, {" or ".join(NAMED_PORTS)}.', 2)
+
+
 def _copied(program: str, arguments: list[str]) -> tuple[Destination, list[str]]:
     """Return the machine that the paths name, and the arguments with its name in place of the session's id."""
     paths = remote_paths(program, arguments)
@@ -84,6 +140,10 @@ def _copied(program: str, arguments: list[str]) -> tuple[Destination, list[str]]
 
 
 def _found(session: str) -> Destination:
-    """Return how to reach the machine of a session; ends the program with the reason where nobody can."""
+    return destination(_login(session))
+
+
+def _login(session: str) -> LoginOut:
+    """Return how to log in to the machine of a session; ends the program with the reason where nobody can."""
     named = plain_id(session, "sessions")
-    return destination(LoginOut.model_validate(spoken(lambda api: api.get(f"/sessions/{named}/ssh"))))
+    return LoginOut.model_validate(spoken(lambda api: api.get(f"/sessions/{named}/ssh")))

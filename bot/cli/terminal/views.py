@@ -197,6 +197,12 @@ def _ssh(found: Ssh, session: str) -> list[str]:
         said.append(f"Host key {found.fingerprint}, as the machine showed it first.")
     if found.known_hosts:
         said.append(f"For known_hosts: {found.known_hosts}")
+    said += [f"Port {one.port}: {one.address}" for one in found.ports if one.address]
+    tunnels = [one.port for one in found.ports if not one.address]
+    if tunnels:
+        named = ", ".join(map(str, tunnels))
+        which = f"Port {named} is" if len(tunnels) == 1 else f"Ports {named} are"
+        said.append(f"{which} reached through a tunnel: `gpu-shopper open {session} {tunnels[0]}`")
     return said
 
 

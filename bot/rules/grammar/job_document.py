@@ -106,6 +106,11 @@ class JobDocument(_Strict):
     )
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
     image: Text | None = Field(default=None, description="The container image.")
+    ports: Said | Annotated[list[Said], Field(max_length=20)] | None = Field(
+        default=None,
+        description="Ports to reach from outside, besides SSH: 8888/http for a web page, 6006 for any other (tcp).",
+        examples=[["8888/http", "6006"]],
+    )
     run: Text | None = Field(default=None, description="The command to run.")
     file_mounts: Annotated[dict[Text, Text | FileMount], Field(max_length=20)] = Field(
         default={},

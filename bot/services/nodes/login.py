@@ -18,7 +18,7 @@ _OVER = {InstanceState.TERMINATING: "is ending", InstanceState.GONE: "has ended"
 
 
 async def login(ctx: Context, session_id: str, actor: Actor) -> Reply:
-    """Return the instance to log in to, in `data`, for the session's people; or refuse and say what to do.
+    """Return the view of a session to log in to, in `data`, for the session's people; or refuse and say what to do.
 
     A machine without a known host key is refused: `ssh` would have to trust whatever answers.
     """
@@ -32,7 +32,7 @@ async def login(ctx: Context, session_id: str, actor: Actor) -> Reply:
         sentence = f"Session {session.short_id} is {name or 'somebody else'}'s. Only its owner can log in."
         return refuse(ReplyCode.NOT_YOURS, sentence, data)
     refusal = _not_now(ctx, session, row)
-    return refusal or Reply(True, ReplyCode.LOGIN, "The machine can be logged in to.", data | {"instance": row})
+    return refusal or Reply(True, ReplyCode.LOGIN, "The machine can be logged in to.", data | {"view": view})
 
 
 def _not_now(ctx: Context, session: Session, row: Instance | None) -> Reply | None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from bot.rules.values.phrases import hours, rate, unreconciled
 from bot.services.nodes.connection import known_hosts, ssh_command
+from bot.services.nodes.ports import AskedPort, ports_of
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
     Block,
@@ -49,6 +50,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     if row.ssh_host and keyless:
         add = code(f"{command} key add ssh-ed25519 AAAA…")
         lines.append(f"You can't log in, because you have no SSH key here. For the next machine: {add}")
+    lines += port_lines(view)
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
@@ -62,6 +64,22 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     end = (actions(*buttons),) if buttons else ()
     text = f"{lead} {' · '.join(lines)}. {ending}"
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
+
+
+def port_lines(view: SessionView) -> list[str]:
+    """Say where the ports that the job asked for are reached; a tunnel where the cloud opens none."""
+    ports = ports_of(view.request.job, view.instance)
+    said = [f"Port {one.port.number}: {_address(one)}" for one in ports if one.address]
+    tunnels = [one.port.number for one in ports if not one.address]
+    if tunnels:
+        named = f"Port{'s' * (len(tunnels) > 1)} {', '.join(map(str, tunnels))}"
+        by = code(f"gpu-shopper open {view.session.short_id} {tunnels[0]}")
+        said.append(f"{named}: through a tunnel, {by} in a terminal")
+    return said
+
+
+def _address(one: AskedPort) -> str:
+    return f"<{safe(one.address, 300)}>" if one.address.startswith("http") else code(one.address, 300)
 
 
 def ready_after_end(session: Session) -> Message:

@@ -50,6 +50,7 @@ def status(
     lines = [_headline(view, now), *_amounts(view, facts.cost_usd, between)]
     if mine and _reachable(view) and row is not None:
         lines.append(f"Connect: {code(ssh_command(row), 400)}")
+        lines += session_ready_and_ended.port_lines(view)
     if session.state in _LAUNCHING:
         lines += progress.lines(found.request)[-1:]
     lines += _warnings(view, now, command, can_end=can_end)

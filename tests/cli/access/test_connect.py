@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +34,14 @@ class Machine:
     short: str
     home: Path
 
-    async def run(self, *arguments: str, press: str = "", **env: str) -> tuple[int, str, str]:
-        """Run the program as a process; with `press`, Ctrl-C is pressed as soon as it printed that."""
+    async def run(
+        self,
+        *arguments: str,
+        until: str = "",
+        then: Callable[[], Awaitable[None]] | None = None,
+        **env: str,
+    ) -> tuple[int, str, str]:
+        """Run the program as a process; once it printed `until`, do `then` and press Ctrl-C."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -49,9 +56,11 @@ class Machine:
         assert process.stdout is not None
         assert process.stderr is not None
         first = b""
-        if press:
-            while press.encode() not in first:
+        if until:
+            while until.encode() not in first:
                 first += await process.stdout.readline()
+            if then is not None:
+                await then()
             process.send_signal(signal.SIGINT)
         out, err = await process.communicate()
         return process.returncode or 0, (first + out).decode(), err.decode()
@@ -59,6 +68,14 @@ class Machine:
 
 def _line(key: asyncssh.SSHKey) -> str:
     return " ".join(key.export_public_key().decode().split()[:2])
+
+
+class _Forwarding(asyncssh.SSHServer):
+    """A server through which tunnels lead to this computer's own ports."""
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        """Let every tunnel through."""
+        return True
 
 
 async def _ran(process: asyncssh.SSHServerProcess[str]) -> None:
@@ -85,6 +102,7 @@ async def machine(terminal: Terminal, tmp_path: Path) -> AsyncIterator[Machine]:
         0,
         server_host_keys=[host],
         authorized_client_keys=str(tmp_path / "login"),
+        server_factory=_Forwarding,
         process_factory=_ran,
         sftp_factory=True,
         allow_scp=True,
@@ -110,8 +128,40 @@ async def test_people_log_in_run_commands_and_copy_files_with_their_own_programs
     assert await m.run("scp", "-O", "-i", "key", "here.txt", f"{m.short}:{there}") == (0, "", "")
     assert await m.run("scp", "-O", "-i", "key", f"{m.short}:{there}", "back.txt") == (0, "", "")
     assert (m.home / "back.txt").read_text() == "weights"
-    code, _, _ = await m.run("ssh", "-i", "key", m.short, "sleep 60", press="ran sleep 60")
+    code, _, _ = await m.run("ssh", "-i", "key", m.short, "sleep 60", until="ran sleep 60")
     assert code in (-signal.SIGINT, 255)
+
+
+@pytest.mark.slow
+async def test_a_tunnel_leads_to_a_port_of_the_machine_until_ctrl_c(machine: Machine) -> None:
+    m = machine
+    seen: list[bytes] = []
+
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"a page")
+        writer.close()
+
+    async def visit() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here)
+        seen.append(await reader.read())
+        writer.close()
+
+    page = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = page.sockets[0].getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        here = free.getsockname()[1]
+    # A person's own configuration names the key; this one also says when the tunnel is there.
+    own = m.home / "ssh_config"
+    own.write_text(f"IdentityFile {m.home / 'key'}\nPermitLocalCommand yes\nLocalCommand echo up\n")
+    tools = m.home / "bin"
+    tools.mkdir()
+    (tools / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {own} "$@"\n')
+    (tools / "ssh").chmod(0o755)
+    line = ("open", m.short, str(port), "--local", str(here))
+    code, _, err = await m.run(*line, until="up", then=visit, PATH=f"{tools}:{os.environ['PATH']}")
+    assert (seen, code in (-signal.SIGINT, 255)) == ([b"a page"], True)
+    assert f"http://localhost:{here} leads to port {port} of session {m.short}. Ctrl-C ends the tunnel." in err
+    page.close()
 
 
 @pytest.mark.slow
@@ -148,6 +198,8 @@ async def test_what_cannot_be_connected_to_is_said_in_a_sentence(terminal: Termi
         (("scp", "a", "b"), 2, "Name the session in a path, such as `gpu-shopper scp 4k7m2p:/workspace/out.pt .`."),
         (("scp", "data:old", f"{short}:"), 2, "A local file with a colon is written ./"),
         (("rsync", "-a", f"{short}:x", "."), 1, f"Session {short} isn't ready yet."),
+        (("open", short, "70000"), 2, '"70000" is not a port from 1 to 65535, jupyter or tensorboard.'),
+        (("open", short, "jupyter"), 1, f"Session {short} isn't ready yet."),
         (("connect",), 2, "Did you mean `gpu-shopper ssh ID`?"),
     ):
         ended, out, err = await t.run(*line)

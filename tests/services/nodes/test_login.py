@@ -39,7 +39,7 @@ async def test_the_owner_logs_in_from_ready_to_the_end_and_nobody_else(keyed: Wo
     await w.run(40, 20)
     (row,) = (await w.books()).instances
     reply = await login(w.ctx, row.session_id, ALICE)
-    assert (reply.code, reply.data["instance"].host_key) == ("login", row.host_key)
+    assert (reply.code, reply.data["view"].instance.host_key) == ("login", row.host_key)
     assert (await said(w, Actor.from_ref("operator:alice")))[0] == "login"
     assert await said(w, BOB) == ("not_yours", f"Session {short} is alice's. Only its owner can log in.")
     async with w.ctx.db.write() as tx:
