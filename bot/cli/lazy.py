@@ -134,7 +134,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             restart=_entry("Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session"),
             shutdown=_entry("End a session.", "DELETE /sessions/{session}", at="commands.session"),
             ssh_key=_entry(
-                "Set the public SSH key that your machines accept.",
+                "Set the public SSH keys that your machines accept.",
                 "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
                 at="commands.keys:ssh_app",
             ),

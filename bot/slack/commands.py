@@ -327,7 +327,7 @@ async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) 
     if parsed.action == "add":
         reply = await ssh_keys.add(handler.ctx, AddKey(actor, parsed.text, job.key))
     elif parsed.action == "remove":
-        reply = await ssh_keys.remove(handler.ctx, actor, job.key)
+        reply = await ssh_keys.remove(handler.ctx, actor, parsed.text, job.key)
     else:
         reply = await ssh_keys.show(handler.ctx, actor)
     return answer(reply)

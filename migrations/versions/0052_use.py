@@ -1,11 +1,11 @@
-"""Add the ports of an instance that its cloud has opened; null where it opened none, or nobody asked for any."""
+"""Let a person have several SSH keys, and store which ports of an instance its cloud has opened."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.baseline.table import JSON
+from migrations.baseline.table import JSON, NAME, TEXT, TIME, required, table
 
 revision = "0052"
 down_revision = "0051"
@@ -14,10 +14,27 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column."""
+    """Add the column, and make an owner and a fingerprint together the key of the table."""
     op.add_column("instances", sa.Column("ports", JSON, nullable=True))
+    _ssh_keys(["owner", "fingerprint"], "SELECT owner, fingerprint, public_key, created_at FROM ssh_keys_before")
 
 
 def downgrade() -> None:
-    """Drop the column. The next listing of a cloud shows them again."""
+    """Keep the newest key of each person; the next listing of a cloud shows its ports again."""
+    _ssh_keys(
+        ["owner"],
+        "SELECT owner, fingerprint, public_key, created_at FROM ssh_keys_before b WHERE NOT EXISTS ("
+        "SELECT 1 FROM ssh_keys_before c WHERE c.owner = b.owner AND (c.created_at > b.created_at"
+        " OR (c.created_at = b.created_at AND c.fingerprint > b.fingerprint)))",
+    )
     op.drop_column("instances", "ports")
+
+
+def _ssh_keys(key: list[str], rows: str) -> None:
+    """Build the table anew with this primary key and these rows; neither database can change the key in place."""
+    op.execute("CREATE TABLE ssh_keys_before AS SELECT * FROM ssh_keys")
+    op.drop_table("ssh_keys")
+    types = {"owner": NAME, "public_key": TEXT, "fingerprint": sa.String(96), "created_at": TIME}
+    table("ssh_keys", required(**types), key=key)
+    op.execute(f"INSERT INTO ssh_keys (owner, fingerprint, public_key, created_at) {rows}")  # Ours.
+    op.drop_table("ssh_keys_before")

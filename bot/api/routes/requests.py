@@ -82,7 +82,7 @@ async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repe
         request_id = str(reply.data.get("request_id", ""))
         if reply.ok and request_id:
             async with deps.ctx.db.read() as tx:
-                hint = await ssh_keys.keyless(tx, await tx.get_one(Request, request_id))
+                hint = await ssh_keys.keyless(tx, deps.ctx.policy, await tx.get_one(Request, request_id))
             reply = replace(reply, sentence=f"{reply.sentence} {hint}".strip())
         if reply.ok and not deps.settings.acts and (idle := await liveness.nobody_acts(deps.ctx, request_id)):
             reply = replace(reply, sentence=f"{reply.sentence} {idle}")
@@ -129,7 +129,7 @@ async def request(deps: Deps, who: RequestReader, request: RequestParam) -> Requ
     row, _ = await found(deps, who, request)
     async with deps.ctx.db.read() as tx:
         group = await approvers.approver_group(tx, deps.ctx.policy, row, deps.ctx.clock.now())
-        view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, row)
+        view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, deps.ctx.policy, row)
         return request_out(deps.ctx, view, group, hint)
 
 

@@ -146,8 +146,8 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     ),
     Subcommand(
         "key",
-        "key add PUBLIC-KEY, key list, key remove",
-        "Manage the public SSH key that your machines get.",
+        "key add PUBLIC-KEY, key list, key remove [FINGERPRINT]",
+        "Manage the public SSH keys that your machines get.",
         "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMwCHH0TBaOfJSd4sdQ5gwsm7j/UwAXxaJnI06ctNuO ada@laptop",
         CommandShape.KEY,
     ),

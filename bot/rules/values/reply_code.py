@@ -188,11 +188,13 @@ class ReplyCode(Vocabulary):
     REFUND_UNMATCHED = "refund_unmatched", "The refund matches no booked cost."
 
     # Keys
-    KEY = "key", "Your SSH key."
+    KEY = "key", "Your SSH keys."
     KEY_ADDED = "key_added", "Your SSH key is stored."
     KEY_KNOWN = "key_known", "This SSH key was yours already."
     KEY_REMOVED = "key_removed", "Your SSH key is removed."
     NO_KEY = "no_key", "You have no SSH key here."
+    WHICH_KEY = "which_key", "You have several SSH keys. Name one by its fingerprint."
+    TOO_MANY_SSH_KEYS = "too_many_ssh_keys", "You have too many SSH keys. Remove one first."
     NOT_A_KEY = "not_a_key", "That is not a public SSH key."
     WEAK_KEY = "weak_key", "The RSA key is too short."
     PRIVATE_KEY = "private_key", "That is a private key. It was not stored."
