@@ -107,6 +107,8 @@ def session_out(
     return SessionOut.of(
         session,
         owner_name=ctx.names.of(ctx.policy, session.owner),
+        shared_with=list(view.shared_with),
+        shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         cloud=row.cloud if row else None,
         price_usd_h=row.price_usd_h if row else None,
         cost_usd=cost_now(ctx, view, now),

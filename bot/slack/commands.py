@@ -14,6 +14,7 @@ from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import clean
 from bot.services.access import authorization, delegation, ssh_keys
+from bot.services.access.sharing import is_shared
 from bot.services.approvals import break_glass, decisions, explanation
 from bot.services.approvals.break_glass import BreakGlass
 from bot.services.audit import journal as audit_journal
@@ -185,6 +186,7 @@ async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
         facts,
         now,
         mine=_is_mine(found, job),
+        logs_in=view is not None and is_shared(ctx.policy, view.shared_with, job.message.actor),
         command=handler.settings.command,
         can_end=_can_end(handler, found),
         between=between,
@@ -208,7 +210,8 @@ async def _seen(handler: HandlerContext, job: HandlerJob, target: str) -> servic
         found = await service.status(handler.ctx, target)
     except LookupError as error:
         return _unknown(error)
-    if await hidden(handler, job, found.request.request.requester):
+    shared = is_shared(handler.ctx.policy, found.request.shared_with, job.message.actor)
+    if not shared and await hidden(handler, job, found.request.request.requester):
         return _unknown(LookupError(nothing_ends_in(target)))
     return found
 

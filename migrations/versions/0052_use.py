@@ -1,11 +1,11 @@
-"""Let a person have several SSH keys, and store which ports of an instance its cloud has opened."""
+"""Let a person have several SSH keys; store with whom machines are shared, and the ports that a cloud has opened."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.baseline.table import JSON, NAME, TEXT, TIME, required, table
+from migrations.baseline.table import ID, JSON, NAME, TEXT, TIME, required, table
 
 revision = "0052"
 down_revision = "0051"
@@ -16,17 +16,25 @@ depends_on = None
 def upgrade() -> None:
     """Add the column, and make an owner and a fingerprint together the key of the table."""
     op.add_column("instances", sa.Column("ports", JSON, nullable=True))
+    table(
+        "shares",
+        required(request_id=ID, person=NAME, shared_by=NAME, created_at=TIME),
+        key=["request_id", "person"],
+        refers={"request_id": "requests"},
+        indexes=[["person"]],
+    )
     _ssh_keys(["owner", "fingerprint"], "SELECT owner, fingerprint, public_key, created_at FROM ssh_keys_before")
 
 
 def downgrade() -> None:
-    """Keep the newest key of each person; the next listing of a cloud shows its ports again."""
+    """Keep the newest key of each person, and forget who shares; the next listing of a cloud shows its ports again."""
     _ssh_keys(
         ["owner"],
         "SELECT owner, fingerprint, public_key, created_at FROM ssh_keys_before b WHERE NOT EXISTS ("
         "SELECT 1 FROM ssh_keys_before c WHERE c.owner = b.owner AND (c.created_at > b.created_at"
         " OR (c.created_at = b.created_at AND c.fingerprint > b.fingerprint)))",
     )
+    op.drop_table("shares")
     op.drop_column("instances", "ports")
 
 

@@ -65,7 +65,7 @@ async def sessions(
         between = await ranges(ctx, tx, [view.session.id for view in views[:limit]])
     now = ctx.clock.now()
     items = [
-        session_out(ctx, view, now, mine=view.session.owner in own, between=between.get(view.session.id))
+        session_out(ctx, view, now, mine=any(map(own.__contains__, view.people)), between=between.get(view.session.id))
         for view in views[:limit]
     ]
     return Page[SessionOut](items=items, next_cursor=items[-1].id if len(views) > limit else None)
@@ -80,7 +80,7 @@ async def session(deps: Deps, who: SessionReader, session: SessionParam) -> Sess
         own = await authorization.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
         between = (await ranges(ctx, tx, (row.id,))).get(row.id)
-    return session_out(ctx, view, ctx.clock.now(), mine=row.owner in own, between=between)
+    return session_out(ctx, view, ctx.clock.now(), mine=any(map(own.__contains__, view.people)), between=between)
 
 
 @router.get("/sessions/{session}/ssh", responses=refusals(404, 409))

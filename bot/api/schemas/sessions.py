@@ -115,6 +115,8 @@ class SessionOut(Out):
     state: SessionState = Field(description="Its state.")
     owner: fields.Owner
     owner_name: str = optional("The owner's name, where the policy knows it.", "")
+    shared_with: list[str] = optional("The people with whom it is shared: they log in, and change nothing.", [])
+    shared_with_names: list[str] = optional("Their names; a reference where none is known.", [])
     gpu: GpuName
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")

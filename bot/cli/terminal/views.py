@@ -168,6 +168,8 @@ def session_details(one: SessionOut) -> TextReport:
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
     cost = f"{usd(one.cost_usd)} {'in all' if one.ended_at else 'so far'}"
     said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {cost}." if one.cloud else gpus]
+    if one.shared_with:
+        said.append(f"Shared with {', '.join(map(name_of, one.shared_with_names))}.")
     if one.low_usd is not None and one.high_usd is not None:
         said.append(unreconciled(one.low_usd, one.high_usd))
     if one.deadline and not outlives(one) and one.ended_at is None:

@@ -9,12 +9,13 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
+from bot.rules.grammar.access_words import read_ports, read_share
+from bot.rules.grammar.bad_word import BadWord as BadWord  # noqa: PLC0414 # Who calls a reader catches it, too.
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
 from bot.rules.values.phrases import read_amount
 from ledger.kernel.job import SpotPolicy
-from ledger.kernel.ports import Port
 from providers import cloud_names
 from providers.gpus.table import closest, lookup
 
@@ -53,10 +54,6 @@ MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 REGION = r"[\w .-]{1,40}"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 _AN_IMAGE = "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
-
-
-class BadWord(ValueError):
-    """Refuse a word that cannot be read; the message is a sentence without the word's position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,17 +298,6 @@ def read_reason(text: str, policy: Policy) -> Fields:
     return {"reason": text}
 
 
-def read_ports(text: str, _policy: Policy) -> Fields:
-    """Read `8888/http,6006`: ports on the machine, tcp where nothing else is said."""
-    try:
-        ports = tuple(map(Port.read, text.split(",")))
-    except ValueError:
-        raise BadWord(f"{show(text)} has no ports from 1 to 65535; write ports=8888/http,6006.") from None
-    if wrong := job_bounds.ports(ports):
-        raise BadWord(wrong.sentence)
-    return {"ports": tuple(map(str, ports))}
-
-
 def _as_is(key: str, value: str, doc: str, example: str, what: str, pattern: str, *aliases: str) -> Word:
     """Make a word whose value is passed on as it is when it has the right shape."""
 
@@ -357,7 +343,15 @@ WORDS: tuple[Word, ...] = (
         ("availability",),
     ),
     Word("offer", "ID", "One offer of an inventory answer.", "offer=vast:123", read_offer),
-    Word("ports", "PORT[,PORT]", "Ports to reach besides SSH.", "ports=8888/http,6006", read_ports, ("port",)),
+    Word(
+        "ports",
+        "PORT[,PORT]",
+        "Ports to reach besides SSH.",
+        "ports=8888/http,6006",
+        read_ports,
+        ("port",),
+    ),
+    Word("share", "PERSON[,PERSON]", "Who else logs in.", "share=U012AB3CD", read_share),
     _as_is("image", "IMAGE", "The container image.", f"image={_AN_IMAGE}", "the name of an image", IMAGE),
     _as_is("workload", "NAME", "What kind of work.", "workload=training", "a kind of work", r"[A-Za-z][\w-]{0,30}"),
     _as_is("model", "NAME", "The model, for names and estimates.", "model=7B", "a model", r"[\w./-]{1,60}"),

@@ -15,6 +15,7 @@ MOST_USD: Final = Decimal(1_000_000)
 SSH_PORT: Final = 22
 #: Hosts at Vast.ai may have few ports to give.
 MOST_PORTS: Final = 10
+MOST_SHARED: Final = 5
 
 
 class BoundsVerdict(NamedTuple):

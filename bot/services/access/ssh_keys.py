@@ -26,7 +26,7 @@ from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Session, SshKey
-from ledger.queries.access import Whose
+from ledger.queries.access import Whose, shared_with
 from ledger.queries.journal import done_before
 from ledger.queries.lookups import public_keys
 
@@ -165,6 +165,8 @@ async def keyless(tx: Tx, policy: Policy, request: Request) -> str:
 
 
 async def for_instance(tx: Tx, policy: Policy, session: Session, job: JobRequest) -> tuple[str, ...]:
-    """Return the keys that a session's instance gets: the job's own, or else all of its owner's."""
-    own = await keys_of(tx, policy, Actor.from_ref(session.owner))
-    return (job.public_key,) if job.public_key else tuple(one.public_key for one in own)
+    """Return the keys that a session's instance gets: the job's own, or else all of its owner's; and of who shares."""
+    people = (await shared_with(tx, [session.request_id])).get(session.request_id, ())
+    people = people if job.public_key else (session.owner, *people)
+    keys = [one.public_key for ref in people for one in await keys_of(tx, policy, Actor.from_ref(ref))]
+    return tuple(dict.fromkeys([job.public_key, *keys] if job.public_key else keys))

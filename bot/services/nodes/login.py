@@ -24,12 +24,13 @@ async def login(ctx: Context, session_id: str, actor: Actor) -> Reply:
     """
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
-        own = view.session.owner in await authorization.mine(tx, ctx.policy, actor)
+        names = await authorization.mine(tx, ctx.policy, actor)
     session, row = view.session, view.instance
     data = {"session_id": session.id}
-    if not own:
+    if not any(person in names for person in view.people):
         name = ctx.names.of(ctx.policy, session.owner)
-        sentence = f"Session {session.short_id} is {name or 'somebody else'}'s. Only its owner can log in."
+        whose = f"Session {session.short_id} is {name or 'somebody else'}'s."
+        sentence = f"{whose} Only its owner and who shares it can log in."
         return refuse(ReplyCode.NOT_YOURS, sentence, data)
     refusal = _not_now(ctx, session, row)
     return refusal or Reply(True, ReplyCode.LOGIN, "The machine can be logged in to.", data | {"view": view})

@@ -41,7 +41,8 @@ async def test_the_owner_logs_in_from_ready_to_the_end_and_nobody_else(keyed: Wo
     reply = await login(w.ctx, row.session_id, ALICE)
     assert (reply.code, reply.data["view"].instance.host_key) == ("login", row.host_key)
     assert (await said(w, Actor.from_ref("operator:alice")))[0] == "login"
-    assert await said(w, BOB) == ("not_yours", f"Session {short} is alice's. Only its owner can log in.")
+    whose = f"Session {short} is alice's. Only its owner and who shares it can log in."
+    assert await said(w, BOB) == ("not_yours", whose)
     async with w.ctx.db.write() as tx:
         await amend(tx, Instance, row.id, host_key=None)
     code, sentence = await said(w)
