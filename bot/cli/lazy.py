@@ -79,6 +79,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             ),
             reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions"),
             cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests"),
+            share=_entry(
+                "Let somebody else log in to the machine of your request.",
+                "POST /requests/{request}/share",
+                at="commands.requests",
+            ),
             why=_entry(
                 "Explain why a request needs approval, and from whom.",
                 "GET /requests/{request}/why",

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from bot.api.schemas import fields
 from bot.api.schemas.base import In, Out, optional
@@ -124,3 +124,10 @@ class ApproveIn(In):
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = optional(
         "The digest of the terms that you read; needed once another approver has changed them."
     )
+
+
+class ShareIn(In):
+    """With whom a request's machine is shared, or no longer."""
+
+    person: str = Field(max_length=90, description="A Slack id, or operator:ada.", examples=["U012AB3CD"])
+    off: StrictBool = optional("true: it is shared with them no longer.", False)

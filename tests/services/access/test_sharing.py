@@ -13,7 +13,8 @@ from bot.cli.terminal.views import session_details
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.policy.policy import Policy
-from bot.services.access import ssh_keys
+from bot.services.access import sharing, ssh_keys
+from bot.services.access.sharing import ShareWith
 from bot.services.billing import costs
 from bot.services.nodes.login import login
 from bot.services.runtime.commands import AddKey
@@ -83,6 +84,79 @@ async def test_who_shares_it_is_told_sees_it_logs_in_and_changes_nothing(w: Worl
         assert code_of(await door.call("POST", f"/sessions/{short}/token", dave)) == "not_yours"
         assert code_of(await door.call("GET", f"/sessions/{short}/ssh", eve)) == "unknown_id"
         assert (await door.call("GET", "/sessions", eve)).json()["items"] == []
+
+
+async def test_a_request_that_waits_is_shared_and_no_longer(w: World) -> None:
+    w.tune(same_person=((DAVE.id, "operator:dave"), (ALICE.id, "operator:alice")))
+    request_id = str((await w.ask(candidates=("runpod",))).data["request_id"])
+    await w.settle()
+    dave, short = Actor.from_ref("operator:dave"), request_id[-6:]
+
+    async def share(by: Actor = ALICE, person: Actor = dave, *, off: bool = False, of: str = short) -> tuple[str, str]:
+        reply = await sharing.change(w.ctx, ShareWith(of, by, person, off))
+        return reply.code, reply.sentence
+
+    assert await share(DAVE) == ("not_yours", f"Only the owner of {short} can share it.")
+    assert await share(person=Actor.from_ref("operator:alice")) == ("bad_share", "The machine is yours already.")
+    assert (await share(of="zzzzzz"))[0] == "unknown_id"
+    added = f"Request {short} is shared with operator:dave. Their SSH keys go onto its machine."
+    assert await share() == ("shared", added)
+    assert await share(person=DAVE) == ("shared", f"Request {short} is shared with {DAVE.ref} already.")
+    assert (await w.view(request_id)).shared_with == ("operator:dave",)
+    assert await share(off=True) == ("shared", f"Request {short} is not shared with operator:dave.")
+    assert (await w.view(request_id)).shared_with == ()
+    for number in range(5):
+        assert (await share(person=Actor.from_ref(f"operator:p{number}")))[0] == "shared"
+    assert await share() == ("bad_share", "A machine is shared with 5 people at most.")
+    assert (await share(person=Actor.from_ref("operator:p0"), off=True))[0] == "shared"
+    assert (await share())[0] == "shared"
+    key = await key_of(w, dave)
+    kinds = [
+        event.kind for event in (await w.books()).events if event.kind.startswith("request.") and "share" in event.kind
+    ]
+    assert kinds == [
+        "request.shared",
+        "request.unshared",
+        *["request.shared"] * 5,
+        "request.unshared",
+        "request.shared",
+    ]
+    assert (await w.decide(request_id)).ok
+    code, sentence = await share(off=True)
+    assert (code, "keys go onto a machine only at its launch" in sentence) == ("launched", True)
+    await w.settle()
+    runpod = w.clouds["runpod"]
+    assert isinstance(runpod, RunPodSandbox)
+    (pod,) = runpod.account.instances.values()
+    assert pod.order.env["PUBLIC_KEY"] == key
+    other = str((await w.ask()).data["request_id"])
+    assert (await w.cancel(other)).ok
+    assert (await share(of=other))[0] == "not_waiting"
+
+
+async def test_it_is_shared_by_rest_and_in_a_line(w: World) -> None:
+    w.tune(same_person=((DAVE.id, "operator:dave"), (ALICE.id, "operator:alice")))
+    request_id = str((await w.ask(candidates=("vast",))).data["request_id"])
+    await w.settle()
+    async with opened(w) as door:
+        alice, path = await door.key("operator:alice"), f"/requests/{request_id}/share"
+        assert (await door.call("POST", path, alice, json={"person": "@dave"})).json()["code"] == "shared"
+        assert (await w.view(request_id)).shared_with == ("operator:dave",)
+        assert code_of(await door.call("POST", path, alice, json={"person": "nobody"})) == "bad_share"
+        assert (await door.call("POST", path, alice, json={"person": "UDAVE", "off": True})).status_code == 200
+        assert (await w.view(request_id)).shared_with == ()
+    for line, says in (
+        ("share", "share needs the id"),
+        ("share 4k7m2p", "Say with whom"),
+        ("share 4k7m2p @mallory", "“@mallory” is nobody known here"),
+        ("share 4k7m2p U012AB3CD on", "one id, one person, and off"),
+    ):
+        wrong = parse(line, w.ctx.policy)
+        assert isinstance(wrong, GrammarError)
+        assert says in wrong.message
+    right = parse("share 4k7m2p <@UDAVE|dave> off", w.ctx.policy)
+    assert not isinstance(right, GrammarError)
+    assert (right.target, right.text, right.action) == ("4k7m2p", MENTIONED, "off")
 
 
 @dataclass
