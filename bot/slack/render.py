@@ -28,6 +28,7 @@ from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
 from bot.slack.settings import SlackSettings
 from ledger.core import Tx, notifications_of
+from ledger.core.moves import direct_to
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
@@ -191,10 +192,15 @@ def _able(ctx: Context, view: SessionView) -> Capabilities | None:
 
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
+    shared = row.destination in map(direct_to, view.shared_with)
     if session_ready_and_ended.is_over(view.session):
         if not row.sent_version:
             raise LookupError(f"{view.session.id} has ended before this could be shown")
-        return Shown(session_ready_and_ended.ready_after_end(view.session), row.destination, edits=True)
+        over = session_ready_and_ended.warning_after_end if shared else session_ready_and_ended.ready_after_end
+        return Shown(over(view.session), row.destination, edits=True)
+    if shared:
+        message = session_ready_and_ended.ready_for_others(view, _able(ctx, view))
+        return Shown(message, await _person(ctx, row.destination), edits=True)
     async with ctx.db.read() as tx:
         keyless = await _is_keyless(tx, ctx.policy, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)

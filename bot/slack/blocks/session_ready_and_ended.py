@@ -66,6 +66,18 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
 
 
+def ready_for_others(view: SessionView, able: Capabilities | None = None) -> Message:
+    """Tell somebody with whom a machine is shared how to log in; what changes it stays with its owner."""
+    session, row = view.session, view.instance
+    where = f" at {safe(row.cloud, 40)}" if row is not None else ""
+    lead = f"The *{what(session)}* that {person(session.owner)} shares with you{where} is ready."
+    lines = [f"Connect: {code(ssh_command(row), 400)}" if row is not None and row.ssh_host else _no_address(able)]
+    lines += port_lines(view)
+    lines += [f"Ends: {when(session.deadline)}"] if session.deadline else []
+    ids = context(f"Session {code(session.short_id)}")
+    return Message(f"{lead} {' · '.join(lines)}", (section(f":rocket: {lead}"), section("\n".join(lines)), ids))
+
+
 def port_lines(view: SessionView) -> list[str]:
     """Say where the ports that the job asked for are reached; a tunnel where the cloud opens none."""
     ports = ports_of(view.request.job, view.instance)
