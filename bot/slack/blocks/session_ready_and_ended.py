@@ -67,7 +67,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
 
 
 def ready_for_others(view: SessionView, able: Capabilities | None = None) -> Message:
-    """Tell somebody with whom a machine is shared how to log in; what changes it stays with its owner."""
+    """Say how to log in to somebody with whom a machine is shared, without the buttons of its owner."""
     session, row = view.session, view.instance
     where = f" at {safe(row.cloud, 40)}" if row is not None else ""
     lead = f"The *{what(session)}* that {person(session.owner)} shares with you{where} is ready."
