@@ -124,7 +124,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 at="commands.connect:rsync_app",
             ),
             open=_entry(
-                "Reach a port of the machine, through an SSH tunnel where needed.",
+                "Reach a port of the machine, by a tunnel where needed.",
                 "GET /sessions/{session}/ssh",
                 at="commands.connect:open_app",
             ),

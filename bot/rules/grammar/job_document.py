@@ -105,14 +105,14 @@ class JobDocument(_Strict):
         default=None, description="For how long the cloud must expect the offer to be there: 24h, 3d."
     )
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
-    share: Text | Annotated[list[Text], Field(max_length=10)] | None = Field(
-        default=None,
+    share: Annotated[list[Text], Field(max_length=10)] = Field(
+        default=[],
         description="Who else logs in: Slack ids, operator:ada, or names that the policy links.",
         examples=[["U012AB3CD"]],
     )
     image: Text | None = Field(default=None, description="The container image.")
-    ports: Said | Annotated[list[Said], Field(max_length=20)] | None = Field(
-        default=None,
+    ports: Annotated[list[Said], Field(max_length=20)] = Field(
+        default=[],
         description="Ports to reach from outside, besides SSH: 8888/http for a web page, 6006 for any other (tcp).",
         examples=[["8888/http", "6006"]],
     )
