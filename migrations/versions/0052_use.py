@@ -42,7 +42,6 @@ def _ssh_keys(key: list[str], rows: str) -> None:
     """Build the table anew with this primary key and these rows; neither database can change the key in place."""
     op.execute("CREATE TABLE ssh_keys_before AS SELECT * FROM ssh_keys")
     op.drop_table("ssh_keys")
-    types = {"owner": NAME, "public_key": TEXT, "fingerprint": sa.String(96), "created_at": TIME}
-    table("ssh_keys", required(**types), key=key)
-    op.execute(f"INSERT INTO ssh_keys (owner, fingerprint, public_key, created_at) {rows}")  # Ours.
+    table("ssh_keys", required(owner=NAME, public_key=TEXT, fingerprint=sa.String(96), created_at=TIME), key=key)
+    op.execute(f"INSERT INTO ssh_keys (owner, fingerprint, public_key, created_at) {rows}")
     op.drop_table("ssh_keys_before")
