@@ -21,6 +21,7 @@ from bot.services.runtime.commands import AddKey
 from bot.services.sessions import service
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.request import request_message
+from bot.slack.blocks.session_ready_and_ended import ready_for_others
 from ledger.kernel.actor import Actor
 from providers.sandbox.runpod.sandbox import RunPodSandbox
 from tests.api.door import code_of, opened
@@ -72,6 +73,9 @@ async def test_who_shares_it_is_told_sees_it_logs_in_and_changes_nothing(w: Worl
         in listing(await service.listing(w.ctx, DAVE), {}, "/gpu", w.clock.now()).text
     )
     assert f"<@{ALICE.id}> with <@{DAVE.id}>" in str(request_message(request, w.ctx.policy).blocks)
+    ready = ready_for_others(view)
+    assert f"The *1× RTX4090* that <@{ALICE.id}> shares with you at vast is ready. Connect: `ssh -p " in ready.text
+    assert [block["type"] for block in ready.blocks] == ["section", "section", "context"]
     assert "Shared with dave." in session_details(session_out(w.ctx, view, w.clock.now(), mine=True)).sentences
     async with opened(w) as door:
         dave, eve = await door.key("operator:dave"), await door.key("operator:eve")

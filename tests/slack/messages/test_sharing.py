@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
 from tests.slack.conftest import Stage
@@ -12,6 +14,7 @@ def heard(stage: Stage, who: str) -> ChatMessage:
     return stage.ws.ephemerals(who)[-1]
 
 
+@pytest.mark.slow
 async def test_whom_a_machine_is_shared_with_reads_how_to_connect_and_ends_nothing(stage: Stage) -> None:
     message = await stage.ask("/gpu provision 1x4090 2h share=<@U0CAROL|carol>")
     (request,) = (await stage.w.books()).requests
