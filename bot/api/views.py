@@ -42,6 +42,8 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
     return RequestOut(
         **request_summary(ctx, request).model_dump(),
         job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
+        shared_with=list(view.shared_with),
+        shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         quote_version=request.quote_version,
         options=[_option(option) for option in view.options],
         approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],

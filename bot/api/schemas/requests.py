@@ -86,6 +86,8 @@ class RequestOut(RequestSummary):
     """A request in full. `waiting` is null once it is closed; `override_id` names the 12-hour override."""
 
     job: dict[str, Any] = Field(description="The job as it was requested.")
+    shared_with: list[str] = optional("The people with whom its machine is shared: their keys go onto it.", [])
+    shared_with_names: list[str] = optional("Their names; a reference where none is known.", [])
     quote_version: int = Field(description="The version of the offers that the decision is about.")
     options: list[OptionOut] = Field(description="The ranked offers, the best first.")
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")

@@ -74,6 +74,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         for option in one.options
     )
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
+    said += [f"Shared with {', '.join(map(name_of, one.shared_with_names))}."] if one.shared_with else []
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.override_state == RequestState.PENDING:
         said.append("Above the 12-hour limit: an approval also approves the 12-hour override.")

@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from bot.api.schemas.requests import RequestOut
 from bot.api.views import session_out
-from bot.cli.terminal.views import session_details
+from bot.cli.terminal.views import request_details, session_details
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.policy.policy import Policy
@@ -145,7 +146,8 @@ async def test_it_is_shared_by_rest_and_in_a_line(w: World) -> None:
     async with opened(w) as door:
         alice, path = await door.key("operator:alice"), f"/requests/{request_id}/share"
         assert (await door.call("POST", path, alice, json={"person": "@dave"})).json()["code"] == "shared"
-        assert (await w.view(request_id)).shared_with == ("operator:dave",)
+        seen = RequestOut.model_validate(await door.request(alice, request_id))
+        assert (seen.shared_with, "Shared with dave." in request_details(seen).sentences) == (["operator:dave"], True)
         assert code_of(await door.call("POST", path, alice, json={"person": "nobody"})) == "bad_share"
         assert (await door.call("POST", path, alice, json={"person": "UDAVE", "off": True})).status_code == 200
         assert (await w.view(request_id)).shared_with == ()
