@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from ledger.kernel.job import GpuConstraint
+from ledger.kernel.ports import HIGHEST, LOWEST
 from providers.capabilities import BillingRule
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, Offer
 from providers.errors import UnexpectedResponse
@@ -42,6 +43,12 @@ def listed(cloud: str, row: Any, name: str, problem: str) -> list[Any]:
     if not isinstance(found, list):
         raise UnexpectedResponse(cloud, problem)
     return found
+
+
+def is_port(value: Any) -> bool:
+    """Whether an answer names a port from 1 to 65535: a number, or its digits."""
+    digits = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    return digits.isascii() and digits.isdigit() and len(digits) <= 5 and LOWEST <= int(digits) <= HIGHEST
 
 
 def text(value: Any) -> str | None:

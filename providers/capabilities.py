@@ -31,6 +31,14 @@ class BillGranularity(StrEnum):
     MONTH = "month"
 
 
+class PortAccess(StrEnum):
+    """How ports beside SSH are reached: at a public address that the cloud shows, by an SSH tunnel, or not at all."""
+
+    PUBLIC = "public"
+    TUNNEL = "tunnel"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class BillingRule:
     """How the cloud counts time: rounded up to `quantum_s`, at least `minimum_s`, from `starts`."""
@@ -65,6 +73,8 @@ class Capabilities:
     #: the timeout that it was made with ends it.
     terminate: bool = True
     ssh: bool = True
+    #: Whether a create opens the ports that are asked for.
+    ports: PortAccess = PortAccess.TUNNEL
     #: False where what runs has one image of the cloud's own, so that none can be asked for.
     images: bool = True
     #: A create's `onstart` takes the place of the command that its image starts with, so that an image which a person

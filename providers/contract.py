@@ -14,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
+from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
 from providers.capabilities import Capabilities
 from providers.errors import UnexpectedResponse
@@ -97,6 +98,8 @@ class InstanceSpec:
     bid_usd_h: Decimal | None = None
     #: The least CUDA that the host's driver must support; sent where the cloud places the instance by it.
     min_cuda: Decimal | None = None
+    #: Ports to open beside SSH, where the cloud opens any.
+    ports: tuple[Port, ...] = ()
     #: What `prepare` found out for the create call, and the sign that its turn was taken; nobody else sets it.
     ready: Mapping[str, str] | None = None
 
@@ -123,6 +126,14 @@ class SshEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenPort:
+    """A port of an instance, and where it is reached from outside: `203.0.113.7:40001`, or a URL."""
+
+    number: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedInstance:
     """What the cloud says exists. `ref` is the cloud's own id; `name` is whatever name or label it carries.
 
@@ -140,6 +151,8 @@ class ObservedInstance:
     price_usd_h: Decimal | None = None
     storage_usd_h: Decimal | None = None
     ssh: SshEndpoint | None = None
+    #: Ports beside SSH's that the cloud has opened.
+    ports: tuple[OpenPort, ...] = ()
     region: str | None = None
     machine_id: str | None = None
     spot: bool = False

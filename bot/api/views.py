@@ -6,7 +6,17 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
-from bot.api.schemas.sessions import AgentOut, DiskOut, GpuCheckOut, NodeApiOut, SessionOut, Ssh, Terms
+from bot.api.schemas.sessions import (
+    AgentOut,
+    DiskOut,
+    GpuCheckOut,
+    LoginOut,
+    NodeApiOut,
+    PortOut,
+    SessionOut,
+    Ssh,
+    Terms,
+)
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.policy.tiers import ApproverGroup
@@ -16,6 +26,7 @@ from bot.services.billing.true_up import Range
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
+from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
@@ -44,6 +55,8 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
     return RequestOut(
         **request_summary(ctx, request).model_dump(),
         job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
+        shared_with=list(view.shared_with),
+        shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         quote_version=request.quote_version,
         options=[_option(option) for option in view.options],
         approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],
@@ -108,6 +121,8 @@ def session_out(
     return SessionOut.of(
         session,
         owner_name=ctx.names.of(ctx.policy, session.owner),
+        shared_with=list(view.shared_with),
+        shared_with_names=[ctx.names.of(ctx.policy, ref) or ref for ref in view.shared_with],
         cloud=row.cloud if row else None,
         price_usd_h=row.price_usd_h if row else None,
         cost_usd=cost_now(ctx, view, now),
@@ -124,7 +139,7 @@ def session_out(
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
         gpu_check=_gpu_check(row) if live and row is not None else None,
-        ssh=_ssh(row) if shows_ssh and row is not None else None,
+        ssh=_ssh(view.request, row) if shows_ssh and row is not None else None,
         held=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
@@ -181,7 +196,7 @@ def _node_api(row: Instance, node: Node | None) -> NodeApiOut | None:
     )
 
 
-def _ssh(row: Instance) -> Ssh | None:
+def _ssh(request: Request, row: Instance) -> Ssh | None:
     if not row.ssh_host:
         return None
     return Ssh(
@@ -192,4 +207,16 @@ def _ssh(row: Instance) -> Ssh | None:
         host_key=row.host_key,
         fingerprint=fingerprint(row.host_key) if row.host_key else None,
         known_hosts=known_hosts(row),
+        ports=[
+            PortOut(port=one.port.number, protocol=one.port.protocol, address=one.address or None)
+            for one in ports_of(request.job, row)
+        ],
     )
+
+
+def login_out(view: SessionView) -> LoginOut:
+    """Return how to log in to the instance of a session, which has an address."""
+    found = _ssh(view.request, view.instance) if view.instance is not None else None
+    if found is None:
+        raise ValueError(f"{view.session.id} has no address")
+    return LoginOut(**found.model_dump(), session_id=view.session.id, request_id=view.request.id)

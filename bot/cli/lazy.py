@@ -79,6 +79,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             ),
             reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions"),
             cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests"),
+            share=_entry(
+                "Let somebody else log in to the machine of your request.",
+                "POST /requests/{request}/share",
+                at="commands.requests",
+            ),
             why=_entry(
                 "Explain why a request needs approval, and from whom.",
                 "GET /requests/{request}/why",
@@ -103,6 +108,26 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "Show one session and how to connect, or change it.",
                 "GET /sessions/{session}, POST /sessions/{session}/token",
             ),
+            ssh=_entry(
+                "Log in to a session's machine, or run a command there.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:ssh_app",
+            ),
+            scp=_entry(
+                "Copy files with scp: ID:path is on the machine.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:scp_app",
+            ),
+            rsync=_entry(
+                "Copy what has changed with rsync: ID:path is on the machine.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:rsync_app",
+            ),
+            open=_entry(
+                "Reach a port of the machine, by a tunnel where needed.",
+                "GET /sessions/{session}/ssh",
+                at="commands.connect:open_app",
+            ),
             extend=_entry("Request more time.", "POST /sessions/{session}/extend", at="commands.session"),
             done=_entry(
                 "Report that the work is done, which ends the session.",
@@ -114,7 +139,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             restart=_entry("Restart a machine in place.", "POST /sessions/{session}/restart", at="commands.session"),
             shutdown=_entry("End a session.", "DELETE /sessions/{session}", at="commands.session"),
             ssh_key=_entry(
-                "Set the public SSH key that your machines accept.",
+                "Set the public SSH keys that your machines accept.",
                 "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
                 at="commands.keys:ssh_app",
             ),

@@ -13,7 +13,7 @@ from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import clean
-from bot.services.access import authorization, delegation, ssh_keys
+from bot.services.access import authorization, delegation, sharing, ssh_keys
 from bot.services.approvals import break_glass, decisions, explanation
 from bot.services.approvals.break_glass import BreakGlass
 from bot.services.audit import journal as audit_journal
@@ -185,6 +185,7 @@ async def _status(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
         facts,
         now,
         mine=_is_mine(found, job),
+        logs_in=view is not None and sharing.is_shared(ctx.policy, view.shared_with, job.message.actor),
         command=handler.settings.command,
         can_end=_can_end(handler, found),
         between=between,
@@ -208,7 +209,8 @@ async def _seen(handler: HandlerContext, job: HandlerJob, target: str) -> servic
         found = await service.status(handler.ctx, target)
     except LookupError as error:
         return _unknown(error)
-    if await hidden(handler, job, found.request.request.requester):
+    shared = sharing.is_shared(handler.ctx.policy, found.request.shared_with, job.message.actor)
+    if not shared and await hidden(handler, job, found.request.request.requester):
         return _unknown(LookupError(nothing_ends_in(target)))
     return found
 
@@ -323,12 +325,18 @@ async def _cancel(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
     return answer(await decisions.cancel(handler.ctx, Cancel(parsed.target, facts)))
 
 
+async def _share(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    person = Actor.from_ref(parsed.text)
+    wanted = sharing.ShareWith(parsed.target, job.message.actor, person, off=parsed.action == "off")
+    return answer(await sharing.change(handler.ctx, wanted))
+
+
 async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     actor = job.message.actor
     if parsed.action == "add":
         reply = await ssh_keys.add(handler.ctx, AddKey(actor, parsed.text, job.key))
     elif parsed.action == "remove":
-        reply = await ssh_keys.remove(handler.ctx, actor, job.key)
+        reply = await ssh_keys.remove(handler.ctx, actor, parsed.text, job.key)
     else:
         reply = await ssh_keys.show(handler.ctx, actor)
     return answer(reply)
@@ -359,6 +367,7 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "start": _switch,
     "restart": _switch,
     "cancel": _cancel,
+    "share": _share,
     "key": _key,
     "profile": _profile,
 }

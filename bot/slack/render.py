@@ -9,6 +9,8 @@ from typing import Final
 
 from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.instances.health import given_up_at
+from bot.rules.policy.policy import Policy
+from bot.services.access.ssh_keys import keys_of
 from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
 from bot.services.grants import approvers
@@ -26,12 +28,13 @@ from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
 from bot.slack.settings import SlackSettings
 from ledger.core import Tx, notifications_of
+from ledger.core.moves import direct_to
 from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
 from ledger.models import Instance, Notification, Orphan, Request, Session
-from ledger.queries.lookups import public_key, session_of, waiting_extensions
+from ledger.queries.lookups import session_of, waiting_extensions
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
 
@@ -88,7 +91,7 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
         if request.state is RequestState.PENDING:
             mandate = await approvers.approver_group(tx, ctx.policy, request, now)
             not_them = await approvers.barred(tx, ctx.policy, view)
-            keyless = request.kind is RequestKind.PROVISION and await _is_keyless(tx, request)
+            keyless = request.kind is RequestKind.PROVISION and await _is_keyless(tx, ctx.policy, request)
     option = shown_option(view)
     provider = ctx.providers.get(option.cloud) if option is not None else None
     cost_usd = cost_now(ctx, session, now) if session else None
@@ -118,12 +121,12 @@ async def _person(ctx: Context, destination: str) -> str:
     return found
 
 
-async def _is_keyless(tx: Tx, request: Request) -> bool:
+async def _is_keyless(tx: Tx, policy: Policy, request: Request) -> bool:
     """Whether a requester who would log in has no key that could be put on an instance."""
     owner = Actor.from_ref(request.requester)
     if request.job.public_key is not None or owner.kind is not ActorKind.SLACK:
         return False
-    return await public_key(tx, request.requester) is None
+    return not await keys_of(tx, policy, owner)
 
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -189,12 +192,17 @@ def _able(ctx: Context, view: SessionView) -> Capabilities | None:
 
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
+    shared = row.destination in map(direct_to, view.shared_with)
     if session_ready_and_ended.is_over(view.session):
         if not row.sent_version:
             raise LookupError(f"{view.session.id} has ended before this could be shown")
-        return Shown(session_ready_and_ended.ready_after_end(view.session), row.destination, edits=True)
+        over = session_ready_and_ended.warning_after_end if shared else session_ready_and_ended.ready_after_end
+        return Shown(over(view.session), row.destination, edits=True)
+    if shared:
+        message = session_ready_and_ended.ready_for_others(view, _able(ctx, view))
+        return Shown(message, await _person(ctx, row.destination), edits=True)
     async with ctx.db.read() as tx:
-        keyless = await _is_keyless(tx, view.request)
+        keyless = await _is_keyless(tx, ctx.policy, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)
     return Shown(message, await _person(ctx, row.destination), edits=True)
 

@@ -30,7 +30,7 @@ from ledger.kernel.states import (
     reachable,
     sources,
 )
-from ledger.models import GrantRow, Instance, Orphan, Request, Session
+from ledger.models import GrantRow, Instance, Orphan, Request, Session, Share
 
 Row = TypeVar("Row", Request, GrantRow, Session, Instance, Orphan)
 
@@ -220,5 +220,15 @@ async def _announce(
         subject = f"{request.id}/{to}"
     elif direct:
         # Who answers for a program or an operator is looked up at the delivery: the policy and the keys know it.
-        subject, destination = row.id, owner.id if owner.kind is ActorKind.SLACK else owner.ref
+        subject, destination = row.id, direct_to(request.requester)
     await announce(tx, at, kind, subject, destination=destination)
+    if kind is NotificationKind.SESSION_READY:
+        # Whoever shares the machine logs in as well.
+        for ref in await tx.scalars(select(Share.person).where(Share.request_id == request.id).order_by(Share.person)):
+            await announce(tx, at, kind, subject, destination=direct_to(ref))
+
+
+def direct_to(ref: str) -> str:
+    """Return the destination of a direct message to the actor of a reference."""
+    person = Actor.from_ref(ref)
+    return person.id if person.kind is ActorKind.SLACK else person.ref

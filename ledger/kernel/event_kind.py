@@ -14,6 +14,8 @@ class EventKind(Vocabulary):
     REQUEST_VOTE = "request.vote", "request got a vote"
     REQUEST_IN_PLACE = "request.in_place", "request approved or rejected by a delegate"
     REQUEST_BREAK_GLASS = "request.break_glass", "request started without an approval"
+    REQUEST_SHARED = "request.shared", "request shared with somebody"
+    REQUEST_UNSHARED = "request.unshared", "request no longer shared with somebody"
     REQUEST_ESCALATED = "request.escalated", "request escalated"
     GRANT_MOVED = "grant.moved", "spend approval moved"
 

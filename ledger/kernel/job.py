@@ -71,6 +71,10 @@ class JobRequest:
     #: The project that it counts for; None is the policy's own.
     label: str | None = None
     clouds_in_order: bool = False
+    #: Ports to reach from outside, as `ledger.kernel.ports` writes them: `8888/http`.
+    ports: tuple[str, ...] = ()
+    #: References of the people with whom the machine is shared.
+    share: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Write the request as plain JSON types; decimals become strings so that nothing passes through a float."""
@@ -84,7 +88,7 @@ class JobRequest:
 
 #: How a value is read that JSON has in another type; fields that are not named here are read as they are.
 _READ: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("names", "candidates", "regions", "work"), tuple),
+    **dict.fromkeys(("names", "candidates", "regions", "work", "ports", "share"), tuple),
     **dict.fromkeys(("hours", "already_hours", "memory_gb_min", "memory_gb_max", "memory_gb_total_min"), Decimal),
     **dict.fromkeys(("max_price_usd_h", "budget_cap_usd", "min_reliability", "min_cuda", "min_capability"), Decimal),
     "cuda_min": Decimal,

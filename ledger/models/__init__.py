@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import event, inspect
 
-from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer, Webhook, WebhookDelivery
+from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer, Share, Webhook, WebhookDelivery
 from ledger.models.base import Base, Claimable
 from ledger.models.costs import BillLine, EntryHash, ExternalCost, Facet, Rollup, Unrolled
 from ledger.models.journal import (
@@ -60,6 +60,7 @@ __all__ = [
     "Request",
     "Rollup",
     "Session",
+    "Share",
     "SshKey",
     "StateAssigned",
     "Token",

@@ -26,6 +26,18 @@ class Consumer(Base):
     created_by: Mapped[str] = mapped_column(SafeString(96))
 
 
+class Share(Base):
+    """Store that a request's machine is shared with a person: their keys go onto it, and they see the session."""
+
+    __tablename__ = "shares"
+
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
+    #: The reference of the person: `slack:U012AB3CD`, or `operator:ada`.
+    person: Mapped[str] = mapped_column(SafeString(96), primary_key=True, index=True)
+    shared_by: Mapped[str] = mapped_column(SafeString(96))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
 class ApiKey(Base):
     """Store one key of a consumer: its secret only as a keyed hash, shown once when the key was made."""
 

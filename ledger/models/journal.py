@@ -138,13 +138,13 @@ class Inbox(Claimable, Base):
 
 
 class SshKey(Base):
-    """Store one public key per user. A private key never gets here."""
+    """Store one public key of a person, who may have several. A private key never gets here."""
 
     __tablename__ = "ssh_keys"
 
     owner: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
     public_key: Mapped[str] = mapped_column(SafeText)
-    fingerprint: Mapped[str] = mapped_column(SafeString(96))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 

@@ -90,6 +90,8 @@ class Instance(Claimable, Base):
     ssh_host: Mapped[str | None] = mapped_column(SafeString(255))
     ssh_port: Mapped[int | None] = mapped_column(Integer)
     ssh_user: Mapped[str | None] = mapped_column(SafeString(64))
+    #: The ports beside SSH's that its cloud has opened → where they are reached from outside; None: none.
+    ports: Mapped[dict[str, str] | None] = mapped_column(Json)
     #: The SSH host key that it showed first, as OpenSSH writes it (kind and base64), and when it was looked at last.
     host_key: Mapped[str | None] = mapped_column(SafeText)
     host_key_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -1,7 +1,8 @@
-"""Read and write API keys, stored answers and people's names: look up, make, revoke, forget. Services judge them."""
+"""Read and write API keys, stored answers, shares and people's names: look up, make, forget. Services judge them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
-from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Mark, Orphan, Request, Session
+from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Mark, Orphan, Request, Session, Share
 
 PERSON = "person/"
 #: The first mark after every one that begins with `PERSON`.
@@ -45,6 +46,20 @@ class Whose:
         """Build the same check as a condition on a column of references."""
         slack = [column.like(f"{ActorKind.SLACK}:%/{name}") for name in sorted(self.slack_ids)]
         return or_(column.in_(sorted(self.refs)), *slack)
+
+
+async def shared_with(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the people with whom each of these requests is shared, in the order in which they were named."""
+    found: dict[str, list[str]] = defaultdict(list)
+    mine = select(Share).where(Share.request_id.in_(list(request_ids)))
+    for one in await tx.scalars(mine.order_by(Share.created_at, Share.person)):
+        found[one.request_id].append(one.person)
+    return {request_id: tuple(people) for request_id, people in found.items()}
+
+
+def own_or_shared(whose: Whose, owner: Any, request_id: Any) -> ColumnElement[bool]:
+    """Build the condition for what somebody owns, or for what belongs to a request that is shared with them."""
+    return or_(whose.where(owner), request_id.in_(select(Share.request_id).where(whose.where(Share.person))))
 
 
 def about(whose: Whose) -> ColumnElement[bool]:

@@ -14,6 +14,7 @@ from ledger.kernel.ids import first_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState
 from ledger.models import GrantRow, Instance, Option, Quote, Request, Session, SshKey
+from ledger.queries.access import Whose
 
 
 async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
@@ -140,6 +141,7 @@ async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[
     return {row.label: row for row in rows}
 
 
-async def public_key(tx: AsyncSession, owner: str) -> SshKey | None:
-    """Return the one public key of a user."""
-    return await tx.get(SshKey, owner)
+async def public_keys(tx: AsyncSession, whose: Whose) -> list[SshKey]:
+    """Return the public SSH keys of a person under all of their names, the oldest first."""
+    mine = select(SshKey).where(whose.where(SshKey.owner))
+    return list(await tx.scalars(mine.order_by(SshKey.created_at, SshKey.fingerprint)))

@@ -14,7 +14,7 @@ from ledger.core import lock_family
 from ledger.kernel.ids import bare_id
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token
-from ledger.queries.access import Whose
+from ledger.queries.access import Whose, own_or_shared, shared_with
 from ledger.queries.lookups import current_quote, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
@@ -44,6 +44,8 @@ class RequestView:
     override: Request | None
     #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
     unknown: int = 0
+    #: References of the people with whom its machine is shared.
+    shared_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,13 @@ class SessionView:
     disk: Disk | None = None
     #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
     unknown: int = 0
+    #: References of the people with whom it is shared: they log in, and change nothing.
+    shared_with: tuple[str, ...] = ()
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Return who may log in: the owner, and those with whom it is shared."""
+        return (self.session.owner, *self.shared_with)
 
     @property
     def retained_disk(self) -> Disk | None:
@@ -105,6 +114,7 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         parent,
         await override_of(tx, request.id) if parent is None else None,
         await unknown_instances(tx),
+        (await shared_with(tx, [request.id])).get(request.id, ()),
     )
 
 
@@ -116,13 +126,19 @@ async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
     return (await _session_views(tx, [session]))[0]
 
 
-async def session_views(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[SessionView]:
-    """Return live sessions, the soonest to end first; of everybody when `whose` is None."""
+async def session_views(
+    tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50, with_shared: bool = False
+) -> list[SessionView]:
+    """Return live sessions, the soonest to end first; of everybody when `whose` is None.
+
+    `with_shared` includes those that others share with `whose`.
+    """
     # The databases disagree on where NULL sorts; a session whose end is not fixed yet comes last on both.
     soonest = (Session.deadline.is_(None), Session.deadline, Session.id)
     query = select(Session).where(Session.state.in_(LIVE_SESSION)).order_by(*soonest).limit(limit)
     if whose is not None:
-        query = query.where(whose.where(Session.owner))
+        shared = own_or_shared(whose, Session.owner, Session.request_id)
+        query = query.where(shared if with_shared else whose.where(Session.owner))
     return await _session_views(tx, (await tx.scalars(query)).all())
 
 
@@ -131,7 +147,7 @@ async def sessions_page(
 ) -> list[SessionView]:
     """Return sessions from the newest on, older than the id `before`; of everybody when `whose` is None.
 
-    `ended` returns only those that ended, and `live` only the others.
+    Those that others share with `whose` are among them. `ended` returns only those that ended, `live` only the others.
     """
     query = select(Session).order_by(Session.id.desc()).limit(limit)
     if ended:
@@ -139,7 +155,7 @@ async def sessions_page(
     elif live:
         query = query.where(Session.state.in_(LIVE_SESSION))
     if whose is not None:
-        query = query.where(whose.where(Session.owner))
+        query = query.where(own_or_shared(whose, Session.owner, Session.request_id))
     if before is not None:
         query = query.where(Session.id < before)
     return await _session_views(tx, (await tx.scalars(query)).all())
@@ -199,7 +215,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     agents = await nodes_of(tx, [row.id for row in newest.values()])
     still = [s.id for s in sessions if s.state in (SessionState.STOPPED, SessionState.TERMINATING)]
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
-    unknown = await unknown_instances(tx)
+    unknown, shared = await unknown_instances(tx), await shared_with(tx, request_ids)
     found = []
     for s in sessions:
         row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
@@ -219,6 +235,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
                 node=agents.get(row.id) if row else None,
                 disk=disks.get(s.id),
                 unknown=unknown,
+                shared_with=shared.get(s.request_id, ()),
             )
         )
     return found

@@ -22,6 +22,7 @@ NEVER_SPEND = {
     "/api/v1/compare": "only computes",
     "/api/v1/requests/{request}/reject": "ends a request; a key is taken and not needed",
     "/api/v1/requests/{request}/cancel": "ends a request",
+    "/api/v1/requests/{request}/share": "names a person, who is named already the second time",
     "/api/v1/sessions/{session}/done": "ends a session, or stops its machine",
     "/api/v1/sessions/{session}/stop": "stops a machine",
     "/api/v1/sessions/{session}/token": "makes a token in the place of the one before, which no answer may keep",

@@ -41,6 +41,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/budgets": {"scope": "nobody", "period": "daily"},
     "/orphans/{orphan}/adopt": {"hours": 1},
     "/requests/{request}/break-glass": {"reason": "x"},
+    "/requests/{request}/share": {"person": "nobody"},
     "/bills/{bill}/confirm": {"amount": 1},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
@@ -218,6 +219,8 @@ def _of_webhook(caller: str, method: str, path: str) -> set[str] | None:
 def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
     if caller in (OTHER, PERSON):
         return {"unknown_id"}
+    if path == f"{API}/sessions/{{session}}/ssh":
+        return {"no_host_key"} if caller == OWNER else {"not_yours"}  # Also those who see everything.
     if method == "GET":
         return {"200"}
     if path == f"{API}/sessions/{{session}}/token":
@@ -225,4 +228,6 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
     if (method, path) in CHANGES:
         # A key that only administers sees everything and ends nothing.
         return {"not_yours"} if caller == ADMIN else None
+    if path == f"{API}/requests/{{request}}/share":
+        return {"bad_share"}
     return {"bad_word", "unknown_offer", "reason_needed", "no_break_glass", *({"not_yours"} if caller == ADMIN else ())}

@@ -39,6 +39,26 @@ def test_a_key_is_shown_once_and_revoked() -> None:
     assert (one["id"], one["state"], one["owner"]) == (shape[1], "revoked", "slack:U012AB3CD")
 
 
+def test_a_person_has_several_ssh_keys() -> None:
+    bodies = ("OMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl", "JdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ")
+    lines = [f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{body}" for body in bodies]
+    assert run("ssh-key", "list") == (
+        1, "", "You have no SSH key here. Add one: `gpu-shopper ssh-key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…`\n"
+    )  # fmt: skip
+    assert run("ssh-key", "add", f"{lines[0]} me@laptop")[0] == 0
+    code, out, _ = run("ssh-key", "add", lines[1])
+    assert (code, "New machines accept it, and your other 1 key." in out) == (0, True)
+    keys = json.loads(run("ssh-key", "list", "--json")[1])["keys"]
+    assert [one["public_key"] for one in keys] == lines
+    code, out, _ = run("ssh-key", "list")
+    assert [one["fingerprint"] in out for one in keys] == [True, True]
+    code, _, err = run("ssh-key", "remove")
+    assert (code, "You have 2 SSH keys. Name one by its fingerprint" in err) == (1, True)
+    assert run("ssh-key", "remove", keys[0]["fingerprint"][:16])[0] == 0
+    assert [one["public_key"] for one in json.loads(run("ssh-key", "show", "--json")[1])["keys"]] == lines[1:]
+    assert run("ssh-key", "remove")[0] == 0
+
+
 def test_a_person_may_decide_and_a_program_may_not() -> None:
     code, out, _ = run("keys", "create", "operator:ada", "--scope", "admin", "--scope", "approvals:write", "--json")
     assert (code, json.loads(out)["actor"]) == (0, "operator:ada")

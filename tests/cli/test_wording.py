@@ -39,7 +39,7 @@ def test_a_command_that_differs_exists_here(slack: str, here: str) -> None:
         ("Changed your mind? `/gpu terminate 4k7m2p`", "Changed your mind? `gpu-shopper shutdown 4k7m2p`"),
         ("/gpu list shows yours.", "gpu-shopper sessions shows yours."),
         ("/gpu extend 4k7m2p 2h", "gpu-shopper extend 4k7m2p 2h"),
-        ("/gpu key list shows it", "gpu-shopper ssh-key show shows it"),
+        ("/gpu key list shows it", "gpu-shopper ssh-key list shows it"),
         ("https://example.com/gpu list", "https://example.com/gpu list"),
         ("The words of /gpu.", "The words of /gpu."),
     ],

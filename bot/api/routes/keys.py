@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 
 from bot.api.dependencies import Admin, Deps, Requester, RequestReader, refusals
 from bot.api.problems import ProblemRaised, answered
@@ -19,18 +19,22 @@ from bot.services.access.api_keys import NewKey
 from bot.services.runtime.commands import AddKey, Reply
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
+Fingerprint = Annotated[
+    str,
+    Query(max_length=60, description="The key's fingerprint, or its beginning. Not needed where you have one key."),
+]
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-z]{12}$", description="The id of the key.")]
 
 
 @router.get("/ssh-keys", responses=refusals(404))
 async def ssh_key(deps: Deps, who: RequestReader) -> SshKeyOut:
-    """Show the public SSH key that your machines get."""
+    """List the public SSH keys that your machines get."""
     return answered(SshKeyOut, await ssh_keys.show(deps.ctx, who.actor))
 
 
 @router.put("/ssh-keys", responses=refusals())
 async def put_ssh_key(deps: Deps, who: Requester, body: SshKeyIn) -> SshKeyOut:
-    """Register or replace your public SSH key.
+    """Register a public SSH key, besides those that you have.
 
     Machines that are created from now on accept it.
     """
@@ -38,12 +42,12 @@ async def put_ssh_key(deps: Deps, who: Requester, body: SshKeyIn) -> SshKeyOut:
 
 
 @router.delete("/ssh-keys", responses=refusals(404))
-async def delete_ssh_key(deps: Deps, who: Requester) -> SshKeyOut:
-    """Delete your public SSH key.
+async def delete_ssh_key(deps: Deps, who: Requester, fingerprint: Fingerprint = "") -> SshKeyOut:
+    """Delete a public SSH key of yours.
 
     Machines that already have it keep it.
     """
-    return answered(SshKeyOut, await ssh_keys.remove(deps.ctx, who.actor))
+    return answered(SshKeyOut, await ssh_keys.remove(deps.ctx, who.actor, fingerprint))
 
 
 @router.get("/keys", responses=refusals())

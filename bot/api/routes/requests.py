@@ -13,15 +13,15 @@ from bot.api.idempotency import Act, MayRepeat, Repeat, once
 from bot.api.problems import ProblemRaised
 from bot.api.routes.market import refused
 from bot.api.schemas.base import Done, Page, ReasonIn
-from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary
+from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary, ShareIn
 from bot.api.views import request_out, request_summary
-from bot.rules.access.scopes import Scope
+from bot.rules.access.scopes import BadHolder, Scope, known_person
 from bot.rules.approvals.decision import DeciderFacts, Decision
 from bot.rules.grammar.job_document import JobDocument, plain
 from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.policy.consumers import of as limits_of
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.access import authorization, ssh_keys
+from bot.services.access import authorization, sharing, ssh_keys
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import by_offer, decisions
 from bot.services.grants import approvers
@@ -82,7 +82,8 @@ async def provision(deps: Deps, who: Requester, document: JobDocument, key: Repe
         request_id = str(reply.data.get("request_id", ""))
         if reply.ok and request_id:
             async with deps.ctx.db.read() as tx:
-                hint = await ssh_keys.keyless(tx, await tx.get_one(Request, request_id), "You have")
+                request = await tx.get_one(Request, request_id)
+                hint = await ssh_keys.keyless(tx, deps.ctx.policy, request, "You have")
             reply = replace(reply, sentence=f"{reply.sentence} {hint}".strip())
         if reply.ok and not deps.settings.acts and (idle := await liveness.nobody_acts(deps.ctx, request_id)):
             reply = replace(reply, sentence=f"{reply.sentence} {idle}")
@@ -130,7 +131,8 @@ async def request(deps: Deps, who: RequestReader, request: RequestParam) -> Requ
     async with deps.ctx.db.read() as tx:
         group = await approvers.approver_group(tx, deps.ctx.policy, row, deps.ctx.clock.now())
         name = deps.ctx.names.of(deps.ctx.policy, row.requester) or "The requester"
-        view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, row, f"{name} has")
+        view = await request_view(tx, row.id)
+        hint = await ssh_keys.keyless(tx, deps.ctx.policy, row, f"{name} has")
         return request_out(deps.ctx, view, group, hint)
 
 
@@ -192,4 +194,17 @@ async def cancel(deps: Deps, who: Requester, request: RequestParam, body: Reason
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
             raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     reply = await decisions.cancel(deps.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
+    return done(reply, url=f"/api/v1/requests/{row.id}")
+
+
+@router.post("/requests/{request}/share", responses=refusals(404, 409))
+async def share(deps: Deps, who: Requester, request: RequestParam, body: ShareIn) -> Done:
+    """Share the machine of a request with one person more, or one less, before it is approved."""
+    row, _ = await found(deps, who, request)
+    try:
+        person = known_person(body.person, deps.ctx.policy.same_person)
+    except BadHolder as error:
+        sentence = "Name a person: a Slack id such as U012AB3CD, or operator:ada."
+        raise ProblemRaised(Reply(False, ReplyCode.BAD_SHARE, sentence)) from error
+    reply = await sharing.change(deps.ctx, sharing.ShareWith(row.id, who.actor, person, off=body.off))
     return done(reply, url=f"/api/v1/requests/{row.id}")

@@ -12,8 +12,8 @@ from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
-from bot.api.schemas.sessions import DoneIn, ExtendIn, NodeTokenOut, SessionOut
-from bot.api.views import session_out
+from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, NodeTokenOut, SessionOut
+from bot.api.views import login_out, session_out
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_document import plain
 from bot.rules.grammar.job_words import BadWord, hours_of
@@ -24,7 +24,7 @@ from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
-from bot.services.nodes import node_api
+from bot.services.nodes import login, node_api
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
 from bot.services.sessions import extension, service
@@ -65,7 +65,7 @@ async def sessions(
         between = await ranges(ctx, tx, [view.session.id for view in views[:limit]])
     now = ctx.clock.now()
     items = [
-        session_out(ctx, view, now, mine=view.session.owner in own, between=between.get(view.session.id))
+        session_out(ctx, view, now, mine=any(map(own.__contains__, view.people)), between=between.get(view.session.id))
         for view in views[:limit]
     ]
     return Page[SessionOut](items=items, next_cursor=items[-1].id if len(views) > limit else None)
@@ -80,7 +80,17 @@ async def session(deps: Deps, who: SessionReader, session: SessionParam) -> Sess
         own = await authorization.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
         between = (await ranges(ctx, tx, (row.id,))).get(row.id)
-    return session_out(ctx, view, ctx.clock.now(), mine=row.owner in own, between=between)
+    return session_out(ctx, view, ctx.clock.now(), mine=any(map(own.__contains__, view.people)), between=between)
+
+
+@router.get("/sessions/{session}/ssh", responses=refusals(404, 409))
+async def ssh(deps: Deps, who: SessionReader, session: SessionParam) -> LoginOut:
+    """Say how to log in to the session's machine now; refused with the reason when nobody can."""
+    row = await _held(deps, who, session)
+    reply = await login.login(deps.ctx, row.id, who.actor)
+    if not reply.ok:
+        raise ProblemRaised(reply)
+    return login_out(reply.data["view"])
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))

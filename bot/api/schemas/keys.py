@@ -18,10 +18,19 @@ class SshKeyIn(In):
     public_key: str = Field(max_length=4096, description="One line as in a .pub file; private keys are refused.")
 
 
+class SshKeyRow(Out):
+    """A registered key."""
+
+    fingerprint: str = Field(description="The fingerprint of the key: SHA256:…")
+    public_key: str = Field(description="The key as in a .pub file, without its comment.")
+    created_at: CreatedAt
+
+
 class SshKeyOut(CommandOut):
-    """The registered key."""
+    """The registered keys; `fingerprint` is that of the one that was added."""
 
     fingerprint: str | None = optional("The fingerprint of the key: SHA256:…")
+    keys: list[SshKeyRow] = optional("All of your keys, the oldest first.", [])
 
 
 class ApiKeyIn(In):

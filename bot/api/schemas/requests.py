@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from bot.api.schemas import fields
 from bot.api.schemas.base import In, Out, optional
@@ -90,6 +90,8 @@ class RequestOut(RequestSummary):
     """A request in full. `waiting` is null once it is closed; `override_id` names the 12-hour override."""
 
     job: dict[str, Any] = Field(description="The job as it was requested.")
+    shared_with: list[str] = optional("The people with whom its machine is shared: their keys go onto it.", [])
+    shared_with_names: list[str] = optional("Their names; a reference where none is known.", [])
     quote_version: int = Field(description="The version of the offers that the decision is about.")
     options: list[OptionOut] = Field(description="The ranked offers, the best first.")
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
@@ -125,3 +127,10 @@ class ApproveIn(In):
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = optional(
         "The digest of the terms that you read; needed once another approver has changed them."
     )
+
+
+class ShareIn(In):
+    """With whom a request's machine is shared, or no longer."""
+
+    person: str = Field(max_length=90, description="A Slack id, or operator:ada.", examples=["U012AB3CD"])
+    off: StrictBool = optional("true: it is shared with them no longer.", False)

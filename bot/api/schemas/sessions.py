@@ -11,7 +11,19 @@ from pydantic import BaseModel, Field, StrictBool
 from bot.api.schemas import fields
 from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
+from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
+
+
+class PortOut(BaseModel):
+    """A port that the job asked for, and where it is reached from outside."""
+
+    port: int = Field(description="Its number on the machine.")
+    protocol: PortProtocol = Field(description="http for a web page, tcp for anything else.")
+    address: str | None = optional(
+        "Where it is reached: host:port, or a URL for a web page. Null: only through an SSH tunnel, or not yet.",
+        examples=["https://5xpma5eg46tqjq-8888.proxy.runpod.net"],
+    )
 
 
 class Ssh(BaseModel):
@@ -26,6 +38,14 @@ class Ssh(BaseModel):
     )
     fingerprint: str | None = optional("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
     known_hosts: str | None = optional("A line for the file known_hosts.")
+    ports: list[PortOut] = optional("The ports that the job asked for.", [])
+
+
+class LoginOut(Ssh):
+    """How to log in to the machine of a session now. Trust its host key and no other."""
+
+    session_id: fields.SessionId
+    request_id: fields.RequestId
 
 
 class GpuCheckOut(BaseModel):
@@ -106,6 +126,8 @@ class SessionOut(Out):
     state: SessionState = Field(description="Its state.")
     owner: fields.Owner
     owner_name: str = optional("The owner's name, where the policy knows it.", "")
+    shared_with: list[str] = optional("The people with whom it is shared: they log in, and change nothing.", [])
+    shared_with_names: list[str] = optional("Their names; a reference where none is known.", [])
     gpu: GpuName
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")

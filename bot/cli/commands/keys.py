@@ -1,4 +1,4 @@
-"""`gpu-shopper keys` and `ssh-key`: API keys of programs and people, and the public SSH key that your machines get.
+"""`gpu-shopper keys` and `ssh-key`: API keys of programs and people, and the public SSH keys that your machines get.
 
 Only `keys create` makes keys of people.
 """
@@ -6,10 +6,11 @@ Only `keys create` makes keys of people.
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
-from bot.api.schemas.keys import ApiKeyOut
+from bot.api.schemas.keys import ApiKeyOut, SshKeyOut
 from bot.cli.access.api_client import spoken
 from bot.cli.access.job_file import text_of
 from bot.cli.terminal.listing import listing
@@ -68,7 +69,7 @@ def _row(one: ApiKeyOut) -> tuple[str, ...]:
     return one.id, who, owner, one.state, time_cell(one.expires_at), used, " ".join(one.scopes)
 
 
-ssh_app = group("Your public SSH key: add, show, remove.")
+ssh_app = group("Your public SSH keys: add, list, remove.")
 
 
 @ssh_app.command()
@@ -76,7 +77,7 @@ def add(
     file: Annotated[str, typer.Argument(help="The public key file, such as ~/.ssh/id_ed25519.pub, or the key itself.")],
     as_json: Json = False,
 ) -> None:
-    """Register or replace your public key; machines that are created from now on accept it."""
+    """Register a public key, besides those that you have; machines that are created from now on accept it."""
     pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
     text = file if pasted else text_of(file)
     if "PRIVATE KEY" in text:
@@ -84,13 +85,24 @@ def add(
     show_result(spoken(lambda api: api.put("/ssh-keys", {"public_key": text})), as_json=as_json)
 
 
-@ssh_app.command("show")
-def show_(as_json: Json = False) -> None:
-    """Show which key is registered."""
-    show_result(spoken(lambda api: api.get("/ssh-keys")), as_json=as_json)
+@ssh_app.command("show", hidden=True)
+@ssh_app.command("list")
+def show_(columns: Columns = "", as_json: Json = False) -> None:
+    """List your keys."""
+    found = spoken(lambda api: api.get("/ssh-keys"))
+    rows = (
+        (one.fingerprint, one.public_key.split()[0], time_cell(one.created_at))
+        for one in SshKeyOut.model_validate(found).keys
+    )
+    show(found if as_json else listing("", ("fingerprint", "kind", "added"), rows), columns)
 
 
 @ssh_app.command()
-def remove(as_json: Json = False) -> None:
-    """Delete your key; machines that already have it keep it."""
-    show_result(spoken(lambda api: api.delete("/ssh-keys")), as_json=as_json)
+def remove(
+    fingerprint: Annotated[str, typer.Argument(help="Which key, as the list shows it, or how that begins.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Delete a key; machines that already have it keep it."""
+    named = quote(fingerprint, safe="")
+    path = f"/ssh-keys?fingerprint={named}" if named else "/ssh-keys"
+    show_result(spoken(lambda api: api.delete(path)), as_json=as_json)

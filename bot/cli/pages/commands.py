@@ -19,6 +19,7 @@ ENDS = (
     (str(UNAVAILABLE), "the service or every cloud is out of reach, or asks to slow down"),
     (str(NO_PERMISSION), "the key does not work, or lacks the right"),
     (str(BAD_SETTINGS), "settings that cannot be used"),
+    ("127", "`ssh`, `scp` and `rsync`: the program is not installed here; else they end with its own code"),
     ("130", "interrupted"),
 )
 

@@ -13,7 +13,9 @@ from bot.rules.grammar.job_words import nearest
 SAME_AS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("list", "ls", "ps"), "sessions"),
-        **dict.fromkeys(("status", "show", "connect", "ssh"), "session ID"),
+        **dict.fromkeys(("status", "show"), "session ID"),
+        **dict.fromkeys(("connect", "shell"), "ssh ID"),
+        **dict.fromkeys(("copy", "cp", "sftp"), "scp"),
         **dict.fromkeys(("terminate", "end", "down", "destroy", "kill"), "shutdown ID"),
         **dict.fromkeys(("launch", "up", "create", "rent"), "provision"),
         "key": "ssh-key",

@@ -75,6 +75,7 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
         for option in one.options
     )
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
+    said += [f"Shared with {', '.join(map(name_of, one.shared_with_names))}."] if one.shared_with else []
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.override_state == RequestState.PENDING:
         said.append("Above the 12-hour limit: an approval also approves the 12-hour override.")
@@ -165,6 +166,8 @@ def session_details(one: SessionOut) -> TextReport:
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
     cost = f"{usd(one.cost_usd)} {'in all' if one.ended_at else 'so far'}"
     said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {cost}." if one.cloud else gpus]
+    if one.shared_with:
+        said.append(f"Shared with {', '.join(map(name_of, one.shared_with_names))}.")
     if one.low_usd is not None and one.high_usd is not None:
         said.append(unreconciled(one.low_usd, one.high_usd))
     if one.deadline and not outlives(one) and one.ended_at is None:
@@ -180,7 +183,7 @@ def session_details(one: SessionOut) -> TextReport:
     said += [_gpu_check(one.gpu_check)] if one.gpu_check else []
     said += [one.agent.line] if one.agent and answers else []
     if one.ssh and answers:
-        said += _ssh(one.ssh)
+        said += _ssh(one.ssh, short_id(one.request_id))
     if one.node_api and answers:
         said += _node_api(one.node_api, short_id(one.request_id))
     ran = f" It ran {_ran(one)}." if one.ready_at else ""
@@ -196,12 +199,20 @@ def _gpu_check(found: GpuCheckOut) -> str:
     return f"{shown.line}, {shown.more}. Checked {when(found.at)}."
 
 
-def _ssh(found: Ssh) -> list[str]:
-    said = [f"Connect: {found.command}", f"Host {found.host}, port {found.port}, user {found.user}."]
+def _ssh(found: Ssh, session: str) -> list[str]:
+    said = [f"Connect: `gpu-shopper ssh {session}`"] if found.host_key else []
+    said.append(f"{'Or with' if said else 'Connect:'} {found.command}")
+    said.append(f"Host {found.host}, port {found.port}, user {found.user}.")
     if found.fingerprint:
         said.append(f"Host key {found.fingerprint}, as the machine showed it first.")
     if found.known_hosts:
         said.append(f"For known_hosts: {found.known_hosts}")
+    said += [f"Port {one.port}: {one.address}" for one in found.ports if one.address]
+    tunnels = [one.port for one in found.ports if not one.address]
+    if tunnels:
+        named = ", ".join(map(str, tunnels))
+        which = f"Port {named} is" if len(tunnels) == 1 else f"Ports {named} are"
+        said.append(f"{which} reached through a tunnel: `gpu-shopper open {session} {tunnels[0]}`")
     return said
 
 

@@ -20,7 +20,7 @@ HERE: Mapping[str, str] = {
     "budget": "budget show",
     "costs summary": "ledger summary",
     "key add": "ssh-key add",
-    "key list": "ssh-key show",
+    "key list": "ssh-key list",
     "key remove": "ssh-key remove",
     "key": "ssh-key",
     "profile": "profiles show",

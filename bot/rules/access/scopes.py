@@ -112,6 +112,22 @@ def person(text: str) -> Actor:
     return found
 
 
+_MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^>]*)?>")
+
+
+def known_person(text: str, same_person: Iterable[Iterable[str]]) -> Actor:
+    """Read a person as `person` does, or from a mention, or by a name that the policy links: `@carol`.
+
+    Raises `BadHolder`.
+    """
+    bare = text.strip()
+    mention = _MENTION.fullmatch(bare)
+    name = f"operator:{bare.removeprefix('@')}"
+    if any(name == one for names in same_person for one in names):
+        return Actor.from_ref(name)
+    return person(mention[1] if mention else bare)
+
+
 def scopes(said: Iterable[str], of: Holder) -> tuple[Scope, ...]:
     """Return the scopes that were asked for; without any, what a program needs, and for a person also the decisions.
 

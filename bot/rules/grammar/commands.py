@@ -21,6 +21,7 @@ class CommandShape(StrEnum):
     CHOICE = "choice"
     DELEGATE = "delegate"
     REASON = "reason"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,13 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     ),
     Subcommand("start", "start ID", "Start a stopped machine.", "start 4k7m2p", CommandShape.ID),
     Subcommand("restart", "restart ID", "Restart a machine in place.", "restart 4k7m2p", CommandShape.ID, ("reboot",)),
+    Subcommand(
+        "share",
+        "share ID @WHO [off]",
+        "Let somebody else log in to the machine of your request. Keys go onto it at its launch.",
+        "share 4k7m2p U012AB3CD",
+        CommandShape.SHARE,
+    ),
     Subcommand("cancel", "cancel ID", "Cancel an open request.", "cancel 4k7m2p", CommandShape.ID),
     Subcommand("why", "why ID", "Show why a request needs approval, and from whom.", "why 4k7m2p", CommandShape.ID),
     Subcommand(
@@ -146,8 +154,8 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     ),
     Subcommand(
         "key",
-        "key add PUBLIC-KEY, key list, key remove",
-        "Manage the public SSH key that your machines get.",
+        "key add PUBLIC-KEY, key list, key remove [FINGERPRINT]",
+        "Manage the public SSH keys that your machines get.",
         "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMwCHH0TBaOfJSd4sdQ5gwsm7j/UwAXxaJnI06ctNuO ada@laptop",
         CommandShape.KEY,
     ),

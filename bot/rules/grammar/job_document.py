@@ -105,7 +105,17 @@ class JobDocument(_Strict):
         default=None, description="For how long the cloud must expect the offer to be there: 24h, 3d."
     )
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
+    share: Annotated[list[Text], Field(max_length=10)] = Field(
+        default=[],
+        description="Who else logs in: Slack ids, operator:ada, or names that the policy links.",
+        examples=[["U012AB3CD"]],
+    )
     image: Text | None = Field(default=None, description="The container image.")
+    ports: Annotated[list[Said], Field(max_length=20)] = Field(
+        default=[],
+        description="Ports to reach from outside, besides SSH: 8888/http for a web page, 6006 for any other (tcp).",
+        examples=[["8888/http", "6006"]],
+    )
     run: Text | None = Field(default=None, description="The command to run.")
     file_mounts: Annotated[dict[Text, Text | FileMount], Field(max_length=20)] = Field(
         default={},

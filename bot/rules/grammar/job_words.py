@@ -9,6 +9,8 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
+from bot.rules.grammar.access_words import read_ports, read_share
+from bot.rules.grammar.bad_word import BadWord as BadWord  # noqa: PLC0414 # Who calls a reader catches it, too.
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
@@ -52,10 +54,6 @@ MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 REGION = r"[\w .-]{1,40}"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 _AN_IMAGE = "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"
-
-
-class BadWord(ValueError):
-    """Refuse a word that cannot be read; the message is a sentence without the word's position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +343,15 @@ WORDS: tuple[Word, ...] = (
         ("availability",),
     ),
     Word("offer", "ID", "One offer of an inventory answer.", "offer=vast:123", read_offer),
+    Word(
+        "ports",
+        "PORT[,PORT]",
+        "Ports to reach besides SSH.",
+        "ports=8888/http,6006",
+        read_ports,
+        ("port",),
+    ),
+    Word("share", "PERSON[,PERSON]", "Who else logs in.", "share=U012AB3CD", read_share),
     _as_is("image", "IMAGE", "The container image.", f"image={_AN_IMAGE}", "the name of an image", IMAGE),
     _as_is("workload", "NAME", "What kind of work.", "workload=training", "a kind of work", r"[A-Za-z][\w-]{0,30}"),
     _as_is("model", "NAME", "The model, for names and estimates.", "model=7B", "a model", r"[\w./-]{1,60}"),

@@ -28,6 +28,7 @@ from bot.rules.grammar.readers import (
     read_key,
     read_nothing,
     read_reason,
+    read_share,
     read_topic,
 )
 from bot.rules.grammar.run_words import question, question_word
@@ -181,6 +182,7 @@ _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Poli
     CommandShape.DONE: read_done,
     CommandShape.END: read_end,
     CommandShape.DELEGATE: read_delegate,
+    CommandShape.SHARE: read_share,
     CommandShape.REASON: read_reason,
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 
-from bot.rules.access.scopes import BadHolder, person
+from bot.rules.access.scopes import BadHolder, known_person, person
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
 from bot.rules.grammar.job_words import BadWord, near, read_clouds, show
 from bot.rules.grammar.market_words import SortKey
@@ -173,6 +173,21 @@ def read_delegate(sub: Subcommand, words: list[WordToken], line: str, _policy: P
     except ValueError as error:
         raise Wrong(rest[0], f"{show(rest[0].value)} is not a day; write it as 2026-12-01.") from error
     return ParsedCommand(sub.name, action="set", target=who.ref, day=day)
+
+
+def read_share(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, a person, and `off` to share it with them no longer."""
+    named = read_id(sub, words[:1], line, policy)
+    if len(words) < 2:
+        raise Wrong(end(line), f"Say with whom, as in {sub.example}.")
+    if len(words) > 3 or (len(words) == 3 and words[2].value.lower() != "off"):
+        raise Wrong(words[-1], f"{sub.name} takes one id, one person, and off to end it.")
+    try:
+        who = known_person(words[1].value, policy.same_person)
+    except BadHolder as error:
+        said = f"{show(words[1].value)} is nobody known here; mention the person, or write operator:ada."
+        raise Wrong(words[1], said) from error
+    return replace(named, text=who.ref, action="off" if words[2:] else "")
 
 
 def read_reason(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:

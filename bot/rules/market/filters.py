@@ -32,6 +32,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "offer": "{n} skipped: not the offer that you named.",
     "program": '{n} skipped: that cloud runs one program and nothing else; say which, as in run="python train.py".',
     "own_image": "{n} skipped: that cloud has one image of its own, so leave image= out.",
+    "ports": "{n} skipped: that cloud opens no ports.",
     "gpu": "{n} skipped: not one of the GPUs that you named.",
     "gpu_blocked": "{n} skipped: the policy blocks that GPU.",
     "image": "{n} skipped: the image has no code for that GPU's compute capability; a newer image may have it.",

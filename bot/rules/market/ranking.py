@@ -24,7 +24,7 @@ from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import about_hours, usd
 from bot.rules.values.phrases import reliability as reliability_said
 from ledger.kernel.job import JobRequest
-from providers.capabilities import Capabilities
+from providers.capabilities import Capabilities, PortAccess
 from providers.contract import Offer
 
 BEST_COST = "best cost-efficiency"
@@ -152,6 +152,8 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
         found = reason(offer, job, policy, known.free, images[offer.cloud])
         if found is None and job.image and not known.images:
             return "own_image"
+        if found is None and job.ports and known.ports is PortAccess.NONE:
+            return "ports"
         return "program" if found is None and to_run and known.batch and not job.run else found
 
     prices = Prices.of(market)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.job import JobRequest
+from ledger.kernel.ports import Port
 
 MOST_USD: Final = Decimal(1_000_000)
+SSH_PORT: Final = 22
+#: Hosts at Vast.ai may have few ports to give.
+MOST_PORTS: Final = 10
+MOST_SHARED: Final = 5
 
 
 class BoundsVerdict(NamedTuple):
@@ -56,6 +62,19 @@ def reason(text: str, policy: Policy) -> BoundsVerdict | None:
     if len(text) <= most:
         return None
     return BoundsVerdict(ReplyCode.REASON_TOO_LONG, f"The reason has {len(text):,} characters; {most:,} is the most.")
+
+
+def ports(named: Sequence[Port]) -> BoundsVerdict | None:
+    """Say what is wrong with the ports that a job names."""
+    numbers = [port.number for port in named]
+    if SSH_PORT in numbers:
+        return BoundsVerdict(ReplyCode.BAD_WORD, "Port 22 is always open for SSH, so leave it out.")
+    for number in numbers:
+        if numbers.count(number) > 1:
+            return BoundsVerdict(ReplyCode.BAD_WORD, f"Port {number} is named twice. Keep one of the two.")
+    if len(numbers) > MOST_PORTS:
+        return BoundsVerdict(ReplyCode.BAD_WORD, f"{len(numbers)} ports are above the limit of {MOST_PORTS}.")
+    return None
 
 
 def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:

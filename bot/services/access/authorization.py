@@ -20,7 +20,7 @@ from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.models import Request, Session
-from ledger.queries.access import Whose, consumers_owned
+from ledger.queries.access import Whose, consumers_owned, shared_with
 from ledger.queries.views import nothing_ends_in, resolve, session_to_change
 
 
@@ -91,7 +91,7 @@ async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str) -> bo
 async def find(
     tx: Tx, policy: Policy, who: Principal, text: str, now: datetime, facts: DeciderFacts
 ) -> tuple[Request, Session | None]:
-    """Return the request (and its session) that an id names, when the principal may see it.
+    """Return the request (and its session) that an id names, when the principal may see it, or it is shared with them.
 
     `facts` is what `looked_up` found. LookupError, with the same sentence, for what does not exist and for what is
     somebody else's, so that ids are never confirmed.
@@ -99,6 +99,9 @@ async def find(
     request, session = await resolve(tx, text)
     names = await visible(tx, policy, who, now, facts)
     if names is not None and request.requester not in names:
+        shared = await shared_with(tx, [request.parent_id or request.id])
+        if any(person in names for people in shared.values() for person in people):
+            return request, session
         raise LookupError(nothing_ends_in(text))
     return request, session
 

@@ -1,16 +1,19 @@
-"""Keep one public SSH key per user, and refuse a private key before anything is stored."""
+"""Keep the public SSH keys of people, and refuse a private key before anything is stored."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
+from bot.rules.approvals.approvers import linked
+from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
-from bot.rules.values.phrases import no_key
+from bot.rules.values.phrases import no_key, plural
 from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import AddKey, Reply, refuse
@@ -19,11 +22,13 @@ from bot.services.runtime.idempotency import KEPT
 from ledger.core import Tx, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Request, SshKey
+from ledger.models import Request, Session, SshKey
+from ledger.queries.access import Whose, shared_with
 from ledger.queries.journal import done_before
-from ledger.queries.lookups import public_key
+from ledger.queries.lookups import public_keys
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
@@ -31,6 +36,11 @@ SHORTEST_RSA = 3072
 ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
 CHANGES = frozenset({EventKind.SSH_KEY_ADDED, EventKind.SSH_KEY_REMOVED})
 EXAMPLE = cli_command("ssh-key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…")
+LISTS, REMOVES = cli_command("ssh-key list"), cli_command("ssh-key remove SHA256:…")
+NONE = f"You have no SSH key here. Add one: {EXAMPLE}"
+#: Keys of one person. All of them are in one create call, whose script some clouds limit to 4,000 characters.
+MOST_KEYS = 5
+HASH = "SHA256:"
 
 
 class KeyRefused(ValueError):
@@ -70,66 +80,78 @@ def normalise(text: str) -> tuple[str, str]:
 
 
 async def add(ctx: Context, command: AddKey) -> Reply:
-    """Register or replace the actor's public key. It is used for every instance that is created from now on."""
+    """Register one more public key of the actor. It is used for every instance that is created from now on."""
     try:
         line, fingerprint = normalise(command.public_key)
     except KeyRefused as refused:
         return refuse(refused.code, str(refused))
-    now = ctx.clock.now()
+    now, actor, data = ctx.clock.now(), command.actor, {"fingerprint": fingerprint}
     async with ctx.db.write() as tx:
-        known = await public_key(tx, command.actor.ref)
-        if await done_before(tx, command.actor.ref, CHANGES, command.key, now - KEPT) is not None:
-            sentence = f"Your key {fingerprint} was registered. To see your key: {cli_command('ssh-key show')}."
-            return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
-        if known is not None and known.fingerprint == fingerprint:
-            return Reply(
-                True, ReplyCode.KEY_KNOWN, f"This key is already yours: {fingerprint}.", {"fingerprint": fingerprint}
-            )
-        if known is None:
-            tx.add(SshKey(owner=command.actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
-        else:
-            known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
-        actor = command.actor
+        known = await keys_of(tx, ctx.policy, actor)
+        if await done_before(tx, actor.ref, CHANGES, command.key, now - KEPT) is not None:
+            sentence = f"Your key {fingerprint} was registered. To see your keys: {LISTS}."
+            return Reply(True, ReplyCode.KEY_ADDED, sentence, data)
+        if fingerprint in {one.fingerprint for one in known}:
+            return Reply(True, ReplyCode.KEY_KNOWN, f"This key is already yours: {fingerprint}.", data)
+        if len(known) >= MOST_KEYS:
+            sentence = f"You have {len(known)} SSH keys, which is the most. Remove one first: {REMOVES}."
+            return refuse(ReplyCode.TOO_MANY_SSH_KEYS, sentence)
+        tx.add(SshKey(owner=actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_ADDED, reason=fingerprint, key=command.key)
-    old = " It replaces your earlier one, which machines that run already still accept." if known is not None else ""
-    sentence = f"Your key {fingerprint} is registered. New machines accept it.{old}"
-    return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
+    accept = f"accept it, and your other {plural(len(known), 'key')}" if known else "accept it"
+    return Reply(True, ReplyCode.KEY_ADDED, f"Your key {fingerprint} is registered. New machines {accept}.", data)
 
 
-async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
-    """Delete the actor's public key. Instances that already have it keep it. `key` names the call, as in `AddKey`."""
+async def remove(ctx: Context, actor: Actor, which: str = "", key: str = "") -> Reply:
+    """Delete a public key of the actor: the only one, or that of the fingerprint `which`, or of its beginning.
+
+    Instances that already have it keep it. `key` names the call, as in `AddKey`.
+    """
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         done = await done_before(tx, actor.ref, CHANGES, key, now - KEPT)
         if done is not None:
             return _removed(done.reason)
-        known = await public_key(tx, actor.ref)
-        if known is None:
-            return refuse(ReplyCode.NO_KEY, f"You have no SSH key here. Add one: {EXAMPLE}")
-        await tx.delete(known)
-        record(tx, now, actor, actor.ref, EventKind.SSH_KEY_REMOVED, reason=known.fingerprint, key=key)
-    return _removed(known.fingerprint)
+        known = await keys_of(tx, ctx.policy, actor)
+        named = which.strip().removeprefix(HASH)
+        found = [one for one in known if one.fingerprint.removeprefix(HASH).startswith(named)]
+        if not known:
+            return refuse(ReplyCode.NO_KEY, NONE)
+        if not found:
+            return refuse(ReplyCode.NO_KEY, f"You have no SSH key {which.strip()[:60]}. To see your keys: {LISTS}.")
+        if len(found) > 1:
+            sentence = f"You have {len(known)} SSH keys. Name one by its fingerprint, as in {REMOVES}. {_lines(found)}"
+            return refuse(ReplyCode.WHICH_KEY, sentence)
+        await tx.delete(found[0])
+        record(tx, now, actor, actor.ref, EventKind.SSH_KEY_REMOVED, reason=found[0].fingerprint, key=key)
+    return _removed(found[0].fingerprint)
 
 
 def _removed(fingerprint: str) -> Reply:
     return Reply(True, ReplyCode.KEY_REMOVED, f"The key {fingerprint} is removed. Running instances still accept it.")
 
 
+def _lines(keys: Sequence[SshKey]) -> str:
+    named = ", ".join(f"{one.fingerprint} ({one.public_key.split()[0]})" for one in keys)
+    return f"Your {'key' if len(keys) == 1 else 'keys'}: {named}."
+
+
 async def show(ctx: Context, actor: Actor) -> Reply:
-    """Reply with the key that the actor has."""
+    """Reply with the keys that the actor has."""
     async with ctx.db.read() as tx:
-        known = await public_key(tx, actor.ref)
-    if known is None:
-        return refuse(ReplyCode.NO_KEY, f"You have no SSH key here. Add one: {EXAMPLE}")
-    return Reply(
-        True,
-        ReplyCode.KEY,
-        f"Your key: {known.fingerprint} ({known.public_key.split()[0]}).",
-        {"key": known.public_key},
-    )
+        known = await keys_of(tx, ctx.policy, actor)
+    if not known:
+        return refuse(ReplyCode.NO_KEY, NONE)
+    keys = [{name: getattr(one, name) for name in ("fingerprint", "public_key", "created_at")} for one in known]
+    return Reply(True, ReplyCode.KEY, _lines(known), {"keys": keys})
 
 
-async def keyless(tx: Tx, request: Request, has: str) -> str:
+async def keys_of(tx: Tx, policy: Policy, owner: Actor) -> list[SshKey]:
+    """Return the keys of a person under all of their names, the oldest first."""
+    return await public_keys(tx, Whose.of([owner, *linked(policy, owner)]))
+
+
+async def keyless(tx: Tx, policy: Policy, request: Request, has: str) -> str:
     """Return the warning for an undecided request whose people have no SSH key; "" for other requests.
 
     `has` begins the sentence: `You have` or `alice has`. A program may never log in, so it gets no warning.
@@ -137,6 +159,14 @@ async def keyless(tx: Tx, request: Request, has: str) -> str:
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.is_program or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""
-    if request.job.public_key or await public_key(tx, owner.ref) is not None:
+    if request.job.public_key or await keys_of(tx, policy, owner):
         return ""
     return f"{no_key(has, ADDS)}."
+
+
+async def for_instance(tx: Tx, policy: Policy, session: Session, job: JobRequest) -> tuple[str, ...]:
+    """Return the keys that a session's instance gets: the job's own, or else all of its owner's; and of who shares."""
+    people = (await shared_with(tx, [session.request_id])).get(session.request_id, ())
+    people = people if job.public_key else (session.owner, *people)
+    keys = [one.public_key for ref in people for one in await keys_of(tx, policy, Actor.from_ref(ref))]
+    return tuple(dict.fromkeys([job.public_key, *keys] if job.public_key else keys))

@@ -16,6 +16,7 @@ from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.bids import inside
 from bot.rules.pricing.spend_limits import RequoteOutcome, requote
+from bot.services.access import ssh_keys
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import try_next
 from bot.services.instances.launch_spec import authority, order
@@ -35,7 +36,6 @@ from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
-from ledger.queries.lookups import public_key
 from providers.capabilities import Capabilities
 from providers.contract import InstanceSpec, Offer, Provider
 from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
@@ -118,14 +118,12 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
         instance = await tx.get_one(Instance, instance_id)
         session = await tx.get_one(Session, instance.session_id)
         request = await tx.get_one(Request, instance.request_id)
-        registered = await public_key(tx, session.owner)
-        key = request.job.public_key or (registered.public_key if registered else None)
         return _Work(
             instance,
             request,
             session,
             await tx.get_one(GrantRow, instance.grant_id),
-            (key,) if key else (),
+            await ssh_keys.for_instance(tx, ctx.policy, session, request.job),
         )
 
 

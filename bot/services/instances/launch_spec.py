@@ -10,7 +10,9 @@ from bot.rules.market.filters import least_cuda
 from bot.rules.policy.policy import Policy
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
+from ledger.kernel.ports import Port
 from ledger.models import GrantRow, Instance
+from providers.capabilities import PortAccess
 from providers.contract import InstanceSpec, Offer, Provider
 from providers.profiles import model
 
@@ -49,6 +51,7 @@ def order(
         onstart=onstart,
         bid_usd_h=bid,
         min_cuda=least_cuda(job, policy, offer.cloud),
+        ports=tuple(map(Port.read, job.ports)) if able.ports is PortAccess.PUBLIC else (),
     )
 
 

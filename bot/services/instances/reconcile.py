@@ -244,6 +244,7 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     }
     if item.ssh is not None:
         seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
+        seen["ports"] = {str(one.number): one.address for one in item.ports} or None
         if (item.ssh.host, item.ssh.port) != (row.ssh_host, row.ssh_port):
             seen["host_key_at"] = None  # The host key at a new address is read now.
     used = row.state is InstanceState.LIVE and row.reachable_at is not None and row.wanted is None

@@ -15,6 +15,7 @@ from bot.rules.pricing import hours_cap
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.access import sharing
 from bot.services.people import eligibility
 from bot.services.plans import planner
 from bot.services.runtime import recovery_mode
@@ -26,6 +27,7 @@ from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
+from ledger.models import Request
 from ledger.queries.lookups import by_inbox_key, open_requests
 from providers.capabilities import Capabilities
 
@@ -57,6 +59,8 @@ async def submit(ctx: Context, command: Provision) -> Reply:
     refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities)
     if refusal is not None:
         return refusal
+    if not_shared := await sharing.refusal(ctx, command.actor, job):
+        return not_shared
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         known = await by_inbox_key(tx, command.key)
@@ -87,6 +91,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         )
         if new:
             record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=RequestState.QUOTING)
+            await sharing.share(tx, ctx.policy, await tx.get_one(Request, request_id), command.actor, now)
         else:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = _submitted(ctx, known.id if known else request_id, job)

@@ -149,7 +149,7 @@ class KeepRunning:
 
 @dataclass(frozen=True, slots=True)
 class AddKey:
-    """Register the one public SSH key of a user."""
+    """Register a public SSH key of a user."""
 
     actor: Actor
     public_key: str

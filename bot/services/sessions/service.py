@@ -66,7 +66,10 @@ async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
     """List everybody's sessions and requests, or only one person's, under all of their names."""
     async with ctx.db.read() as tx:
         whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
-        return Overview(tuple(await session_views(tx, whose=whose)), tuple(await pending_requests(tx, whose=whose)))
+        return Overview(
+            tuple(await session_views(tx, whose=whose, with_shared=True)),
+            tuple(await pending_requests(tx, whose=whose)),
+        )
 
 
 async def team(ctx: Context) -> tuple[SessionView, ...]:

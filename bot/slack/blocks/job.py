@@ -34,7 +34,12 @@ def details(job: JobRequest) -> str:
     parts += _limits(job)
     if job.offer_id:
         parts.append(f"only offer {safe(job.offer_id, 80)}")
-    for word, value in (("model", job.model), ("image", job.image), ("runs", job.run)):
+    for word, value in (
+        ("model", job.model),
+        ("image", job.image),
+        ("ports", ", ".join(job.ports)),
+        ("runs", job.run),
+    ):
         if value:
             parts.append(f"{word} {safe(value, 80)}")
     return " · ".join(parts)

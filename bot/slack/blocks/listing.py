@@ -114,7 +114,7 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
     parts = [
         f"{code(session.short_id)} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}",
         state(view),
-        person(session.owner),
+        " with ".join([person(session.owner), *filter(None, [", ".join(map(person, view.shared_with))])]),
     ]
     if row is not None:
         parts.insert(1, f"{safe(row.cloud, 30)} {price(view)}")

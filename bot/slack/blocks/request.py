@@ -136,7 +136,8 @@ def title(view: RequestView) -> str:
 def _who(view: RequestView, state: str, quoted: int = QUOTED_MAX) -> str:
     """Build the line under the title: the state, the requester, the id and why it is requested."""
     request = view.request
-    lead = f"*{state}* · {person(request.requester)} · {code(short_id(request.id))}"
+    people = " with ".join([person(request.requester), *filter(None, [", ".join(map(person, view.shared_with))])])
+    lead = f"*{state}* · {people} · {code(short_id(request.id))}"
     return f"{lead}\n“{safe(request.reason, quoted)}”" if request.reason else lead
 
 

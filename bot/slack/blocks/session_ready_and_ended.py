@@ -9,6 +9,7 @@ from urllib.parse import quote
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.values.phrases import hours, rate, unreconciled
 from bot.services.nodes.connection import known_hosts, ssh_command
+from bot.services.nodes.ports import AskedPort, ports_of
 from bot.slack.blocks.elements import (
     SENTENCE_MAX,
     Block,
@@ -51,6 +52,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         add = code(f"{command} key add ssh-ed25519 AAAA…")
         lines.append(f"You can't log in, because you have no SSH key here. For the next machine: {add}")
     lines += gpus(row)
+    lines += port_lines(view)
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
@@ -70,6 +72,34 @@ def gpus(row: Instance) -> list[str]:
     """Say which GPUs were found on the machine, and when; nothing where nobody logged in."""
     found = checked_gpus(row.gpu_check)
     return [f"{safe(found.line)}, checked {when(found.at)}"] if found is not None else []
+
+
+def ready_for_others(view: SessionView, able: Capabilities | None = None) -> Message:
+    """Say how to log in to somebody with whom a machine is shared, without the buttons of its owner."""
+    session, row = view.session, view.instance
+    where = f" at {safe(row.cloud, 40)}" if row is not None else ""
+    lead = f"The *{what(session)}* that {person(session.owner)} shares with you{where} is ready."
+    lines = [f"Connect: {code(ssh_command(row), 400)}" if row is not None and row.ssh_host else _no_address(able)]
+    lines += port_lines(view)
+    lines += [f"Ends: {when(session.deadline)}"] if session.deadline else []
+    ids = context(f"Session {code(session.short_id)}")
+    return Message(f"{lead} {' · '.join(lines)}", (section(f":rocket: {lead}"), section("\n".join(lines)), ids))
+
+
+def port_lines(view: SessionView) -> list[str]:
+    """Say where the ports that the job asked for are reached; a tunnel where the cloud opens none."""
+    ports = ports_of(view.request.job, view.instance)
+    said = [f"Port {one.port.number}: {_address(one)}" for one in ports if one.address]
+    tunnels = [one.port.number for one in ports if not one.address]
+    if tunnels:
+        named = f"Port{'s' * (len(tunnels) > 1)} {', '.join(map(str, tunnels))}"
+        by = code(f"gpu-shopper open {view.session.short_id} {tunnels[0]}")
+        said.append(f"{named}: through a tunnel, {by} in a terminal")
+    return said
+
+
+def _address(one: AskedPort) -> str:
+    return f"<{safe(one.address, 300)}>" if one.address.startswith("http") else code(one.address, 300)
 
 
 def ready_after_end(session: Session) -> Message:

@@ -35,13 +35,15 @@ def status(
     now: datetime,
     *,
     mine: bool,
+    logs_in: bool = False,
     command: str = "/gpu",
     can_end: bool = True,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
     """Show a session in at most 40 words, with *Details* for the rest; before it exists, its request as briefly.
 
-    Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it. `between`: the least and
+    Its owner, and who `logs_in`, also read how to connect.
+    `can_end`: whether its cloud has a call that ends it. `between`: the least and
     most that it can have cost where the cloud never reports it. `command` is the slash command.
     """
     view = found.session
@@ -51,8 +53,9 @@ def status(
     lines = [_headline(view, now), *_amounts(view, facts.cost_usd, between)]
     if row is not None and _reachable(view):
         lines += session_ready_and_ended.gpus(row)
-    if mine and _reachable(view) and row is not None:
+    if (mine or logs_in) and _reachable(view) and row is not None:
         lines.append(f"Connect: {code(ssh_command(row), 400)}")
+        lines += session_ready_and_ended.port_lines(view)
     if session.state in _LAUNCHING:
         lines += progress.lines(found.request)[-1:]
     lines += _warnings(view, now, command, can_end=can_end)

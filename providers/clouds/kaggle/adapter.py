@@ -14,7 +14,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import PAGES_MAX, CloudAdapter, CloudConfig
 from providers.adapter_helpers import ruled
-from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.capabilities import BillingRule, BillingStart, Capabilities, PortAccess
 from providers.clouds.kaggle import instances
 from providers.clouds.kaggle.errors import CLOUD, call_error, pushed, status_of
 from providers.clouds.kaggle.instances import RunOutput, page
@@ -130,6 +130,7 @@ CAPABILITIES = Capabilities(
     restart=False,
     terminate=False,
     ssh=False,
+    ports=PortAccess.NONE,
     images=False,
     page_url="https://www.kaggle.com/code/{0}/{1}",
     batch=True,

@@ -13,7 +13,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, listed, number, only, part, ruled, same
-from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
 from providers.clouds.runpod import instances, offers
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
 from providers.clouds.runpod.offers import CatalogPage
@@ -48,6 +48,7 @@ CAPABILITIES = Capabilities(
     bill_granularity=BillGranularity.HOUR,
     logs=True,
     onstart_is_command=True,
+    ports=PortAccess.PUBLIC,
     # A pod was seen RUNNING, with its price set, in the answer to the create: time counts from there.
     billing=BillingRule(starts=BillingStart.CREATE),
     visibility_lag_s=30,

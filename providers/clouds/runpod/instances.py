@@ -9,13 +9,16 @@ from decimal import Decimal
 from typing import Any
 
 from ledger.kernel import money
-from providers.adapter_helpers import instant, listed, number, part, text
+from providers.adapter_helpers import instant, is_port, listed, number, part, text
 from providers.cloud_init import authorized_keys
 from providers.clouds.runpod.errors import CLOUD
-from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, OpenPort, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 from providers.gpus import table
 
+SSH_PORT = 22
+#: Where a pod's web page on a port is reached; long answers are cut off there after about 100 s.
+PROXY_URL = "https://{}-{}.proxy.runpod.net"
 #: Unless set otherwise. The container disk holds the image and is wiped by stop and restart; the disk that was asked
 #: for is the volume.
 CONTAINER_DISK_GB = 20
@@ -69,7 +72,7 @@ def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> di
         "gpu": {"id": ticket["gpu_id"], "count": spec.offer.gpu_count},
         "disk": container_gb,
         "mounts": {"persistent": {"size": volume_gb(spec.disk_gb), "path": VOLUME_PATH}},
-        "ports": ["22/tcp"],
+        "ports": ["22/tcp", *map(str, spec.ports)],
         "env": _environment(spec),
         "startSsh": True,
     }
@@ -142,6 +145,7 @@ def observed(pod: Any) -> ObservedInstance:
         price_usd_h=cost + storage if live and cost is not None else None,
         storage_usd_h=storage,
         ssh=_ssh(part(pod, "ssh", "direct")) if status is InstanceStatus.RUNNING else None,
+        ports=_ports(pod) if status is InstanceStatus.RUNNING else (),
         region=text(pod.get("dataCenterId")),
         created_at=instant(pod.get("createdAt")),
         started_at=instant(pod.get("startedAt")),
@@ -163,6 +167,27 @@ def _ssh(direct: Mapping[str, Any]) -> SshEndpoint | None:
     if not isinstance(host, str) or not host or not isinstance(port, int) or not 0 < port < 65536:
         return None
     return SshEndpoint(host, port, user if isinstance(user, str) and user else "root")
+
+
+def _ports(pod: Mapping[str, Any]) -> tuple[OpenPort, ...]:
+    """The ports beside SSH's: TCP ones at the address that the runtime shows, web pages through RunPod's proxy.
+
+    The runtime lists web pages, too, with an address that only the proxy reaches.
+    """
+    runtime = pod.get("runtime")
+    if not isinstance(runtime, dict):
+        return ()
+    asked = pod.get("ports")
+    words = [word.partition("/") for word in asked if isinstance(word, str)] if isinstance(asked, list) else []
+    pages = {
+        int(port): PROXY_URL.format(pod["id"], port) for port, _, kind in words if kind == "http" and is_port(port)
+    }
+    rows = runtime.get("ports")
+    for row in rows if isinstance(rows, list) else []:
+        inside, outside, host = (part(row).get(name) for name in ("private", "public", "ip"))
+        if part(row).get("type") == "tcp" and inside != SSH_PORT and is_port(inside) and is_port(outside):
+            pages.setdefault(int(str(inside)), f"{host}:{outside}")
+    return tuple(OpenPort(number, address) for number, address in sorted(pages.items()))
 
 
 def charges(body: Any) -> tuple[Charge, ...]:

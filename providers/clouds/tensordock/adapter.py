@@ -14,7 +14,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import part, pending, ruled
-from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
 from providers.clouds.tensordock import billing, instances, offers
 from providers.clouds.tensordock.errors import CLOUD, call_error, create_error, made_id, meaning, not_there
 from providers.contract import (
@@ -49,6 +49,9 @@ CAPABILITIES = Capabilities(
     bill_granularity=BillGranularity.MONTH,
     logs=False,
     restart=False,
+    # Some locations ignore forwarded ports, and a machine with an address of its own is asked for none: then it is the
+    # tunnel.
+    ports=PortAccess.PUBLIC,
     meter_stop_verb="destroy",
     # A create was seen to take more than a minute, a search four to five seconds.
     create_timeout_s=150.0,
@@ -178,6 +181,7 @@ class TensorDockProvider(CloudAdapter):
             gpu_count=item.gpu_count or seen.gpu_count,
             price_usd_h=item.price_usd_h if item.price_usd_h is not None else seen.price_usd_h,
             ssh=seen.ssh,
+            ports=seen.ports,
         )
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────

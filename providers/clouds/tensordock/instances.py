@@ -9,14 +9,16 @@ from datetime import UTC
 from typing import Any
 
 from providers import cloud_init
-from providers.adapter_helpers import instant, number, part, text
+from providers.adapter_helpers import instant, is_port, number, part, text
 from providers.clouds.tensordock.errors import CLOUD
 from providers.clouds.tensordock.offers import disk_size, gpu_of
-from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, OpenPort, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 
 USER = "user"
 SSH_PORT = 22
+#: The outer port of SSH that is asked for; those of other ports follow it.
+OUTER_PORT = 20022
 #: Neither length nor charset of a name is documented; this much was seen to work.
 NAME = re.compile(r"[A-Za-z0-9-]{1,60}", re.ASCII)
 NAME_MAX = 60
@@ -85,7 +87,12 @@ def create_body(spec: InstanceSpec, image: str, secret: str) -> dict[str, Any]:
         # Some locations ignore forwarded ports altogether, so an address of its own comes first.
         attributes["useDedicatedIp"] = True
     else:
-        attributes["port_forwards"] = [{"protocol": "tcp", "internal_port": SSH_PORT, "external_port": 20022}]
+        # TensorDock may choose other outer ports, and shows those that it chose.
+        inner = (SSH_PORT, *(port.number for port in spec.ports))
+        attributes["port_forwards"] = [
+            {"protocol": "tcp", "internal_port": number, "external_port": OUTER_PORT + place}
+            for place, number in enumerate(inner)
+        ]
     return {"data": {"type": "virtualmachine", "attributes": attributes}}
 
 
@@ -149,6 +156,7 @@ def observed(row: Any) -> ObservedInstance:
         gpu_count=count,
         price_usd_h=next((price for price in prices if price is not None), None),
         ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
+        ports=_ports(row) if status is InstanceStatus.RUNNING else (),
         holds_gpu=known != _RELEASED,
         created_at=instant(row.get("created_at", row.get("createdAt")), UTC),
     )
@@ -175,6 +183,17 @@ def _gpu(row: Mapping[str, Any]) -> tuple[str | None, int | None]:
     known = gpu_of(slug)
     name = known[0] if known else slug
     return name, count if isinstance(count, int) and not isinstance(count, bool) else None
+
+
+def _ports(row: Mapping[str, Any]) -> tuple[OpenPort, ...]:
+    """The forwarded ports beside SSH's, at the machine's address."""
+    host, forwards = row.get("ipAddress") or row.get("ip_address"), row.get("portForwards", row.get("port_forwards"))
+    opened = []
+    for forward in map(part, forwards if isinstance(forwards, list) and isinstance(host, str) else ()):
+        inner, outer = forward.get("internal_port"), forward.get("external_port")
+        if inner != SSH_PORT and is_port(inner) and is_port(outer):
+            opened.append(OpenPort(int(str(inner)), f"{str(host).strip()}:{outer}"))
+    return tuple(opened)
 
 
 def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:

@@ -13,7 +13,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, listed, number, only, pending, ruled, same
-from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
 from providers.clouds.vast import billing, instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
 from providers.contract import Balance, Charge, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
@@ -44,6 +44,7 @@ CAPABILITIES = Capabilities(
     charges=True,
     bill_granularity=BillGranularity.DAY,
     logs=True,
+    ports=PortAccess.PUBLIC,
     meter_stop_verb="destroy",
     # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is
     # out of contact.

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.adapter_helpers import number, text
+from providers.adapter_helpers import is_port, number, part, text
 from providers.cloud_init import authorized_keys
 from providers.clouds.vast.errors import CLOUD
 from providers.clouds.vast.offers import country, is_id
-from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, OpenPort, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 from providers.gpus.table import canonical
 
@@ -66,7 +66,8 @@ def create_body(spec: InstanceSpec) -> dict[str, Any]:
         "image": spec.image,
         "disk": spec.disk_gb,
         "label": spec.name,
-        "env": dict(spec.env),
+        # Each port is a variable of this form, as the official client sends it.
+        "env": {**spec.env, **{f"-p {port.number}:{port.number}": "1" for port in spec.ports}},
         "onstart": script,
         "runtype": RUNTYPE,
         "cancel_unavail": True,
@@ -105,6 +106,7 @@ def observed(row: Any, at: datetime) -> ObservedInstance:
         price_usd_h=_price(row, status),
         storage_usd_h=number(row.get("storage_total_cost")),
         ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
+        ports=_ports(row) if status is InstanceStatus.RUNNING else (),
         region=place if country(place) or place else None,
         machine_id=None if row.get("machine_id") is None else str(row["machine_id"]),
         spot=row.get("is_bid") is True,
@@ -161,6 +163,18 @@ def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:
     except (KeyError, IndexError, TypeError, ValueError):
         return None
     return SshEndpoint(host, port) if host and 0 < port < 65536 else None
+
+
+def _ports(row: Mapping[str, Any]) -> tuple[OpenPort, ...]:
+    """The TCP ports beside SSH's, at the host's address."""
+    host, found = str(row.get("public_ipaddr") or "").strip(), row.get("ports")
+    opened = []
+    for name, places in found.items() if host and isinstance(found, dict) else ():
+        inside, _, protocol = str(name).partition("/")
+        outside = part(places[0]).get("HostPort") if isinstance(places, list) and places else None
+        if protocol == "tcp" and inside != "22" and is_port(inside) and is_port(outside):
+            opened.append(OpenPort(int(inside), f"{host}:{outside}"))
+    return tuple(sorted(opened, key=lambda one: one.number))
 
 
 def instant_s(value: Any) -> datetime | None:

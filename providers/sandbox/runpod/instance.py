@@ -27,6 +27,8 @@ STALE_S = 30
 VCPUS_PER_GPU, RAM_GB_PER_GPU = 8, 31
 #: Where the public ports begin that are shown for other ports than SSH's; nothing listens there.
 FIRST_PORT, PORTS = 40_000, 20_000
+#: The address beside a web page's port, which only RunPod's own proxy reaches.
+PROXY_ONLY = "100.64.0.5"
 #: A part of the boot is spent on finding a host.
 PROVISIONING_SHARE = 0.2
 
@@ -152,6 +154,10 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
     direct = proxy = None
     ports = [{"private": one, "public": public, "type": "tcp", "ip": HOST} for one, public in pod.mapped(now)]
     if pod.shown(now):
+        pages = [int(port.partition("/")[0]) for port in order.ports if port.endswith("/http")]
+        ports += [
+            {"private": one, "public": FIRST_PORT + one % PORTS, "type": "http", "ip": PROXY_ONLY} for one in pages
+        ]
         user = f"{pod.ref}-64411eb2"
         proxy = {"host": "ssh.runpod.io", "port": 22, "username": user, "command": f"ssh {user}@ssh.runpod.io"}
     if address is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -33,6 +34,16 @@ RESERVED = TensorDockPhase("stopped", address=True)
 RELEASED = TensorDockPhase("stoppeddisassociated")
 
 
+#: Where the public ports begin that are shown for other ports than SSH's; nothing listens there.
+FIRST_PORT, PORTS = 40_000, 20_000
+
+
+def _forwarded(attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    """The inner ports of a create's `port_forwards`."""
+    rows = [row for row in attributes.get("port_forwards") or [] if isinstance(row, dict)]
+    return tuple(row["internal_port"] for row in rows if isinstance(row.get("internal_port"), int))
+
+
 @dataclass(kw_only=True)
 class TensorDockInstance(PhasedInstance[TensorDockPhase]):
     """State of one machine. `ghost` hides it while it is still billed."""
@@ -48,6 +59,8 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
     storage_usd_h: Decimal
     cloud_init: dict[str, Any]
     own_address: bool
+    #: The inner ports that the create asked to forward; here, too, the outer ones are the cloud's choice.
+    forwarded: tuple[int, ...] = ()
     holds_gpu: bool = True
     ghost: bool = False
 
@@ -80,7 +93,10 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
         machine shares one address, where a real one has 22.
         """
         phase = self.phases.at(now)
-        forwards = [] if ssh_port is None or self.ports_ignored else [{"internal_port": 22, "external_port": ssh_port}]
+        forwards = []
+        if ssh_port is not None and not self.ports_ignored:
+            outer = {22: ssh_port} | {port: FIRST_PORT + port % PORTS for port in self.forwarded if port != 22}
+            forwards = [{"internal_port": inside, "external_port": outside} for inside, outside in outer.items()]
         gpu = {"count": self.gpu_count, "v0Name": self.stock.slug}
         return {
             "type": "virtualmachine",
@@ -164,6 +180,7 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
             storage_usd_h=stock.disk_usd_h * asked["storage_gb"],
             cloud_init=dict(attributes.get("cloud_init") or {}),
             own_address=bool(attributes.get("useDedicatedIp")),
+            forwarded=_forwarded(attributes),
             quirks=self.quirks("ports_ignored", "never_boots", "boot_error"),
             **self.times(lands_in_s),
         )

@@ -32,7 +32,7 @@ from ledger.kernel.states import (
     SessionState,
     State,
 )
-from ledger.models import Event, GrantRow, Instance, Notification, Orphan, Request, Session, StateAssigned
+from ledger.models import Event, GrantRow, Instance, Notification, Orphan, Request, Session, Share, StateAssigned
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, copy_sqlite
@@ -336,13 +336,19 @@ async def test_assigning_a_state_is_refused(sqlite_db: Database, to: State) -> N
         row.state = to  # Detached rows too.
 
 
-async def test_the_direct_message_of_an_owner_outside_slack_names_them(db: Database) -> None:
+async def test_the_direct_messages_name_an_owner_outside_slack_and_who_shares(db: Database) -> None:
     async with db.write() as tx:
         request = await rows.request(tx, RequestState.APPROVED, requester=ATLAS.ref)
+        for person in ("slack:T1/UBEN", "operator:eve"):
+            tx.add(Share(request_id=request.id, person=person, shared_by=ATLAS.ref, created_at=LATER))
         row = await rows.session(tx, SessionState.PROVISIONING, of=request)
         await move(tx, Session, row.id, SessionState.RUNNING, at=LATER, actor=SYSTEM)
     found = {(kind, to) for kind, _, to in await notifications_about(db, row)}
-    assert found == {("request.message", rows.CHANNEL), ("request.result", rows.CHANNEL), ("session.ready", ATLAS.ref)}
+    assert found == {
+        ("request.message", rows.CHANNEL),
+        ("request.result", rows.CHANNEL),
+        *(("session.ready", to) for to in (ATLAS.ref, "UBEN", "operator:eve")),
+    }
 
 
 async def test_an_override_is_announced_on_the_card_of_its_request_alone(db: Database) -> None:

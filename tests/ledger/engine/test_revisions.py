@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from ledger.engine.db import Database
@@ -16,7 +16,7 @@ from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, OrphanState
-from ledger.models import EntryHash, Event, EventHash, LedgerEntry, Notification, Webhook
+from ledger.models import EntryHash, Event, EventHash, LedgerEntry, Notification, SshKey, Webhook
 from ledger.queries.event_order import number_events
 from migrations import run
 from tests.ledger.engine.schema import BASELINE, expected, fingerprint, tables, triggers
@@ -149,6 +149,25 @@ async def test_events_of_before_are_numbered_by_time_and_a_webhook_continues_whe
         await rows.event(tx, EventKind.REQUEST_MADE, "req_5")
     await run.upgrade(db)
     assert await triggers(db) == expected(db)
+
+
+async def test_each_person_keeps_every_key_on_the_way_up_and_the_newest_one_on_the_way_down(db: Database) -> None:
+    async with db.write() as tx:
+        for owner, name, hours in (("a", "x", 0), ("a", "y", 1), ("b", "x", 0)):
+            at = START + timedelta(hours=hours)
+            tx.add(SshKey(owner=owner, public_key=f"key {name}", fingerprint=name, created_at=at))
+    query = text("SELECT owner, public_key FROM ssh_keys ORDER BY owner, public_key")
+    await run.downgrade(db, "0051")
+    async with db.read() as tx:
+        assert [tuple(row) for row in await tx.execute(query)] == [("a", "key y"), ("b", "key x")]
+    await run.upgrade(db)
+    await run.check(db)
+    async with db.write() as tx:
+        tx.add(SshKey(owner="a", public_key="key x", fingerprint="x", created_at=START))
+    async with db.read() as tx:
+        assert [tuple(row) for row in await tx.execute(query)] == [("a", "key x"), ("a", "key y"), ("b", "key x")]
+        (kept,) = [one.created_at for one in await tx.scalars(select(SshKey)) if one.public_key == "key y"]
+    assert kept == START + timedelta(hours=1)
 
 
 def at_in(db: Database, at: datetime) -> object:

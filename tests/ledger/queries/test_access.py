@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.models import ApiKey, Consumer, Mark
+from ledger.kernel.states import RequestState, SessionState
+from ledger.models import ApiKey, Consumer, Mark, Share
 from ledger.queries.access import (
     Whose,
     active_keys,
@@ -21,8 +22,10 @@ from ledger.queries.access import (
     keep_name,
     lock_consumer,
     names_by_user,
+    shared_with,
     touch_key,
 )
+from ledger.queries.views import request_view, session_views, sessions_page
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import somebody_waits
@@ -135,3 +138,23 @@ async def test_the_newest_name_of_each_person_and_no_other_mark(db: Database) ->
         assert await names_by_user(tx) == {"U0ALICE": "alice", "U0BOB": "Боб 🚀"}
         kept = await tx.get_one(Mark, "person/U0BOB")
         assert kept.at == START + timedelta(days=1)
+
+
+async def test_people_are_named_in_order_and_see_what_is_shared_with_them(db: Database) -> None:
+    async with db.write() as tx:
+        mine, other = [await rows.request(tx, RequestState.APPROVED) for _ in range(2)]
+        session = await rows.session(tx, SessionState.RUNNING, of=mine)
+        await rows.session(tx, SessionState.RUNNING, of=other)
+        for minutes, person in ((1, rows.BEN.ref), (0, "operator:eve")):
+            at = START + timedelta(minutes=minutes)
+            tx.add(Share(request_id=mine.id, person=person, shared_by=rows.ADA.ref, created_at=at))
+    ben = Whose.of([rows.BEN])
+    async with db.read() as tx:
+        assert await shared_with(tx, [mine.id, other.id]) == {mine.id: ("operator:eve", rows.BEN.ref)}
+        assert (await request_view(tx, mine.id)).shared_with == ("operator:eve", rows.BEN.ref)
+        assert await session_views(tx, whose=ben) == []
+        (view,) = await session_views(tx, whose=ben, with_shared=True)
+        assert (view.session.id, view.people) == (session.id, (rows.ADA.ref, "operator:eve", rows.BEN.ref))
+        (listed,) = await sessions_page(tx, whose=ben, live=True, before=None, limit=5)
+        assert listed.session.id == session.id
+        assert len(await session_views(tx, whose=Whose.of([rows.ADA]), with_shared=True)) == 2

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Request, SshKey
+from ledger.queries.access import Whose
 from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.lookups import (
     billed_since,
@@ -22,7 +24,7 @@ from ledger.queries.lookups import (
     open_instances,
     open_instances_of_session,
     open_starts,
-    public_key,
+    public_keys,
     waiting_extensions,
 )
 from ledger.queries.metering import billable_ids
@@ -116,12 +118,13 @@ async def test_rows_of_a_cloud(db: Database) -> None:
 
 async def test_whose_key_it_is(db: Database) -> None:
     async with db.write() as tx:
-        tx.add(SshKey(owner=rows.ADA.ref, public_key="ssh-ed25519 AAAA", fingerprint="SHA256:x", created_at=START))
+        for owner, name, hours in ((rows.ADA.ref, "x", 1), (rows.ADA.ref, "y", 0), ("operator:ada", "z", 2)):
+            at = START + timedelta(hours=hours)
+            tx.add(SshKey(owner=owner, public_key="ssh-ed25519 AAAA", fingerprint=f"SHA256:{name}", created_at=at))
+    ada = Whose.of([rows.ADA, Actor(ActorKind.OPERATOR, "ada")])
     async with db.read() as tx:
-        key = await public_key(tx, rows.ADA.ref)
-        assert key is not None
-        assert key.fingerprint == "SHA256:x"
-        assert await public_key(tx, rows.BEN.ref) is None
+        assert [one.fingerprint for one in await public_keys(tx, ada)] == ["SHA256:y", "SHA256:x", "SHA256:z"]
+        assert await public_keys(tx, Whose.of([rows.BEN])) == []
 
 
 async def test_machines_that_failed_of_late(db: Database) -> None:

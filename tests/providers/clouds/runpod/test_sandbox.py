@@ -251,8 +251,9 @@ async def test_every_port_that_is_asked_for_is_mapped_and_listed(quick: Served) 
     ref = (await quick.http.post("/v2/pods", json=body)).json()["id"]
     quick.travel(60)
     ports = (await quick.http.get(f"/v2/pods/{ref}")).json()["runtime"]["ports"]
-    assert [one["private"] for one in ports] == [22, 10022]
-    assert len({one["public"] for one in ports}) == 2
+    assert [(one["private"], one["type"]) for one in ports] == [(22, "tcp"), (10022, "tcp"), (8888, "http")]
+    assert ports[-1]["ip"].startswith("100.64.")  # Only RunPod's own proxy reaches it.
+    assert len({one["public"] for one in ports}) == 3
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from ledger.kernel.ports import Port
 from providers.contract import InstanceStatus, NotSeen, ObservedInstance
 from providers.errors import (
     AuthFailed,
@@ -227,6 +228,19 @@ async def test_a_location_that_ignores_forwards_is_never_reachable(cloud: Served
 
     assert seen.ssh is not None
     assert (seen.ssh.port, cloud.sandbox.reachable()) == (22, [])
+
+
+async def test_ports_are_forwarded_where_a_machine_has_no_address_of_its_own(cloud: Served) -> None:
+    found = await cloud.provider.offers(cloud.one, disk_gb=100, spot=False)
+    offer = next(one for one in found if one.ticket.get("own_ip") != "yes")
+    made = await cloud.provider.create(replace(cloud.spec(offer), ports=(Port(8888), Port(6006))), cloud.grant())
+    cloud.step(600)
+    listed = next(one for one in (await cloud.provider.list()).items if one.ref == made.ref)
+    for seen in (await cloud.seen(made.ref), listed):
+        assert [(one.number, one.address.split(":")[0]) for one in seen.ports] == [
+            (8888, "127.0.0.1"),
+            (6006, "127.0.0.1"),
+        ]
 
 
 # ── stop and start ───────────────────────────────────────────────────────────────────────────────

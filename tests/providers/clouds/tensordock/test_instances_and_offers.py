@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ledger.kernel.job import GpuConstraint
+from ledger.kernel.ports import Port
 from providers.clouds.tensordock import billing, instances
 from providers.clouds.tensordock import offers as tensordock_offers
-from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint
+from providers.contract import InstanceSpec, InstanceStatus, Offer, OpenPort, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 
 AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -159,6 +160,13 @@ def test_without_addresses_to_give_port_22_is_forwarded() -> None:
     assert [forward["internal_port"] for forward in sent["port_forwards"]] == [22]
 
 
+def test_further_ports_are_forwarded_beside_ssh() -> None:
+    sent = attributes(spec(offer=offers(gpu(network_features=None))[0], ports=(Port(8888), Port(6006))))
+    outer = [(one["internal_port"], one["external_port"]) for one in sent["port_forwards"]]
+    assert outer == [(22, 20022), (8888, 20023), (6006, 20024)]
+    assert "port_forwards" not in attributes(spec(ports=(Port(8888),)))
+
+
 def test_a_machine_image_is_sent_and_a_container_is_pulled() -> None:
     machine, container = attributes(spec(image="debian12")), attributes(spec())
 
@@ -247,6 +255,14 @@ def test_a_machine_read_by_id(wrap: Any) -> None:
 )
 def test_where_ssh_answers(changes: dict[str, Any], ssh: SshEndpoint | None) -> None:
     assert instances.observed(full(**changes)).ssh == ssh
+
+
+def test_forwarded_ports_are_read_and_odd_ones_are_not() -> None:
+    rows = [(22, 20456), (8888, 41000), (6006, 0), ("x", 1), (None, None)]
+    forwards = [*({"internal_port": inner, "external_port": outer} for inner, outer in rows), "odd"]
+    assert instances.observed(full(portForwards=forwards)).ports == (OpenPort(8888, "198.51.100.7:41000"),)
+    assert instances.observed(full(portForwards=forwards, status="stopped")).ports == ()
+    assert instances.observed(full(portForwards=forwards, ipAddress=None)).ports == ()
 
 
 @pytest.mark.parametrize(

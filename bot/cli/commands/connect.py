@@ -1,0 +1,149 @@
+"""`gpu-shopper ssh`, `scp`, `rsync` and `open`: the system's own programs, on the machine of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated
+
+import typer
+
+from bot.api.schemas.sessions import LoginOut
+from bot.cli.access import ssh_client
+from bot.cli.access.api_client import spoken
+from bot.cli.access.ssh_client import Destination, become, destination, operands, remote_paths
+from bot.cli.terminal.options import Named, plain_id
+from bot.cli.terminal.screen import fail, say
+from ledger.kernel.ids import short_id
+from ledger.kernel.ports import HIGHEST, Port
+
+#: Everything is passed on as it was typed, so that these commands take what the programs take.
+AS_TYPED = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+ssh_app = typer.Typer(add_completion=False)
+scp_app = typer.Typer(add_completion=False)
+rsync_app = typer.Typer(add_completion=False)
+open_app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPort:
+    """A program that people name instead of its port, and how it is started on the machine."""
+
+    port: int
+    start: str
+
+
+#: The programs' own default ports. They listen on the machine alone, so that only the tunnel leads there.
+NAMED_PORTS: Mapping[str, NamedPort] = MappingProxyType(
+    {
+        "jupyter": NamedPort(8888, "jupyter lab --no-browser --ip=127.0.0.1 --port=8888 --allow-root"),
+        "tensorboard": NamedPort(6006, "tensorboard --host=127.0.0.1 --port=6006 --logdir=."),
+    }
+)
+
+
+@ssh_app.command(context_settings=AS_TYPED)
+def ssh(
+    arguments: Annotated[
+        list[str], typer.Argument(help="What ssh takes, with the session in place of the host.", metavar="ID [COMMAND]")
+    ],
+) -> None:
+    """Log in to a session's machine, or run a command there, with your own ssh, its options and its configuration.
+
+    The host key comes from GPU Shopper, so ssh asks nothing and accepts no other machine. Examples:
+    `gpu-shopper ssh 4k7m2p`, `gpu-shopper ssh 4k7m2p nvidia-smi`, `gpu-shopper ssh -L 8888:localhost:8888 4k7m2p`.
+    """
+    places = operands("ssh", arguments)
+    if not places:
+        fail("Name the session, such as `gpu-shopper ssh 4k7m2p`.", 2)
+    place = places[0]
+    at = _found(arguments[place])
+    after = arguments[place + 1 :]
+    rest = after[1:] if after[:1] == ["--"] else after
+    become("ssh", (*at.options, *arguments[:place], at.name, *rest))
+
+
+@scp_app.command(context_settings=AS_TYPED)
+def scp(
+    arguments: Annotated[
+        list[str], typer.Argument(help="What scp takes; ID:path is on the machine.", metavar="SOURCE... TARGET")
+    ],
+) -> None:
+    """Copy files to or from a session's machine with your own scp.
+
+    Examples: `gpu-shopper scp 4k7m2p:/workspace/out.pt .`, `gpu-shopper scp -r data 4k7m2p:/workspace/`.
+    """
+    at, words = _copied("scp", arguments)
+    become("scp", (*at.options, *words))
+
+
+@rsync_app.command(context_settings=AS_TYPED)
+def rsync(
+    arguments: Annotated[
+        list[str], typer.Argument(help="What rsync takes; ID:path is on the machine.", metavar="SOURCE... TARGET")
+    ],
+) -> None:
+    """Copy what has changed to or from a session's machine with your own rsync, which the machine needs as well.
+
+    Example: `gpu-shopper rsync -av --partial 4k7m2p:/workspace/checkpoints/ checkpoints/`.
+    """
+    at, words = _copied("rsync", arguments)
+    become("rsync", ("-e", ssh_client.shell_words(at), *words))
+
+
+@open_app.command(name="open")
+def open_(
+    session: Named,
+    port: Annotated[str, typer.Argument(help=f"A port on the machine, or {' or '.join(NAMED_PORTS)}.")],
+    local: Annotated[
+        int | None, typer.Option(min=1, max=HIGHEST, help="The port on this computer, if not the same.")
+    ] = None,
+    tunnel: Annotated[bool, typer.Option("--tunnel", help="Use a tunnel also where the cloud opens the port.")] = False,
+) -> None:
+    """Print where a port of the machine is reached; where the cloud doesn't open it, hold an SSH tunnel to it."""
+    named = NAMED_PORTS.get(port.lower())
+    number = named.port if named else _port(port)
+    found = _login(session)
+    address = next((one.address for one in found.ports if one.port == number and one.address), None)
+    if address and not (tunnel or local):
+        say(address)
+        return
+    here, at, short = local or number, destination(found), short_id(found.request_id)
+    say(f"http://localhost:{here} leads to port {number} of session {short}. Ctrl-C ends the tunnel.", stderr=True)
+    if named:
+        start = f"gpu-shopper ssh {short} '{named.start}'"
+        say(f"If nothing answers there, start it in a second terminal: `{start}`", stderr=True)
+    forward = ("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"localhost:{here}:localhost:{number}")
+    become("ssh", (*at.options, *forward, at.name))
+
+
+def _port(text: str) -> int:
+    try:
+        return Port.read(text).number
+    except ValueError:
+        fail(f'"{text[:40]}" is not a port from 1 to {HIGHEST}, {" or ".join(NAMED_PORTS)}.', 2)
+
+
+def _copied(program: str, arguments: list[str]) -> tuple[Destination, list[str]]:
+    """Return the machine that the paths name, and the arguments with its name in place of the session's id."""
+    paths = remote_paths(program, arguments)
+    named = dict.fromkeys(session for session, _ in paths.values())
+    if not named:
+        fail(f"Name the session in a path, such as `gpu-shopper {program} 4k7m2p:/workspace/out.pt .`.", 2)
+    if len(named) > 1:
+        first, second = list(named)[:2]
+        fail(f'"{first}" and "{second}" can\'t be used at once. A local file with a colon is written ./{second}:…', 2)
+    at = _found(next(iter(named)))
+    return at, [f"{at.name}:{paths[place][1]}" if place in paths else word for place, word in enumerate(arguments)]
+
+
+def _found(session: str) -> Destination:
+    return destination(_login(session))
+
+
+def _login(session: str) -> LoginOut:
+    """Return how to log in to the machine of a session; ends the program with the reason where nobody can."""
+    named = plain_id(session, "sessions")
+    return LoginOut.model_validate(spoken(lambda api: api.get(f"/sessions/{named}/ssh")))

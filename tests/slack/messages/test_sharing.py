@@ -1,0 +1,40 @@
+"""A machine that is shared, as its people see it in Slack."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.practice.model import ChatMessage
+from bot.practice.reader import all_text, buttons
+from tests.slack.conftest import Stage
+
+
+def heard(stage: Stage, who: str) -> ChatMessage:
+    """The last answer that only this person sees."""
+    return stage.ws.ephemerals(who)[-1]
+
+
+@pytest.mark.slow
+async def test_whom_a_machine_is_shared_with_reads_how_to_connect_and_ends_nothing(stage: Stage) -> None:
+    message = await stage.ask("/gpu provision 1x4090 2h share=<@U0CAROL|carol>")
+    (request,) = (await stage.w.books()).requests
+    await stage.command("alice", f"/gpu share {request.id[-6:]} <@U0DAVE|dave>")
+    assert "Their SSH keys go onto its machine." in heard(stage, "alice").text
+    assert "shares request" in stage.ws.dm_messages("dave")[-1].text
+    assert "<@U0ALICE> with <@U0CAROL>, <@U0DAVE>" in all_text(stage.message())
+    await stage.click("bob", message, stage.approve_button(message))
+    await stage.w.run(60)
+    ready = stage.ws.dm_messages("dave")[-1]
+    assert "The *1× RTX4090* that <@U0ALICE> shares with you at " in ready.text
+    assert ("Connect: `ssh -p" in ready.text, buttons(ready)) == (True, [])
+    await stage.command("dave", "/gpu list")
+    assert "<@U0ALICE> with <@U0CAROL>, <@U0DAVE>" in all_text(heard(stage, "dave"))
+    await stage.command("dave", f"/gpu status {request.id[-6:]}")
+    theirs = heard(stage, "dave")
+    assert "Connect: `ssh -p" in all_text(theirs)
+    assert [b["text"]["text"] for b in buttons(theirs)] == ["Details"]
+    await stage.command("dave", f"/gpu terminate {request.id[-6:]} now")
+    assert "Only its owner or an approver can end this session." in heard(stage, "dave").text
+    await stage.command("alice", f"/gpu terminate {request.id[-6:]} now")
+    await stage.w.run(150, 15)
+    assert stage.ws.dm_messages("dave")[-1].text == "The *1× RTX4090* of <@U0ALICE> has ended."
