@@ -55,7 +55,9 @@ async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_si
         answers = [(await send(head, seq=1000 + n))[0] for n in range(9)]
         assert answers[-1] == 429
         # A deadline for another machine, or of an older check-in, is not believed.
-        message, signature = enrollment.signed(w.ctx.labels, row.id, 1, w.clock.now() + timedelta(days=9))
+        message, signature = enrollment.signed(
+            w.ctx.labels, row.id, 1, w.clock.now() + timedelta(days=9), w.clock.now()
+        )
         stale = {"asks": [], "deadline": {"message": message, "signature": signature}}
         node.obey(stale, w.clock.now())
         forged = message.replace('"n":1', '"n":999999')

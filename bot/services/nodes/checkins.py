@@ -174,7 +174,7 @@ class Checkins:
     def _answer(self, stands: NodeContext, seq: int, problem: str, token: str, now: datetime) -> CheckinReply:
         node = stands.node
         message, signature = enrollment.signed(
-            self._ctx.labels, node.instance_id, seq, stands.deadline, node.api_token_hash
+            self._ctx.labels, node.instance_id, seq, stands.approved_until, now, node.api_token_hash
         )
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
@@ -183,7 +183,9 @@ class Checkins:
 
 
 def _replayed(seen: int) -> Reply:
-    return refuse(ReplyCode.REPLAYED, f"Check-in {seen} was received before. The next one needs a greater number.")
+    return refuse(
+        ReplyCode.REPLAYED, f"Check-in {seen} was received before. The next one needs a greater number.", {"seq": seen}
+    )
 
 
 def node_status(node: Node) -> NodeStatus:

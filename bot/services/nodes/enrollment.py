@@ -30,6 +30,7 @@ from ledger.models import Instance, Node
 
 #: The variables in the environment of an instance; docs/node.md says what an agent does with them.
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
+FIRST_MESSAGE, FIRST_SIGNATURE = "GPU_SHOPPER_DEADLINE", "GPU_SHOPPER_DEADLINE_SIGNATURE"
 PATH = "/agent/v1/checkin"
 SHAPE = re.compile(r"(gpu[nc])_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 _COMPACT: Any = {"separators": (",", ":"), "sort_keys": True}
@@ -60,14 +61,20 @@ def public_key(labels: LabelKey) -> str:
 
 
 def signed(
-    labels: LabelKey, instance_id: str, seq: int, deadline: datetime | None, token_hash: str | None = None
+    labels: LabelKey,
+    instance_id: str,
+    seq: int,
+    deadline: datetime | None,
+    now: datetime,
+    token_hash: str | None = None,
 ) -> tuple[str, str]:
     """Return `(message, signature in base64)` of the approved end, bound to one instance and check-in number.
 
+    It says the service's time as well, so that an instance needs no right clock: it counts the time between the two.
     `token_hash` is the hash of the token for the instance's own API, where there is such a token.
     """
     end_s = int(deadline.timestamp()) if deadline else None
-    what = {"deadline_s": end_s, "instance": instance_id, "n": seq}
+    what = {"deadline_s": end_s, "instance": instance_id, "n": seq, "now_s": int(now.timestamp())}
     said = json.dumps(what | ({"api_token_sha256": token_hash} if token_hash else {}), **_COMPACT)
     return said, base64.b64encode(signing_key(labels).sign(said.encode())).decode()
 
@@ -80,10 +87,11 @@ class Minted:
     token_hash: str = ""
 
 
-def mint(ctx: Context, row: Instance) -> Minted:
-    """Create the boot token of an instance that is about to be created.
+def mint(ctx: Context, row: Instance, approved_until: datetime, now: datetime) -> Minted:
+    """Create the boot token of an instance that is about to be created, and sign its approved end as number 0.
 
-    Empty where instances cannot reach this service, and at batch clouds, whose environment is part of a stored program.
+    With that end an instance that never reaches this service ends itself, too, where its cloud lets it. Empty where
+    instances cannot reach this service, and at batch clouds, whose environment is part of a stored program.
     """
     if not ctx.node_url or ctx.providers[row.cloud].capabilities.batch:
         return Minted()
@@ -93,6 +101,7 @@ def mint(ctx: Context, row: Instance) -> Minted:
         TOKEN: f"{TokenKind.BOOT}_{bare_id(row.id)}_{secret}",
         KEY: public_key(ctx.labels),
     }
+    env[FIRST_MESSAGE], env[FIRST_SIGNATURE] = signed(ctx.labels, row.id, 0, approved_until, now)
     return Minted(env, hashed(ctx.labels, secret))
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from ledger.engine.db import Database
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.queries.nodes import (
     Suspect,
@@ -29,6 +30,28 @@ from tests.support.databases import somebody_waits
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
+
+
+async def test_a_checkpoint_hold_is_approved_while_the_termination_waits(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.TERMINATING)
+        assert session.deadline is not None
+        later, earlier = session.deadline + MINUTE, session.deadline - MINUTE
+        ends = {
+            CheckpointStep.HELD: (later, later),
+            CheckpointStep.SAVING: (earlier, session.deadline),
+            CheckpointStep.PASSED: (later, session.deadline),
+            None: (None, session.deadline),
+        }
+        wanted = {}
+        for step, (until, approved_until) in ends.items():
+            row = await rows.instance(
+                tx, InstanceState.TERMINATING, of=session, checkpoint_step=step, checkpoint_until=until
+            )
+            await rows.node(tx, row)
+            wanted[row.id] = approved_until
+        found = await node_contexts(tx, [*wanted])
+    assert {key: one.approved_until for key, one in found.items()} == wanted
 
 
 async def test_check_ins_are_taken_from_instances_that_are_there(db: Database) -> None:
