@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, SessionState
@@ -32,26 +34,22 @@ MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
 
 
-async def test_a_checkpoint_hold_is_approved_while_the_termination_waits(db: Database) -> None:
+@pytest.mark.parametrize(
+    ("step", "minutes", "approved_minutes"),
+    [(CheckpointStep.HELD, 5, 5), (CheckpointStep.SAVING, -5, 0), (CheckpointStep.PASSED, 5, 0), (None, None, 0)],
+)
+async def test_a_checkpoint_hold_is_approved_while_the_termination_waits(
+    db: Database, step: CheckpointStep | None, minutes: int | None, approved_minutes: int
+) -> None:
     async with db.write() as tx:
         session = await rows.session(tx, SessionState.TERMINATING)
         assert session.deadline is not None
-        later, earlier = session.deadline + MINUTE, session.deadline - MINUTE
-        ends = {
-            CheckpointStep.HELD: (later, later),
-            CheckpointStep.SAVING: (earlier, session.deadline),
-            CheckpointStep.PASSED: (later, session.deadline),
-            None: (None, session.deadline),
-        }
-        wanted = {}
-        for step, (until, approved_until) in ends.items():
-            row = await rows.instance(
-                tx, InstanceState.TERMINATING, of=session, checkpoint_step=step, checkpoint_until=until
-            )
-            await rows.node(tx, row)
-            wanted[row.id] = approved_until
-        found = await node_contexts(tx, [*wanted])
-    assert {key: one.approved_until for key, one in found.items()} == wanted
+        until = None if minutes is None else session.deadline + minutes * MINUTE
+        values = {"checkpoint_step": step, "checkpoint_until": until}
+        row = await rows.instance(tx, InstanceState.TERMINATING, of=session, **values)
+        await rows.node(tx, row)
+        found = await node_contexts(tx, [row.id])
+    assert found[row.id].approved_until == session.deadline + approved_minutes * MINUTE
 
 
 async def test_check_ins_are_taken_from_instances_that_are_there(db: Database) -> None:
