@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from bot.agent import http, settings
+from bot.agent import http_calls, settings
 from bot.agent.deadline import boot_s
 from bot.agent.gpus import Gpus, look
 from bot.agent.settings import Settings
@@ -61,7 +61,7 @@ class Reporter:
         headers["Content-Type"] = "application/json"
         call = urllib.request.Request(self.settings.url, body, headers, method="POST")
         try:
-            with http.opener().open(call, timeout=TIMEOUT_S) as reply:
+            with http_calls.opener().open(call, timeout=TIMEOUT_S) as reply:
                 answer = json.loads(reply.read(ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             self._learn(error)

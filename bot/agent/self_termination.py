@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.agent import http
+from bot.agent import http_calls
 from bot.agent.settings import CLOUD_URL
 
 TIMEOUT_S = 10.0
@@ -66,7 +66,7 @@ def send(call: Call) -> str:
     request = urllib.request.Request(call.url, call.body, headers, method=call.method)
     where = f"{call.method} {urllib.parse.urlsplit(call.url).path}"
     try:
-        with http.opener().open(request, timeout=TIMEOUT_S) as reply:
+        with http_calls.opener().open(request, timeout=TIMEOUT_S) as reply:
             # GraphQL reports an error in an answer that is otherwise fine.
             return f"{where} was refused" if b'"errors"' in reply.read(1 << 20) else ""
     except urllib.error.HTTPError as error:

@@ -23,8 +23,8 @@ from bot.agent.settings import FIRST_MESSAGE, FIRST_SIGNATURE, Settings
 LOOK_S = 5.0
 #: The pause between two attempts to end the machine.
 RETRY_S = 15.0
-#: A machine that was stopped may start after the end that it knows, with a later one approved meanwhile. So a new
-#: watchdog waits this long for the service before it acts on an end that has passed.
+#: A machine that was stopped may start after the end that it knows, with a later one approved meanwhile. So a watchdog
+#: that starts behind its end waits this long for the service.
 SETTLE_S = 120.0
 #: Exit codes of sysexits.h: a wrong use, nothing to report to, and an agent that runs already.
 USAGE, CONFIGURATION, TEMPORARY = 64, 78, 75
@@ -46,17 +46,19 @@ class Watchdog:
     log: Callable[[str], None] = log
     end: Callable[[Mapping[str, str], int], str] = end_machine
     tries: int = 0
-    _settled_at_s: float = 0.0
     _try_at_s: float = 0.0
+    _outcome: str = ""
     _trying: threading.Thread | None = None
 
     def start(self, kept: Signed | None) -> None:
         """Take over the newest of the ends that are known already: the kept one, and that of the create."""
-        self._settled_at_s = self.deadline.clock() + SETTLE_S
         first = Signed(self.environment.get(FIRST_MESSAGE, ""), self.environment.get(FIRST_SIGNATURE, ""), float("inf"))
         known = kept is not None and self.deadline.accept(kept)
         if first.message and not self.deadline.accept(first) and not known:
             self.log(f"{FIRST_MESSAGE} is not signed for this machine, so it is ignored.")
+        left_s = self.deadline.left_s()
+        if left_s is not None and left_s <= 0:
+            self._try_at_s = self.deadline.clock() + SETTLE_S
         self.memory.keep(self.nonce, self.deadline.newest)
         if not calls(self.environment):
             self.log(NO_FACILITY)
@@ -81,7 +83,7 @@ class Watchdog:
     def end_if_due(self) -> None:
         """Begin to end the machine when its deadline passed, and again while it still runs."""
         left_s, now_s = self.deadline.left_s(), self.deadline.clock()
-        if left_s is None or left_s > 0 or now_s < max(self._settled_at_s, self._try_at_s):
+        if left_s is None or left_s > 0 or now_s < self._try_at_s:
             return
         if self._trying is not None and self._trying.is_alive():
             return
@@ -94,7 +96,10 @@ class Watchdog:
     def _end(self, attempt: int) -> None:
         if attempt == 1:
             self.log("The approved end has passed and this machine still runs, so it ends itself.")
-        self.log(self.end(self.environment, attempt) or "The cloud accepted that this machine ends.")
+        outcome = self.end(self.environment, attempt) or "The cloud accepted that this machine ends."
+        if outcome != self._outcome:
+            self.log(outcome)
+        self._outcome = outcome
 
 
 def main(arguments: list[str]) -> int:
