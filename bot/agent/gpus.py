@@ -5,13 +5,12 @@ Only `pynvml` (nvidia-ml-py) talks to it; a machine without the driver has no GP
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
-class Gpu:
+class SeenGpu:
     """One GPU as its driver shows it: memory in MiB, utilisation in percent, temperature in degrees Celsius."""
 
     name: str
@@ -22,39 +21,39 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Gpus:
+class SeenGpus:
     """What the driver shows. `problem` says why nothing could be read, and is empty when something could."""
 
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[SeenGpu, ...] = ()
     driver: str = ""
     cuda: str = ""
     problem: str = ""
 
 
-def look() -> Gpus:
+def look() -> SeenGpus:
     """Read all GPUs now; takes milliseconds after the first time."""
     try:
-        pynvml: Any = importlib.import_module("pynvml")  # It is large, so the first check-in does not wait for it.
+        import pynvml  # noqa: PLC0415 # It is large, so the first check-in does not wait for it.
     except ImportError:
-        return Gpus(problem="nvidia-ml-py is not part of this build.")
+        return SeenGpus(problem="nvidia-ml-py is not part of this build.")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return Gpus(problem=f"NVIDIA's driver doesn't answer: {error}.")
+        return SeenGpus(problem=f"NVIDIA's driver doesn't answer: {error}.")
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        return Gpus(tuple(_gpu(pynvml, one) for one in handles), driver, f"{cuda // 1000}.{cuda % 1000 // 10}")
+        return SeenGpus(tuple(_gpu(pynvml, one) for one in handles), driver, f"{cuda // 1000}.{cuda % 1000 // 10}")
     except pynvml.NVMLError as error:
-        return Gpus(problem=f"A GPU can't be read: {error}.")
+        return SeenGpus(problem=f"A GPU can't be read: {error}.")
     finally:
         pynvml.nvmlShutdown()
 
 
-def _gpu(pynvml: Any, handle: Any) -> Gpu:
+def _gpu(pynvml: Any, handle: Any) -> SeenGpu:
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return Gpu(
+    return SeenGpu(
         _text(pynvml.nvmlDeviceGetName(handle)),
         memory.total >> 20,
         memory.used >> 20,

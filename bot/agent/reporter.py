@@ -19,8 +19,8 @@ from typing import Any
 
 from bot.agent import http_calls, settings
 from bot.agent.deadline import boot_s
-from bot.agent.gpus import Gpus, look
-from bot.agent.settings import Settings
+from bot.agent.gpus import SeenGpus, look
+from bot.agent.settings import MachineSettings
 
 TIMEOUT_S = 20.0
 #: After a failure the next try comes after this, then after twice as long, up to a minute.
@@ -41,9 +41,9 @@ class Reporter:
     the number of the last check-in.
     """
 
-    settings: Settings
+    settings: MachineSettings
     nonce: str
-    look: Callable[[], Gpus]
+    look: Callable[[], SeenGpus]
     seq: int = 0
     token: str = ""
     next_in_s: float = 0.0
@@ -56,7 +56,7 @@ class Reporter:
     def check_in(self) -> Mapping[str, Any] | None:
         """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
         self.seq = max(self.seq + 1, time.time_ns() // 1_000_000)
-        body = json.dumps(self._body(self.look() if self._count else Gpus())).encode()
+        body = json.dumps(self._body(self.look() if self._count else SeenGpus())).encode()
         headers = {"Authorization": f"Bearer {self.token or self.settings.boot_token}"}
         headers["Content-Type"] = "application/json"
         call = urllib.request.Request(self.settings.url, body, headers, method="POST")
@@ -65,11 +65,14 @@ class Reporter:
                 answer = json.loads(reply.read(ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             self._learn(error)
-            return self._failed(f"{self.settings.url} answered with {error.code}")
+            self._note_failure(f"{self.settings.url} answered with {error.code}")
+            return None
         except (OSError, ValueError) as error:
-            return self._failed(f"{self.settings.url} can't be reached: {error}")
+            self._note_failure(f"{self.settings.url} can't be reached: {error}")
+            return None
         if not isinstance(answer, dict):
-            return self._failed(f"{self.settings.url} did not answer as GPU Shopper does")
+            self._note_failure(f"{self.settings.url} did not answer as GPU Shopper does")
+            return None
         self.token = str(answer.get("token") or self.token)
         self._count += 1
         self._failures, self.problem = 0, ""
@@ -104,12 +107,12 @@ class Reporter:
             except (OSError, KeyError, TypeError, ValueError):
                 return
 
-    def _failed(self, problem: str) -> None:
+    def _note_failure(self, problem: str) -> None:
         self.problem = problem
         self.next_in_s = min(FIRST_PAUSE_S * 2**self._failures, LAST_PAUSE_S)
         self._failures = min(self._failures + 1, 16)
 
-    def _body(self, seen: Gpus) -> dict[str, Any]:
+    def _body(self, seen: SeenGpus) -> dict[str, Any]:
         now = datetime.now(timezone.utc)
         busy = [gpu.utilisation for gpu in seen.gpus]
         if not busy or max(busy) >= BUSY:
@@ -124,7 +127,7 @@ class Reporter:
         return body if self.token else body | {"nonce": self.nonce}
 
 
-def main(_arguments: list[str]) -> int:
+def main(_arguments: list[str], /) -> int:
     """Check in for as long as the watchdog listens."""
     found = settings.read(settings.environment_of_machine())
     given = json.loads(sys.stdin.readline())

@@ -43,7 +43,7 @@ class ReporterProcess:
         return None if self._process is None else self._process.pid
 
     def keep_running(self) -> None:
-        """Start it where it does not run and its pause is over; end it where it hangs."""
+        """Start it where it does not run and its pause has passed; end it where it hangs."""
         now_s = self.clock()
         if self._process is not None and now_s - self._alive_at_s > HANGS_S:
             self._end(f"wrote nothing for {HANGS_S:.0f} s")

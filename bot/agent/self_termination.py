@@ -24,7 +24,7 @@ NO_FACILITY = (
 
 
 @dataclass(frozen=True)
-class Call:
+class EndCall:
     """One HTTP call that ends or stops this machine."""
 
     method: str
@@ -33,7 +33,7 @@ class Call:
     body: bytes | None = None
 
 
-def calls(environment: Mapping[str, str]) -> tuple[Call, ...]:
+def calls(environment: Mapping[str, str]) -> tuple[EndCall, ...]:
     """Return the calls to try in turn; none where the cloud has no facility.
 
     What deletes the machine comes first, because a machine that is only stopped still pays for its disk.
@@ -42,16 +42,16 @@ def calls(environment: Mapping[str, str]) -> tuple[Call, ...]:
     if container and key:
         base = environment.get(CLOUD_URL) or "https://console.vast.ai"
         url = f"{base}/api/v0/instances/{_segment(container)}/"
-        return Call("DELETE", url, key), Call("PUT", url, key, b'{"state": "stopped"}')
+        return EndCall("DELETE", url, key), EndCall("PUT", url, key, b'{"state": "stopped"}')
     pod, key = environment.get("RUNPOD_POD_ID"), environment.get("RUNPOD_API_KEY")
     if pod and key:
         # Reports differ on which of RunPod's interfaces takes a pod's own key, so all of them are tried.
         base = environment.get(CLOUD_URL) or "https://api.runpod.io"
         mutation = f"mutation {{ podTerminate(input: {{podId: {json.dumps(pod)}}}) }}"
         return (
-            Call("DELETE", f"{base}/v2/pods/{_segment(pod)}", key),
-            Call("POST", f"{base}/graphql", key, json.dumps({"query": mutation}).encode()),
-            Call("POST", f"{base}/v2/pods/{_segment(pod)}/action", key, b'{"action": "stop"}'),
+            EndCall("DELETE", f"{base}/v2/pods/{_segment(pod)}", key),
+            EndCall("POST", f"{base}/graphql", key, json.dumps({"query": mutation}).encode()),
+            EndCall("POST", f"{base}/v2/pods/{_segment(pod)}/action", key, b'{"action": "stop"}'),
         )
     return ()
 
@@ -60,7 +60,7 @@ def _segment(text: str) -> str:
     return urllib.parse.quote(text, safe="")
 
 
-def send(call: Call) -> str:
+def send(call: EndCall) -> str:
     """Send a call. Returns "" when the cloud accepted it, else why not."""
     headers = {"Authorization": f"Bearer {call.key}", "Content-Type": "application/json"}
     request = urllib.request.Request(call.url, call.body, headers, method=call.method)

@@ -24,7 +24,7 @@ class NotEnrolledError(Exception):
 
 
 @dataclass(frozen=True)
-class Settings:
+class MachineSettings:
     """Where to report and how to prove who it is. `instance` is the machine's own id at GPU Shopper (`ins_…`)."""
 
     url: str
@@ -34,7 +34,7 @@ class Settings:
     environment: Mapping[str, str]
 
 
-def read(environment: Mapping[str, str]) -> Settings:
+def read(environment: Mapping[str, str]) -> MachineSettings:
     """Read the settings. Raises NotEnrolledError with a sentence."""
     missing = [name for name in (URL, TOKEN, KEY) if not environment.get(name)]
     if missing:
@@ -50,7 +50,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         key = b""
     if len(key) != 32:
         raise NotEnrolledError(f"{KEY} is not an ed25519 public key; one is 32 bytes in base64.")
-    return Settings(environment[URL], environment[TOKEN], key, f"ins_{shape[1]}", environment)
+    return MachineSettings(environment[URL], environment[TOKEN], key, f"ins_{shape[1]}", environment)
 
 
 def environment_of_machine() -> dict[str, str]:

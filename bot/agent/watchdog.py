@@ -17,7 +17,7 @@ from bot.agent.deadline import Deadline, Signed, boot_s
 from bot.agent.memory import FOLDER, AgentRunsAlreadyError, Memory, of_machine
 from bot.agent.reporter_process import ReporterProcess
 from bot.agent.self_termination import NO_FACILITY, calls, end_machine
-from bot.agent.settings import FIRST_MESSAGE, FIRST_SIGNATURE, Settings
+from bot.agent.settings import FIRST_MESSAGE, FIRST_SIGNATURE, MachineSettings
 
 #: The longest wait between two looks at the clock.
 LOOK_S = 5.0
@@ -102,7 +102,7 @@ class Watchdog:
         self._outcome = outcome
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], /) -> int:
     """Run until the machine is gone."""
     if arguments:
         log("usage: python3 gpu-shopper-agent.pyz")
@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(found: Settings, memory: Memory) -> None:
+def _run(found: MachineSettings, memory: Memory) -> None:
     nonce, kept = memory.read()
     deadline = Deadline(found.instance, found.public_key)
     watchdog = Watchdog(deadline, found.environment, memory, nonce)

@@ -14,6 +14,7 @@ from sqlalchemy import event
 from bot.rules.nodes.checkins import Report
 from bot.services.nodes import enrollment
 from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.commands import Reply
 from ledger.kernel.states import InstanceState
 from tests.api.door import Door, code_of
@@ -71,6 +72,15 @@ async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_si
         assert (await w.books()).instances[0].state is InstanceState.GONE
         w.clock.advance(61)
         assert await send(head, seq=6000) == (401, "unauthenticated")
+
+
+async def test_the_agent_is_served_to_everybody_once_it_is_built(sqlite_door: Door) -> None:
+    missing = await sqlite_door.http.get("http://bot/agent.pyz")
+    assert (missing.status_code, "`make agent` builds it" in missing.json()["detail"]) == (404, True)
+    sqlite_door.w.ctx.agent = AgentArchive(b"PK", "ab" * 32)
+    served = await sqlite_door.http.get("http://bot/agent.pyz")
+    assert (served.status_code, served.content, served.headers["etag"]) == (200, b"PK", f'"{"ab" * 32}"')
+    assert (await sqlite_door.http.post("http://bot/agent.pyz")).status_code == 405
 
 
 async def test_status_shows_how_far_it_is_and_what_it_costs_until_then(sqlite_door: Door) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Security
+from fastapi import APIRouter, Request, Response, Security
 from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
 
 from bot.api.dependencies import NODE, refusals
 from bot.api.problems import ProblemRaised
@@ -13,6 +14,7 @@ from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDea
 from bot.rules.nodes.checkins import Report
 from bot.rules.nodes.node_api import NodeApiReport
 from bot.services.nodes.checkins import Checkins
+from bot.services.runtime.agent_archive import NOT_BUILT
 from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
@@ -40,6 +42,14 @@ async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Secu
     if isinstance(taken, Reply):
         raise ProblemRaised(taken)
     return CheckinOut.of(taken, deadline=SignedDeadline.of(taken))
+
+
+async def archive(request: Request) -> Response:
+    """Serve the program that rented machines run."""
+    found = request.app.state.deps.ctx.agent
+    if found is None:
+        raise HTTPException(404, NOT_BUILT)
+    return Response(found.content, media_type="application/zip", headers={"ETag": f'"{found.sha256}"'})
 
 
 def _report(body: CheckinIn) -> Report:

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from bot.rules.nodes.tokens import TokenKind
 from bot.rules.values.labels import LabelKey
 from bot.services.access.api_keys import pepper
+from bot.services.runtime import agent_archive
 from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.ids import bare_id
@@ -31,6 +32,7 @@ from ledger.models import Instance, Node
 #: The variables in the environment of an instance; docs/node.md says what an agent does with them.
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
 FIRST_MESSAGE, FIRST_SIGNATURE = "GPU_SHOPPER_DEADLINE", "GPU_SHOPPER_DEADLINE_SIGNATURE"
+AGENT_URL, AGENT_SHA256 = "GPU_SHOPPER_AGENT_URL", "GPU_SHOPPER_AGENT_SHA256"
 PATH = "/agent/v1/checkin"
 SHAPE = re.compile(r"(gpu[nc])_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 _COMPACT: Any = {"separators": (",", ":"), "sort_keys": True}
@@ -101,6 +103,8 @@ def mint(ctx: Context, row: Instance, approved_until: datetime, now: datetime) -
         TOKEN: f"{TokenKind.BOOT}_{bare_id(row.id)}_{secret}",
         KEY: public_key(ctx.labels),
     }
+    if ctx.agent is not None:
+        env |= {AGENT_URL: ctx.node_url.rstrip("/") + agent_archive.PATH, AGENT_SHA256: ctx.agent.sha256}
     env[FIRST_MESSAGE], env[FIRST_SIGNATURE] = signed(ctx.labels, row.id, 0, approved_until, now)
     return Minted(env, hashed(ctx.labels, secret))
 

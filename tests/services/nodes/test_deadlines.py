@@ -13,11 +13,13 @@ import pytest
 from bot.agent.deadline import GRACE_S, TRIES_S, Deadline, Signed
 from bot.agent.self_termination import end_machine
 from bot.agent.settings import CLOUD_URL, FIRST_MESSAGE, FIRST_SIGNATURE, read
+from bot.rules.instances.fetch_agent import start_agent
 from bot.rules.nodes.checkins import Report
 from bot.services.instances import reconcile
 from bot.services.instances.transitions import ENDED_ITSELF
 from bot.services.nodes.checkins import CheckinReply, Checkins
 from bot.services.runtime import recovery_mode
+from bot.services.runtime.agent_archive import AgentArchive
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -25,6 +27,7 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
 from providers.sandbox.server import build_app
+from providers.sandbox.vast.sandbox import VastSandbox
 from tests.services.runtime.test_recovery_mode import rowless
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
@@ -46,8 +49,8 @@ async def w(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[World]:
 class Node:
     """An instance with the agent's own deadline, which counts on a boot clock that began with the instance."""
 
-    def __init__(self, w: World, cloud: str) -> None:
-        (found,) = [one for one in w.clouds[cloud].instances() if one.alive]
+    def __init__(self, w: World, cloud: str, number: int = 0) -> None:
+        found = [one for one in w.clouds[cloud].instances() if one.alive][number]
         self.w, self.cloud, self.ref = w, w.clouds[cloud], str(found.ref)
         self.settings = read({**self.cloud.variables(self.ref), **self.cloud.injected(self.ref)})
         self.deadline = Deadline(self.settings.instance, self.settings.public_key, w.clock.monotonic)
@@ -71,6 +74,13 @@ class Node:
         async with serving(build_app(self.w.clouds, tick_s=None)) as url:
             environment = {**self.settings.environment, CLOUD_URL: f"{url}/{self.cloud.name}"}
             return await asyncio.to_thread(end_machine, environment, 1)
+
+
+def created(w: World) -> str:
+    """The start script of the newest container at Vast.ai."""
+    vast = w.clouds["vast"]
+    assert isinstance(vast, VastSandbox)
+    return list(vast.account.instances.values())[-1].onstart
 
 
 def due_in(node: Node) -> timedelta:
@@ -100,6 +110,17 @@ async def test_the_approved_end_comes_with_the_create_and_each_check_in(w: World
     w.clock.advance(1800)
     assert due_in(node) == await left(w) + AFTER
     assert not node.first()
+
+
+async def test_the_start_script_starts_the_agent_where_one_is_built(w: World) -> None:
+    await w.running(candidates=("vast",))
+    assert "agent.pyz" not in created(w)
+    w.ctx = replace(w.ctx, agent=AgentArchive(b"PK", "ab" * 32))
+    await w.running(candidates=("vast",))
+    assert start_agent() in created(w)
+    env = Node(w, "vast", -1).settings.environment
+    assert env["GPU_SHOPPER_AGENT_URL"] == f"{NODE_URL}/agent.pyz"
+    assert env["GPU_SHOPPER_AGENT_SHA256"] == "ab" * 32
 
 
 async def test_an_approved_extension_moves_it_and_nothing_else_does(w: World) -> None:
