@@ -44,6 +44,7 @@ CAPABILITIES = Capabilities(
     charges=True,
     bill_granularity=BillGranularity.DAY,
     logs=True,
+    ends_itself=True,
     meter_stop_verb="destroy",
     # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is
     # out of contact.
