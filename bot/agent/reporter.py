@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from bot.agent import http_calls, settings
+from bot.agent import http_calls, machine, settings
 from bot.agent.deadline import boot_s
 from bot.agent.gpus import SeenGpus, look
 from bot.agent.settings import MachineSettings
@@ -30,7 +31,7 @@ SECOND_S = 2.0
 #: A GPU below this utilisation, in percent, does nothing worth its price.
 BUSY = 5.0
 ANSWER_BYTES = 1 << 20
-REPLAYED, WRONG_TOKEN = 409, 401
+REPLAYED, WRONG_TOKEN, NOT_TAKEN = 409, 401, 422
 
 
 @dataclass
@@ -49,6 +50,11 @@ class Reporter:
     next_in_s: float = 0.0
     #: Why the last check-in failed; "" when it did not.
     problem: str = ""
+    #: Why the machine is going away; "" while it is not.
+    interruption: str = ""
+    #: A service of before takes no version 2, so from its refusal on version 1 is sent.
+    is_plain: bool = False
+    places: machine.Places = field(default_factory=machine.Places)
     _failures: int = 0
     _count: int = 0
     _idle_since: datetime | None = None
@@ -98,6 +104,8 @@ class Reporter:
         return {"message": message, "signature": signature, "at_boot_s": boot_s()}
 
     def _learn(self, error: urllib.error.HTTPError) -> None:
+        if error.code == NOT_TAKEN:
+            self.is_plain = True
         if error.code == WRONG_TOKEN:
             self.token = ""  # The next one shows the nonce again.
         if error.code == REPLAYED:
@@ -124,14 +132,34 @@ class Reporter:
             "utilisation": busy,
             "idle_since": self._idle_since.isoformat() if self._idle_since else None,
         }
+        if not self.is_plain:
+            body |= {"v": 2, "machine": machine.report(seen, self.places) | {"interruption": self.interruption}}
         return body if self.token else body | {"nonce": self.nonce}
 
 
+class _ShutDown(BaseException):
+    """The machine is shutting down."""
+
+
+def _shut_down(_number: int, _frame: object) -> None:
+    raise _ShutDown
+
+
 def main(_arguments: list[str], /) -> int:
-    """Check in for as long as the watchdog listens."""
+    """Check in for as long as the watchdog listens; when the machine shuts down, once more to say so."""
     found = settings.read(settings.environment_of_machine())
     given = json.loads(sys.stdin.readline())
     reporter = Reporter(found, given["nonce"], look, seq=given["seq"])
+    signal.signal(signal.SIGTERM, _shut_down)
+    try:
+        _check_in_always(reporter)
+    except _ShutDown:
+        reporter.interruption = "it shuts down"
+        reporter.check_in()
+    return 0
+
+
+def _check_in_always(reporter: Reporter) -> None:
     said = ""
     while True:
         answer = reporter.check_in()

@@ -115,6 +115,20 @@ def test_the_service_says_when_to_report_again(here: Service, asked: Any, waits_
     assert one.next_in_s == waits_s
 
 
+def test_version_two_goes_to_a_service_of_before_as_version_one(here: Service) -> None:
+    one = reporter(here)
+    here.answer = lambda call: (422, {}) if "machine" in call.body else (200, checkin_answer(call.body["seq"]))
+    assert one.check_in() is None
+    assert one.check_in() is not None
+    assert [call.body.get("v") for call in here.calls] == [2, None]
+
+
+def test_an_interruption_is_reported(here: Service) -> None:
+    one = reporter(here, interruption="it shuts down")
+    one.check_in()
+    assert here.calls[0].body["machine"]["interruption"] == "it shuts down"
+
+
 def test_nobody_answers() -> None:
     with service() as gone:
         one = reporter(gone)

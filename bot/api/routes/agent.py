@@ -12,6 +12,7 @@ from bot.api.dependencies import NODE, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDeadline
 from bot.rules.nodes.checkins import Report
+from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.node_api import NodeApiReport
 from bot.services.nodes.checkins import Checkins
 from bot.services.runtime.agent_archive import NOT_BUILT
@@ -64,4 +65,5 @@ def _report(body: CheckinIn) -> Report:
         idle_since=body.idle_since,
         checkpoint_step=seen.step,
         checkpoint_at=seen.at,
+        machine=MachineReport.of(body.machine.model_dump()) if body.machine else None,
     )

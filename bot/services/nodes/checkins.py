@@ -7,7 +7,7 @@ answered when it is stored.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
+from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
@@ -209,6 +210,7 @@ def node_status(node: Node) -> NodeStatus:
         tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
+        machine=MachineReport.of(said.get("machine")),
     )
 
 
@@ -223,6 +225,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "tokens_per_s": str(found.tokens_per_s) if found.tokens_per_s is not None else None,
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
+        "machine": asdict(found.machine) if found.machine else None,
     }
     return {
         "seq": found.seq,
