@@ -6,6 +6,7 @@ with the signed message of the answer where one came.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -164,7 +165,8 @@ def _check_in_always(reporter: Reporter) -> None:
     while True:
         answer = reporter.check_in()
         if reporter.problem != said and reporter.problem:
-            print(f"gpu-shopper-agent: {reporter.problem}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # A full disk is no reason to end.
+                print(f"gpu-shopper-agent: {reporter.problem}", file=sys.stderr, flush=True)
         said = reporter.problem
         try:
             print(json.dumps(reporter.signed(answer) if answer is not None else {}), flush=True)

@@ -6,6 +6,7 @@ Shopper. The user of the machine is its administrator and can end it. Then the s
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -31,8 +32,9 @@ USAGE, CONFIGURATION, TEMPORARY = 64, 78, 75
 
 
 def log(text: str) -> None:
-    """Write one line to standard error, which the start-up script sends to a file."""
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", file=sys.stderr, flush=True)
+    """Write one line to standard error, which the start script sends to a file. A full disk is no reason to end."""
+    with contextlib.suppress(OSError):
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -91,7 +93,11 @@ class Watchdog:
         self.tries += 1
         # A name server that does not answer must not hold up the rest, such as a later end that is just approved.
         self._trying = threading.Thread(target=self._end, args=(self.tries,), daemon=True)
-        self._trying.start()
+        try:
+            self._trying.start()
+        except RuntimeError:  # The machine takes no more threads.
+            self._trying = None
+            self._end(self.tries)
 
     def _end(self, attempt: int) -> None:
         if attempt == 1:

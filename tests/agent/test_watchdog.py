@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -170,6 +172,25 @@ def test_it_says_where_it_cannot_end_its_machine(machine: Machine, environment: 
     machine.environment = environment
     machine.start()
     assert machine.logged == [NO_FACILITY]
+
+
+def test_a_full_disk_and_no_more_threads_stop_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = machine.start()
+    one.log = watchdog.log
+    machine.heard(one, left_s=0)
+    machine.boot.now_s += AFTER_S
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        one.end_if_due()
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+    assert [attempt for _, attempt in machine.tried] == [1]
 
 
 # ── settings ───────────────────────────────────────────────────────────────────────────────────────────────────────

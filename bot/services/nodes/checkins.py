@@ -21,6 +21,7 @@ from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judg
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import enrollment, node_api, token_exchange
 from bot.services.nodes.token_exchange import REPLACED, Presented
+from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx
@@ -174,9 +175,9 @@ class Checkins:
 
     def _answer(self, stands: NodeContext, seq: int, problem: str, token: str, now: datetime) -> CheckinReply:
         node = stands.node
-        message, signature = enrollment.signed(
-            self._ctx.labels, node.instance_id, seq, stands.approved_until, now, node.api_token_hash
-        )
+        # By a clock that no cloud has confirmed the machine could end itself too early, so it keeps the end it knows.
+        until = stands.approved_until if approved_now(self._ctx.clock) is not None else None
+        message, signature = enrollment.signed(self._ctx.labels, node.instance_id, seq, until, now, node.api_token_hash)
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
         asks = tuple(str(one) for one in asked)

@@ -20,6 +20,7 @@ from bot.services.instances.transitions import ENDED_ITSELF
 from bot.services.nodes.checkins import CheckinReply, Checkins
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.agent_archive import AgentArchive
+from bot.services.runtime.clock_guard import GuardedClock
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
@@ -145,6 +146,19 @@ async def test_during_recovery_mode_the_sessions_own_end_is_signed(w: World) -> 
     assert await recovery_mode.now_on(w.ctx.db)
     await node.check_in()
     assert due_in(node) == await left(w) + AFTER
+
+
+async def test_a_clock_that_no_cloud_confirmed_shortens_no_end(w: World) -> None:
+    """A service that starts three hours ahead would otherwise tell its machines that their time has passed."""
+    await w.running(candidates=("vast",))
+    node = Node(w, "vast")
+    await node.check_in()
+    before = due_in(node)
+    w.machine.off = timedelta(hours=3)
+    w.ctx = replace(w.ctx, clock=GuardedClock(w.machine, confirm_s=60))
+    await node.check_in()
+    assert due_in(node) == before
+    w.machine.off = timedelta()
 
 
 async def test_a_checkpoint_hold_is_approved_time_too(w: World) -> None:
