@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot.agent.deadline import Signed
+
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
 #: A signed deadline that was known when the machine was asked for, so that it ends even if it never reaches anybody.
 FIRST_MESSAGE, FIRST_SIGNATURE = "GPU_SHOPPER_DEADLINE", "GPU_SHOPPER_DEADLINE_SIGNATURE"
@@ -51,6 +53,15 @@ def read(environment: Mapping[str, str]) -> MachineSettings:
     if len(key) != 32:
         raise NotEnrolledError(f"{KEY} is not an ed25519 public key; one is 32 bytes in base64.")
     return MachineSettings(environment[URL], environment[TOKEN], key, f"ins_{shape[1]}", environment)
+
+
+def first_deadline(environment: Mapping[str, str]) -> Signed:
+    """Return the approved end as it was at the create; with an empty message where there is none."""
+    try:
+        message = base64.b64decode(environment.get(FIRST_MESSAGE, ""), validate=True).decode()
+    except ValueError:
+        message = "?"  # It is there, and no signature fits it.
+    return Signed(message, environment.get(FIRST_SIGNATURE, ""), float("inf"))
 
 
 def environment_of_machine() -> dict[str, str]:

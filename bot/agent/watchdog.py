@@ -18,7 +18,7 @@ from bot.agent.deadline import Deadline, Signed, boot_s
 from bot.agent.memory import FOLDER, AgentRunsAlreadyError, Memory, of_machine
 from bot.agent.reporter_process import ReporterProcess
 from bot.agent.self_termination import NO_FACILITY, calls, end_machine
-from bot.agent.settings import FIRST_MESSAGE, FIRST_SIGNATURE, MachineSettings
+from bot.agent.settings import FIRST_MESSAGE, MachineSettings
 
 #: The longest wait between two looks at the clock.
 LOOK_S = 5.0
@@ -54,7 +54,7 @@ class Watchdog:
 
     def start(self, kept: Signed | None) -> None:
         """Take over the newest of the ends that are known already: the kept one, and that of the create."""
-        first = Signed(self.environment.get(FIRST_MESSAGE, ""), self.environment.get(FIRST_SIGNATURE, ""), float("inf"))
+        first = settings.first_deadline(self.environment)
         known = kept is not None and self.deadline.accept(kept)
         if first.message and not self.deadline.accept(first) and not known:
             self.log(f"{FIRST_MESSAGE} is not signed for this machine, so it is ignored.")

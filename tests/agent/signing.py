@@ -30,3 +30,9 @@ def signed(
     end_s = None if left_s is None else NOW_S + left_s
     message = json.dumps({"deadline_s": end_s, "instance": INSTANCE, "n": n, "now_s": NOW_S} | said)
     return Signed(message, base64.b64encode(key.sign(message.encode())).decode(), at_boot_s)
+
+
+def first_end(found: Signed) -> dict[str, str]:
+    """The variables in which it comes with the create."""
+    message = base64.b64encode(found.message.encode()).decode()
+    return {"GPU_SHOPPER_DEADLINE": message, "GPU_SHOPPER_DEADLINE_SIGNATURE": found.signature}

@@ -20,14 +20,14 @@ import pytest
 from bot.agent.build import archive
 from bot.agent.deadline import GRACE_S, TRIES_S
 from bot.agent.memory import FOLDER
-from bot.agent.settings import CLOUD_URL, FIRST_MESSAGE, FIRST_SIGNATURE
+from bot.agent.settings import CLOUD_URL
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
 from providers.sandbox.server import build_app
 from tests.agent.service import Call, Service, checkin_answer, service
-from tests.agent.signing import signed
+from tests.agent.signing import first_end, signed
 from tests.services.nodes.test_deadlines import NODE_URL, Node
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
@@ -132,19 +132,15 @@ def soon(call: Call) -> tuple[int, object]:
     return 200, checkin_answer(call.body.get("seq", 0), left_s=LEFT_S)
 
 
-def first_end(left_s: int) -> dict[str, str]:
-    """The signed end that comes with the create."""
-    found = signed(n=0, left_s=left_s)
-    return {FIRST_MESSAGE: found.message, FIRST_SIGNATURE: found.signature}
-
-
 def vast(here: Service, **more: str) -> dict[str, str]:
     """The variables of a container at Vast.ai whose cloud and service are both `here`."""
     return {**here.environment(), "CONTAINER_ID": "77", "CONTAINER_API_KEY": "own", CLOUD_URL: here.url, **more}
 
 
 def test_without_its_controller_the_machine_ends_itself_and_not_before(start: Start, here: Service) -> None:
-    environment = vast(here, **first_end(LEFT_S)) | {"GPU_SHOPPER_CHECKIN_URL": f"{DEAD}/agent/v1/checkin"}
+    environment = vast(here, **first_end(signed(n=0, left_s=LEFT_S))) | {
+        "GPU_SHOPPER_CHECKIN_URL": f"{DEAD}/agent/v1/checkin"
+    }
     agent = start(environment)
     (call,) = ends(here.wait(lambda calls: bool(ends(calls))))
     assert (call.path, call.token) == ("/api/v0/instances/77/", "own")

@@ -18,7 +18,7 @@ from bot.agent.reporter_process import HANGS_S, ReporterProcess
 from bot.agent.self_termination import NO_FACILITY
 from bot.agent.settings import FIRST_MESSAGE, FIRST_SIGNATURE, KEY, TOKEN, URL, NotEnrolledError
 from bot.agent.watchdog import RETRY_S, SETTLE_S, Watchdog
-from tests.agent.signing import INSTANCE, PUBLIC, signed
+from tests.agent.signing import INSTANCE, PUBLIC, first_end, signed
 from tests.agent.test_deadline import AFTER_S, Boot
 
 VAST = {"CONTAINER_ID": "77", "CONTAINER_API_KEY": "key"}
@@ -129,20 +129,27 @@ def test_a_failed_attempt_is_logged_and_repeated(machine: Machine) -> None:
 
 def test_the_end_of_the_create_counts_without_any_check_in(machine: Machine) -> None:
     first = signed(n=0, left_s=7200)
-    machine.environment = {**VAST, FIRST_MESSAGE: first.message, FIRST_SIGNATURE: first.signature}
+    machine.environment = {**VAST, **first_end(first)}
     assert machine.start().deadline.left_s() == 7200 + AFTER_S
     assert machine.logged == []
 
 
-def test_a_forged_first_end_is_ignored_and_logged(machine: Machine) -> None:
-    machine.environment = {**VAST, FIRST_MESSAGE: signed().message, FIRST_SIGNATURE: "AAAA"}
+@pytest.mark.parametrize("forged", ["AAAA", "", "?"])
+def test_a_forged_first_end_is_ignored_and_logged(machine: Machine, forged: str) -> None:
+    machine.environment = {**VAST, **first_end(signed()), FIRST_SIGNATURE: forged}
+    assert machine.start().deadline.left_s() is None
+    assert "not signed for this machine" in machine.logged[0]
+
+
+def test_a_broken_first_end_is_ignored_and_logged(machine: Machine) -> None:
+    machine.environment = {**VAST, FIRST_MESSAGE: "{not base64}", FIRST_SIGNATURE: "AAAA"}
     assert machine.start().deadline.left_s() is None
     assert "not signed for this machine" in machine.logged[0]
 
 
 def test_a_restarted_agent_keeps_the_newest_end_and_its_nonce(machine: Machine) -> None:
     first = signed(n=0, left_s=7200)
-    machine.environment = {**VAST, FIRST_MESSAGE: first.message, FIRST_SIGNATURE: first.signature}
+    machine.environment = {**VAST, **first_end(first)}
     one = machine.start()
     machine.heard(one, n=5, left_s=3600)
     machine.memory.close()

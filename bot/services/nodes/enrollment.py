@@ -105,7 +105,9 @@ def mint(ctx: Context, row: Instance, approved_until: datetime, now: datetime) -
     }
     if ctx.agent is not None:
         env |= {AGENT_URL: ctx.node_url.rstrip("/") + agent_archive.PATH, AGENT_SHA256: ctx.agent.sha256}
-    env[FIRST_MESSAGE], env[FIRST_SIGNATURE] = signed(ctx.labels, row.id, 0, approved_until, now)
+    message, env[FIRST_SIGNATURE] = signed(ctx.labels, row.id, 0, approved_until, now)
+    # Quotes and braces in a variable do not survive every cloud's way to a container.
+    env[FIRST_MESSAGE] = base64.b64encode(message.encode()).decode()
     return Minted(env, hashed(ctx.labels, secret))
 
 

@@ -45,8 +45,9 @@ async def test_a_checkpoint_hold_is_approved_while_the_termination_waits(
         session = await rows.session(tx, SessionState.TERMINATING)
         assert session.deadline is not None
         until = None if minutes is None else session.deadline + minutes * MINUTE
-        values = {"checkpoint_step": step, "checkpoint_until": until}
-        row = await rows.instance(tx, InstanceState.TERMINATING, of=session, **values)
+        row = await rows.instance(
+            tx, InstanceState.TERMINATING, of=session, checkpoint_step=step, checkpoint_until=until
+        )
         await rows.node(tx, row)
         found = await node_contexts(tx, [row.id])
     assert found[row.id].approved_until == session.deadline + approved_minutes * MINUTE

@@ -12,7 +12,7 @@ import pytest
 
 from bot.agent.deadline import GRACE_S, TRIES_S, Deadline, Signed
 from bot.agent.self_termination import end_machine
-from bot.agent.settings import CLOUD_URL, FIRST_MESSAGE, FIRST_SIGNATURE, read
+from bot.agent.settings import CLOUD_URL, first_deadline, read
 from bot.rules.instances.fetch_agent import start_agent
 from bot.rules.nodes.checkins import Report
 from bot.services.instances import reconcile
@@ -59,8 +59,7 @@ class Node:
 
     def first(self) -> bool:
         """Accept what its environment says, as at its start."""
-        env = self.settings.environment
-        return self.deadline.accept(Signed(env[FIRST_MESSAGE], env[FIRST_SIGNATURE], float("inf")))
+        return self.deadline.accept(first_deadline(self.settings.environment))
 
     async def check_in(self) -> CheckinReply:
         """Check in, and accept what comes back."""
