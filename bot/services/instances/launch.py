@@ -253,7 +253,12 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
 
 
 async def _enroll(ctx: Context, work: _Work, fresh: Offer) -> Minted:
-    """Make the variables for the agent of this instance, with its approved end if the create is sent now."""
+    """Make the variables for the agent of this instance, with its approved end if the create is sent now.
+
+    Empty where instances cannot reach this service.
+    """
+    if not ctx.node_url:
+        return Minted()
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         price_usd_h = fresh.price_usd_h or work.instance.price_usd_h

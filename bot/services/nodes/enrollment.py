@@ -92,10 +92,10 @@ class Minted:
 def mint(ctx: Context, row: Instance, approved_until: datetime, now: datetime) -> Minted:
     """Create the boot token of an instance that is about to be created, and sign its approved end as number 0.
 
-    With that end an instance that never reaches this service ends itself, too, where its cloud lets it. Empty where
-    instances cannot reach this service, and at batch clouds, whose environment is part of a stored program.
+    With that end an instance that never reaches this service ends itself, too, where its cloud lets it. Empty at batch
+    clouds, whose environment is part of a stored program.
     """
-    if not ctx.node_url or ctx.providers[row.cloud].capabilities.batch:
+    if ctx.providers[row.cloud].capabilities.batch:
         return Minted()
     secret = secrets.token_urlsafe(32)
     env = {
