@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Deadline:
         if not isinstance(said, dict) or said.get("instance") != self.instance:
             return False
         number, end_s, now_s = said.get("n"), said.get("deadline_s"), said.get("now_s")
-        if not isinstance(number, int) or number <= self.number:
+        if not isinstance(number, int) or number <= self.number or math.isnan(found.at_boot_s):
             return False
         if isinstance(end_s, int) and isinstance(now_s, int):
             # Both times are the service's own, so this machine's calendar clock may be wrong.

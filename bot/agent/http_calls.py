@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import urllib.request
 from functools import lru_cache
 from typing import Any
 
+#: What a call raises when it does not get through, or is answered with something that is not HTTP.
+FAILURES = (OSError, ValueError, http.client.HTTPException)
 #: RunPod's gateway refuses the user agent that Python sends by itself.
 USER_AGENT = "gpu-shopper-agent/1"
 

@@ -74,7 +74,7 @@ class Reporter:
             self._learn(error)
             self._note_failure(f"{self.settings.url} answered with {error.code}")
             return None
-        except (OSError, ValueError) as error:
+        except http_calls.FAILURES as error:
             self._note_failure(f"{self.settings.url} can't be reached: {error}")
             return None
         if not isinstance(answer, dict):
@@ -113,7 +113,7 @@ class Reporter:
             # The calendar clock was set back: go on after the number that the service has.
             try:
                 self.seq = max(self.seq, int(json.loads(error.read(ANSWER_BYTES))["data"]["seq"]))
-            except (OSError, KeyError, TypeError, ValueError):
+            except (*http_calls.FAILURES, KeyError, TypeError):
                 return
 
     def _note_failure(self, problem: str) -> None:

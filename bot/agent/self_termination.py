@@ -71,7 +71,7 @@ def send(call: EndCall) -> str:
             return f"{where} was refused" if b'"errors"' in reply.read(1 << 20) else ""
     except urllib.error.HTTPError as error:
         return f"{where} was answered with {error.code}"
-    except (OSError, ValueError) as error:
+    except http_calls.FAILURES as error:
         return f"{where} did not get through ({error})"
 
 

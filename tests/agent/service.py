@@ -16,6 +16,10 @@ from tests.agent.signing import INSTANCE, PUBLIC, signed
 TOKEN = f"gpun_{INSTANCE.removeprefix('ins_')}_{'x' * 43}"
 
 
+#: Stands for an answer that is not HTTP.
+BROKEN = 0
+
+
 @dataclass
 class Call:
     """One call that arrived."""
@@ -79,6 +83,9 @@ def service() -> Iterator[Service]:
                 here.arrived.notify_all()
             status, body = here.answer(call)
             content = body if isinstance(body, bytes) else json.dumps(body).encode()
+            if status == BROKEN:
+                self.wfile.write(b"this is no HTTP\r\n\r\n")
+                return
             self.send_response(status)
             if status == 307:
                 self.send_header("Location", "/elsewhere")

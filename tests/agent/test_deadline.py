@@ -69,6 +69,7 @@ def test_nobody_else_can_move_it(deadline: Deadline) -> None:
         replace(signed(n=9), signature=""),
         replace(signed(n=9), signature="é" * 88),
         Signed("", "", 0),
+        signed(float("nan"), n=9),
         signed(n=9, deadline_s="soon"),
         signed(n=9, deadline_s=1.5),
         signed(n=9, now_s=None),

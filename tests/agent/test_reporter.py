@@ -13,7 +13,7 @@ from bot.agent.gpus import SeenGpu, SeenGpus, look
 from bot.agent.reporter import LAST_PAUSE_S, SECOND_S, Reporter
 from bot.agent.self_termination import EndCall, calls, end_machine, send
 from bot.agent.settings import CLOUD_URL
-from tests.agent.service import TOKEN, Service, checkin_answer, service
+from tests.agent.service import BROKEN, TOKEN, Service, checkin_answer, service
 
 NONCE = "n" * 43
 IDLE = SeenGpus((SeenGpu("RTX 4090", 24564, 0, 0.0, 31),), "570.1", "12.8")
@@ -92,7 +92,8 @@ def test_an_answer_without_a_readable_end_passes_nothing_on(here: Service, deadl
 
 
 @pytest.mark.parametrize(
-    ("status", "body"), [(500, {}), (404, b"<html>"), (200, b"no json"), (200, []), (307, {}), (200, b"\xff")]
+    ("status", "body"),
+    [(500, {}), (404, b"<html>"), (200, b"no json"), (200, []), (307, {}), (200, b"\xff"), (BROKEN, {})],
 )
 def test_another_answer_is_a_failure_that_is_tried_again_ever_later(here: Service, status: int, body: Any) -> None:
     one = reporter(here)
@@ -192,6 +193,12 @@ def test_a_cloud_that_refuses_or_is_cut_off_is_named_without_the_key(here: Servi
     cut = end_machine({**environment, CLOUD_URL: "http://127.0.0.1:9"}, 1)
     assert "did not get through" in cut
     assert "secret" not in said + cut
+
+
+def test_an_answer_that_is_no_http_does_not_keep_the_next_call_from_being_tried(here: Service) -> None:
+    here.answer = lambda call: (BROKEN, {}) if call.method == "DELETE" else (200, {})
+    assert end_machine({"CONTAINER_ID": "7", "CONTAINER_API_KEY": "k", CLOUD_URL: here.url}, 1) == ""
+    assert [call.method for call in here.calls] == ["DELETE", "PUT"]
 
 
 def test_a_key_follows_no_redirect(here: Service) -> None:
