@@ -23,7 +23,9 @@ FOLDERS = {
     ),
     "ledger": "core engine kernel models queries",
     "providers": "clouds gpus profiles sandbox",
-    "tests": "agent api architecture blockkit cli contract ledger outbound practice providers rules scenarios services slack",
+    "tests": (
+        "agent api architecture blockkit cli contract ledger outbound practice providers rules scenarios services slack"
+    ),
 }
 #: What happens to an instance, in the order in which it happens.
 LIFE_OF_AN_INSTANCE = (
