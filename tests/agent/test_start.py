@@ -67,7 +67,7 @@ class Machine:
         (folder / "bin").mkdir()
         self.folder, self.here, self.built = folder, here, archive(folder / "libraries")
         self.log = folder / "opt/agent.log"
-        for name in ("mkdir", "mktemp", "sleep", "cat"):
+        for name in ("mkdir", "mktemp", "sleep", "cat", "chmod", "cut", "sh"):
             (folder / "bin" / name).symlink_to(str(shutil.which(name)))
         (folder / "bin/python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         (folder / "bin/python3").chmod(0o755)
@@ -77,19 +77,22 @@ class Machine:
         """The archive, or an answer to a check-in."""
         return (200, self.built) if call.path == "/agent.pyz" else (200, checkin_answer(call.body.get("seq", 0)))
 
-    def start(self, **more: str) -> str:
-        """Run the script to its end; returns what it wrote."""
-        script = bootstrap({"DATA_DIR": str(self.folder / "data")}, [str(self.folder / "data")], agent=True)
-        script = script.replace(PROFILE_FILE, str(self.folder / "profile.sh"))
-        environment = {
-            "PATH": str(self.folder / "bin"),
+    def environment(self) -> dict[str, str]:
+        """The variables that the create gave it."""
+        return {
             "GPU_SHOPPER_AGENT_URL": f"{self.here.url}/agent.pyz",
             "GPU_SHOPPER_AGENT_SHA256": hashlib.sha256(self.built).hexdigest(),
             FOLDER: str(self.folder / "run"),
             **self.here.environment(),
-            **more,
         }
+
+    def start(self, **more: str) -> str:
+        """Run the script to its end; returns what it wrote."""
+        script = bootstrap({"DATA_DIR": str(self.folder / "data")}, [str(self.folder / "data")], agent=True)
+        script = script.replace(PROFILE_FILE, str(self.folder / "profile.sh"))
+        environment = {"PATH": str(self.folder / "bin"), **self.environment(), **more}
         script = script.replace(fetch_agent.FOLDER, str(self.folder / "opt"))
+        script = script.replace(fetch_agent.PER_BOOT, str(self.folder / "per-boot"))
         command = ["/bin/sh", "-c", script]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert (self.folder / "data").is_dir()
@@ -138,6 +141,23 @@ def test_an_agent_that_is_there_already_is_not_fetched_again(machine: Machine) -
     (machine.folder / "opt").mkdir()
     (machine.folder / "opt/agent.pyz").write_bytes(machine.built)
     machine.start()
+    calls = machine.here.wait(bool)
+    assert calls[0].path == "/agent/v1/checkin"
+
+
+@pytest.mark.slow
+def test_a_virtual_machine_starts_it_again_at_each_boot(machine: Machine) -> None:
+    (machine.folder / "opt").mkdir()
+    (machine.folder / "per-boot").mkdir()
+    exports = "".join(f"export {name}='{value}'\n" for name, value in machine.environment().items())
+    (machine.folder / "opt/env").write_text(exports)
+    assert machine.start() == ""
+    machine.here.wait(lambda calls: any(one.path == "/agent/v1/checkin" for one in calls))
+    machine.end()
+    machine.here.calls.clear()
+    at_boot = machine.folder / "per-boot/gpu-shopper-agent"
+    assert at_boot.stat().st_mode & 0o777 == 0o700
+    subprocess.run([str(at_boot)], env={"PATH": str(machine.folder / "bin")}, check=True, timeout=60)
     calls = machine.here.wait(bool)
     assert calls[0].path == "/agent/v1/checkin"
 

@@ -39,15 +39,28 @@ if os.getpgrp() != os.getpid():
 os.execve(sys.executable, [sys.executable, file], env)
 """
 FOLDER = "/opt/gpu-shopper"
+#: cloud-init runs what is here at every boot of a virtual machine; its start script runs at the first one only.
+PER_BOOT = "/var/lib/cloud/scripts/per-boot"
 
 
 def start_agent() -> str:
-    """Write the lines of shell that start the agent in the background; they wait for nothing and never fail."""
+    """Write the lines of shell that start the agent in the background; they wait for nothing and never fail.
+
+    `env` has the variables of a virtual machine, which a later boot reads again.
+    """
+    at_boot = "#!/bin/sh\nagent=%s; . $agent/env; . $agent/agent.sh\n"
     return "\n".join(
         (
-            f"(d={FOLDER}; mkdir -p $d 2>/dev/null && [ -w $d ] || d=$(mktemp -d)",
-            "cd $d && exec >>agent.log 2>&1 </dev/null",
+            f"agent={FOLDER}; mkdir -p $agent 2>/dev/null && [ -w $agent ] || agent=$(mktemp -d)",
+            "cat >$agent/agent.sh <<'END_OF_AGENT'",
+            "(cd $agent && exec >>agent.log 2>&1 </dev/null",
             'command -v python3 >/dev/null || { echo "No agent runs: there is no python3."; exit; }',
             f"exec python3 -c {shlex.quote(_PROGRAM)}) &",
+            "END_OF_AGENT",
+            ". $agent/agent.sh",
+            f"if [ -r $agent/env ] && [ -w {PER_BOOT} ]; then",
+            f"printf {shlex.quote(at_boot)} $agent >{PER_BOOT}/gpu-shopper-agent",
+            f"chmod 700 {PER_BOOT}/gpu-shopper-agent",
+            "fi",
         )
     )
