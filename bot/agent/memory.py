@@ -1,7 +1,7 @@
 """Keep what a restarted agent must know: its nonce, and the newest signed message with the time when it came.
 
-The file is in /run, so it goes with the machine's power where that is a virtual machine, and stays with the disk of a
-container. It is readable by the agent's user only. Without it an agent works as well, and knows less after a restart.
+The file stays with the machine's disk, so a reboot that no cloud reports locks its agent out of nothing. It is readable
+by the agent's user only. Without it an agent works as well, and knows less after a restart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from bot.agent.deadline import Signed
 
 FOLDER = "GPU_SHOPPER_AGENT_FOLDER"
-DEFAULT_FOLDER = "/run/gpu-shopper-agent"
+DEFAULT_FOLDER = "/opt/gpu-shopper/agent"
 #: What the service takes.
 _NONCE = re.compile(r"[A-Za-z0-9_-]{32,64}", re.ASCII)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
