@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class SeenGpu:
+class NvmlGpu:
     """One GPU as its driver shows it: memory in MiB, utilisation in percent, temperature in degrees Celsius."""
 
     name: str
@@ -21,39 +21,39 @@ class SeenGpu:
 
 
 @dataclass(frozen=True)
-class SeenGpus:
+class NvmlGpus:
     """What the driver shows. `problem` says why nothing could be read, and is empty when something could."""
 
-    gpus: tuple[SeenGpu, ...] = ()
+    gpus: tuple[NvmlGpu, ...] = ()
     driver: str = ""
     cuda: str = ""
     problem: str = ""
 
 
-def look() -> SeenGpus:
+def look() -> NvmlGpus:
     """Read all GPUs now; takes milliseconds after the first time."""
     try:
         import pynvml  # noqa: PLC0415 # It is large, so the first check-in does not wait for it.
     except ImportError:
-        return SeenGpus(problem="nvidia-ml-py is not part of this build.")
+        return NvmlGpus(problem="nvidia-ml-py is not part of this build.")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return SeenGpus(problem=f"NVIDIA's driver doesn't answer: {error}.")
+        return NvmlGpus(problem=f"NVIDIA's driver doesn't answer: {error}.")
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        return SeenGpus(tuple(_gpu(pynvml, one) for one in handles), driver, f"{cuda // 1000}.{cuda % 1000 // 10}")
+        return NvmlGpus(tuple(_gpu(pynvml, one) for one in handles), driver, f"{cuda // 1000}.{cuda % 1000 // 10}")
     except pynvml.NVMLError as error:
-        return SeenGpus(problem=f"A GPU can't be read: {error}.")
+        return NvmlGpus(problem=f"A GPU can't be read: {error}.")
     finally:
         pynvml.nvmlShutdown()
 
 
-def _gpu(pynvml: Any, handle: Any) -> SeenGpu:
+def _gpu(pynvml: Any, handle: Any) -> NvmlGpu:
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return SeenGpu(
+    return NvmlGpu(
         _text(pynvml.nvmlDeviceGetName(handle)),
         memory.total >> 20,
         memory.used >> 20,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bot.agent.gpus import SeenGpu, SeenGpus
+from bot.agent.gpus import NvmlGpu, NvmlGpus
 
 HOST_KEYS = tuple(Path(f"/etc/ssh/ssh_host_{kind}_key.pub") for kind in ("ed25519", "ecdsa", "rsa"))
 _HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*", re.ASCII)
@@ -35,7 +35,7 @@ class Places:
     disk: Path = Path("/")
 
 
-def report(seen: SeenGpus, places: Places) -> dict[str, Any]:
+def report(seen: NvmlGpus, places: Places) -> dict[str, Any]:
     """Return what is known of the machine now, without what is not."""
     found: dict[str, Any] = {
         "gpus": [_gpu(one) for one in seen.gpus[:64]],
@@ -56,7 +56,7 @@ def plain(text: str, longest: int) -> str:
     return re.sub(r"[^A-Za-z0-9 ._()/+:-]", "", text)[:longest]
 
 
-def _gpu(one: SeenGpu) -> dict[str, Any]:
+def _gpu(one: NvmlGpu) -> dict[str, Any]:
     return {"model": plain(one.name, 64), "memory_mb": one.memory_mb, "temperature_c": one.temperature_c}
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from bot.agent import http_calls, machine, settings
 from bot.agent.deadline import boot_s
-from bot.agent.gpus import SeenGpus, look
+from bot.agent.gpus import NvmlGpus, look
 from bot.agent.settings import MachineSettings
 
 TIMEOUT_S = 20.0
@@ -45,7 +45,7 @@ class Reporter:
 
     settings: MachineSettings
     nonce: str
-    look: Callable[[], SeenGpus]
+    look: Callable[[], NvmlGpus]
     seq: int = 0
     token: str = ""
     next_in_s: float = 0.0
@@ -63,7 +63,7 @@ class Reporter:
     def check_in(self) -> Mapping[str, Any] | None:
         """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
         self.seq = max(self.seq + 1, time.time_ns() // 1_000_000)
-        body = json.dumps(self._body(self.look() if self._count else SeenGpus())).encode()
+        body = json.dumps(self._body(self.look() if self._count else NvmlGpus())).encode()
         headers = {"Authorization": f"Bearer {self.token or self.settings.boot_token}"}
         headers["Content-Type"] = "application/json"
         call = urllib.request.Request(self.settings.url, body, headers, method="POST")
@@ -121,7 +121,7 @@ class Reporter:
         self.next_in_s = min(FIRST_PAUSE_S * 2**self._failures, LAST_PAUSE_S)
         self._failures = min(self._failures + 1, 16)
 
-    def _body(self, seen: SeenGpus) -> dict[str, Any]:
+    def _body(self, seen: NvmlGpus) -> dict[str, Any]:
         now = datetime.now(timezone.utc)
         busy = [gpu.utilisation for gpu in seen.gpus]
         if not busy or max(busy) >= BUSY:

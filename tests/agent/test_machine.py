@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bot.agent.gpus import SeenGpu, SeenGpus, look
+from bot.agent.gpus import NvmlGpu, NvmlGpus, look
 from bot.agent.machine import LOG_CHARACTERS, Places, report
 from bot.api.schemas.agent import CheckinIn
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-NOTHING = SeenGpus()
+NOTHING = NvmlGpus()
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def places(tmp_path: Path) -> Places:
     return Places(keys, tmp_path / "startup", (tmp_path / "none.log", tmp_path / "start.log"), tmp_path)
 
 
-def read(places: Places, seen: SeenGpus = NOTHING) -> dict[str, Any]:
+def read(places: Places, seen: NvmlGpus = NOTHING) -> dict[str, Any]:
     """The report, which the service's own schema takes."""
     found = report(seen, places)
     CheckinIn.model_validate({"v": 2, "seq": 1, "machine": {**found, "interruption": ""}})
@@ -45,7 +45,7 @@ def test_the_host_key_is_reported_without_its_comment(places: Places) -> None:
 
 
 def test_strange_names_are_made_plain(places: Places) -> None:
-    seen = SeenGpus((SeenGpu("<!channel> *RTX*\x1b[2J" + "x" * 99, 1, 1, 0.0, 40),) * 70, "57\n0", "`12.8`")
+    seen = NvmlGpus((NvmlGpu("<!channel> *RTX*\x1b[2J" + "x" * 99, 1, 1, 0.0, 40),) * 70, "57\n0", "`12.8`")
     found = read(places, seen)
     assert len(found["gpus"]) == 64
     assert found["gpus"][0]["model"].startswith("channel RTX2Jxx")
@@ -117,7 +117,7 @@ def nvml(*, fails_at: str = "", text: type = str) -> SimpleNamespace:
 def test_gpus_are_read_through_nvml(monkeypatch: pytest.MonkeyPatch, text: type) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml(text=text))
     found = look()
-    assert found == SeenGpus((SeenGpu("NVIDIA H100", 81920, 1024, 93.0, 51),) * 2, "570.86", "12.8")
+    assert found == NvmlGpus((NvmlGpu("NVIDIA H100", 81920, 1024, 93.0, 51),) * 2, "570.86", "12.8")
 
 
 @pytest.mark.parametrize("fails_at", ["nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetUtilizationRates"])

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from bot.agent import settings
-from bot.agent.gpus import SeenGpu, SeenGpus, look
+from bot.agent.gpus import NvmlGpu, NvmlGpus, look
 from bot.agent.reporter import LAST_PAUSE_S, SECOND_S, Reporter
 from bot.agent.self_termination import EndCall, calls, end_machine, send
 from bot.agent.settings import CLOUD_URL
 from tests.agent.service import BROKEN, TOKEN, Service, checkin_answer, service
 
 NONCE = "n" * 43
-IDLE = SeenGpus((SeenGpu("RTX 4090", 24564, 0, 0.0, 31),), "570.1", "12.8")
-BUSY = SeenGpus((*IDLE.gpus, SeenGpu("RTX 4090", 24564, 20000, 97.0, 70)))
+IDLE = NvmlGpus((NvmlGpu("RTX 4090", 24564, 0, 0.0, 31),), "570.1", "12.8")
+BUSY = NvmlGpus((*IDLE.gpus, NvmlGpu("RTX 4090", 24564, 20000, 97.0, 70)))
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_nobody_answers() -> None:
 
 
 def test_gpus_are_idle_since_none_of_them_works(here: Service) -> None:
-    seen = [IDLE, IDLE, BUSY, IDLE, SeenGpus(problem="no driver")]
+    seen = [IDLE, IDLE, BUSY, IDLE, NvmlGpus(problem="no driver")]
     one = reporter(here, look=lambda: seen.pop(0))
     for _ in range(6):
         one.check_in()
