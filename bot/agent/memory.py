@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,10 +92,15 @@ class Memory:
             self.problem = f"Nothing is kept for a restart: {error}."
 
 
-def of_machine(folder: str) -> Memory:
-    """Return the memory of this machine's agent; `folder` empty: the usual one."""
+def folder_of(environment: Mapping[str, str]) -> Path:
+    """Return the folder of this machine's agent."""
+    return Path(environment.get(FOLDER) or DEFAULT_FOLDER)
+
+
+def of_machine(folder: Path) -> Memory:
+    """Return the memory of this machine's agent."""
     try:
         boot_id = BOOT_ID.read_text().strip()
     except OSError:
         boot_id = secrets.token_hex(16)  # Then no start is known to be the same as another.
-    return Memory(Path(folder or DEFAULT_FOLDER), boot_id)
+    return Memory(folder, boot_id)

@@ -22,6 +22,8 @@ from typing import Any
 from bot.agent import http_calls, machine, settings
 from bot.agent.deadline import boot_s
 from bot.agent.gpus import NvmlGpus, look
+from bot.agent.job_files import JobFiles
+from bot.agent.memory import folder_of
 from bot.agent.settings import MachineSettings
 
 TIMEOUT_S = 20.0
@@ -46,6 +48,7 @@ class Reporter:
     settings: MachineSettings
     nonce: str
     look: Callable[[], NvmlGpus]
+    job: JobFiles
     seq: int = 0
     token: str = ""
     next_in_s: float = 0.0
@@ -82,6 +85,8 @@ class Reporter:
             return None
         self.token = str(answer.get("token") or self.token)
         self._count += 1
+        asks = answer.get("asks")
+        self.job.ask([str(one) for one in asks] if isinstance(asks, list) else [])
         self._failures, self.problem = 0, ""
         asked_s = answer.get("next_in_s")
         self.next_in_s = min(max(float(asked_s), 1.0), 3600.0) if isinstance(asked_s, (int, float)) else LAST_PAUSE_S
@@ -134,6 +139,7 @@ class Reporter:
             "idle_since": self._idle_since.isoformat() if self._idle_since else None,
         }
         if not self.is_plain:
+            body |= self.job.report()
             body |= {"v": 2, "machine": machine.report(seen, self.places) | {"interruption": self.interruption}}
         return body if self.token else body | {"nonce": self.nonce}
 
@@ -150,7 +156,8 @@ def main(_arguments: list[str], /) -> int:
     """Check in for as long as the watchdog listens; when the machine shuts down, once more to say so."""
     found = settings.read(settings.environment_of_machine())
     given = json.loads(sys.stdin.readline())
-    reporter = Reporter(found, given["nonce"], look, seq=given["seq"])
+    job = JobFiles(folder_of(found.environment).parent)
+    reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"])
     signal.signal(signal.SIGTERM, _shut_down)
     try:
         _check_in_always(reporter)

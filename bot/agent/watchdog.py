@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bot.agent import settings
-from bot.agent.deadline import Deadline, Signed, boot_s
-from bot.agent.memory import FOLDER, AgentRunsAlreadyError, Memory, of_machine
+from bot.agent.deadline import GRACE_S, TRIES_S, Deadline, Signed, boot_s
+from bot.agent.job_files import JobFiles
+from bot.agent.memory import AgentRunsAlreadyError, Memory, folder_of, of_machine
 from bot.agent.reporter_process import ReporterProcess
 from bot.agent.self_termination import NO_FACILITY, calls, end_machine
 from bot.agent.settings import FIRST_MESSAGE, MachineSettings
@@ -27,6 +28,8 @@ RETRY_S = 15.0
 #: A machine that was stopped may start after the end that it knows, with a later one approved meanwhile. So a watchdog
 #: that starts behind its end waits this long for the service.
 SETTLE_S = 120.0
+#: What the job is asked from the approved end on, while the machine still runs.
+LAST_ASKS = ("save", "upload", "stop")
 #: Exit codes of sysexits.h: a wrong use, nothing to report to, and an agent that runs already.
 USAGE, CONFIGURATION, TEMPORARY = 64, 78, 75
 
@@ -45,11 +48,13 @@ class Watchdog:
     environment: Mapping[str, str]
     memory: Memory
     nonce: str
+    job: JobFiles
     log: Callable[[str], None] = log
     end: Callable[[Mapping[str, str], int], str] = end_machine
     tries: int = 0
     _try_at_s: float = 0.0
     _outcome: str = ""
+    _asked: bool = False
     _trying: threading.Thread | None = None
 
     def start(self, kept: Signed | None) -> None:
@@ -58,6 +63,7 @@ class Watchdog:
         known = kept is not None and self.deadline.accept(kept)
         if first.message and not self.deadline.accept(first) and not known:
             self.log(f"{FIRST_MESSAGE} is not signed for this machine, so it is ignored.")
+        self.job.prepare()
         left_s = self.deadline.left_s()
         if left_s is not None and left_s <= 0:
             self._try_at_s = self.deadline.clock() + SETTLE_S
@@ -85,6 +91,10 @@ class Watchdog:
     def end_if_due(self) -> None:
         """Begin to end the machine when its deadline passed, and again while it still runs."""
         left_s, now_s = self.deadline.left_s(), self.deadline.clock()
+        is_over = left_s is not None and left_s <= GRACE_S - TRIES_S
+        if is_over and not self._asked:
+            self.job.ask(LAST_ASKS)
+        self._asked = is_over
         if left_s is None or left_s > 0 or now_s < self._try_at_s:
             return
         if self._trying is not None and self._trying.is_alive():
@@ -116,7 +126,7 @@ def main(arguments: list[str], /) -> int:
     environment = settings.environment_of_machine()
     try:
         found = settings.read(environment)
-        memory = of_machine(environment.get(FOLDER, ""))
+        memory = of_machine(folder_of(environment))
         memory.lock()
     except settings.NotEnrolledError as error:
         log(str(error))
@@ -131,7 +141,7 @@ def main(arguments: list[str], /) -> int:
 def _run(found: MachineSettings, memory: Memory) -> None:
     nonce, kept = memory.read()
     deadline = Deadline(found.instance, found.public_key)
-    watchdog = Watchdog(deadline, found.environment, memory, nonce)
+    watchdog = Watchdog(deadline, found.environment, memory, nonce, JobFiles(memory.folder.parent))
     watchdog.start(kept)
     command = [sys.executable, sys.argv[0], "report"]
     reporter = ReporterProcess(command, lambda: {"nonce": nonce, "seq": deadline.number}, boot_s, log)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.agent import settings
 from bot.agent.gpus import NvmlGpu, NvmlGpus, look
+from bot.agent.job_files import JobFiles
 from bot.agent.reporter import LAST_PAUSE_S, SECOND_S, Reporter
 from bot.agent.self_termination import EndCall, calls, end_machine, send
 from bot.agent.settings import CLOUD_URL
@@ -27,7 +29,8 @@ def here() -> Iterator[Service]:
 
 
 def reporter(here: Service, **changes: Any) -> Reporter:
-    return Reporter(settings.read(here.environment()), NONCE, **{"look": lambda: IDLE, **changes})
+    usual: dict[str, Any] = {"look": lambda: IDLE, "job": JobFiles(Path("/nowhere"))}
+    return Reporter(settings.read(here.environment()), NONCE, **{**usual, **changes})
 
 
 def test_the_boot_token_is_exchanged_once_and_the_first_check_in_waits_for_no_driver(here: Service) -> None:
@@ -107,6 +110,13 @@ def test_another_answer_is_a_failure_that_is_tried_again_ever_later(here: Servic
     assert {call.path for call in here.calls} == {"/agent/v1/checkin"}
 
 
+@pytest.mark.parametrize("asks", [None, 7, "save", {}])
+def test_asks_that_are_no_list_ask_nothing(here: Service, tmp_path: Path, asks: Any) -> None:
+    here.answer = lambda call: (200, checkin_answer(call.body["seq"], asks=asks))
+    assert reporter(here, job=JobFiles(tmp_path)).check_in() is not None
+    assert (tmp_path / "asks").read_text() == ""
+
+
 @pytest.mark.parametrize(("asked", "waits_s"), [(5, 5), (0, 1), (1e9, 3600), ("x", 60), (None, 60)])
 def test_the_service_says_when_to_report_again(here: Service, asked: Any, waits_s: float) -> None:
     one = reporter(here)
@@ -122,6 +132,17 @@ def test_version_two_goes_to_a_service_of_before_as_version_one(here: Service) -
     assert one.check_in() is None
     assert one.check_in() is not None
     assert [call.body.get("v") for call in here.calls] == [2, None]
+
+
+def test_the_job_reads_what_is_asked_and_reports_how_far_it_is(here: Service, tmp_path: Path) -> None:
+    job = JobFiles(tmp_path)
+    job.prepare()
+    (tmp_path / "job/report.json").write_text('{"step": 7, "job": "done", "seq": 1}')
+    here.answer = lambda call: (200, checkin_answer(call.body["seq"], asks=["save", "upload"]))
+    one = reporter(here, job=job)
+    one.check_in()
+    assert (here.calls[0].body["step"], here.calls[0].body["job"], here.calls[0].body["seq"]) == (7, "done", one.seq)
+    assert (tmp_path / "asks").read_text() == "save\nupload\n"
 
 
 def test_an_interruption_is_reported(here: Service) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from bot.agent import reporter_process, settings, watchdog
 from bot.agent.deadline import Deadline
+from bot.agent.job_files import JobFiles
 from bot.agent.memory import Memory
 from bot.agent.reporter_process import HANGS_S, ReporterProcess
 from bot.agent.self_termination import NO_FACILITY
@@ -31,14 +32,14 @@ class Machine:
         self.boot, self.logged = Boot(), list[str]()
         self.tried, self.answer = list[tuple[float, int]](), ""
         self.memory = Memory(folder, "boot-1")
-        self.environment = environment
+        self.environment, self.job = environment, JobFiles(folder / "opt")
 
     def start(self) -> Watchdog:
         """A new watchdog, with what an earlier one kept."""
         nonce, kept = self.memory.read()
         self.memory.lock()
         deadline = Deadline(INSTANCE, PUBLIC, self.boot)
-        made = Watchdog(deadline, self.environment, self.memory, nonce, self.logged.append, self._end)
+        made = Watchdog(deadline, self.environment, self.memory, nonce, self.job, self.logged.append, self._end)
         made.start(kept)
         return made
 
@@ -81,6 +82,22 @@ def test_it_ends_the_machine_nine_minutes_after_the_approved_end_and_not_before(
         "The approved end has passed and this machine still runs, so it ends itself.",
         "The cloud accepted that this machine ends.",
     ]
+
+
+def test_from_the_approved_end_on_the_job_is_asked_to_save(machine: Machine) -> None:
+    one = machine.start()
+    asks = machine.job.folder / "asks"
+    machine.heard(one, left_s=60)
+    machine.boot.now_s += 59
+    machine.look(one)
+    assert not asks.exists()
+    machine.boot.now_s += 1
+    machine.look(one)
+    assert asks.read_text() == "save\nupload\nstop\n"
+    machine.job.ask(["save"])  # The service answers again, and asks for less.
+    machine.look(one)
+    assert asks.read_text() == "save\n"
+    assert machine.tried == []
 
 
 def test_without_any_known_end_it_never_ends_anything(machine: Machine) -> None:
