@@ -10,25 +10,19 @@ import shlex
 
 #: Prints what goes wrong to the agent's log, and tries for ever, ever more slowly.
 _PROGRAM = """\
-import hashlib, os, sys, time
+import hashlib, os, sys, time, urllib.request
 if sys.version_info < (3, 10):
     sys.exit("No agent runs: python3 is %d.%d, and the agent needs 3.10 or later." % sys.version_info[:2])
-import urllib.request
-env = dict(os.environ)
-try:
-    for one in open("/proc/1/environ").read().split(chr(0)):
-        env.setdefault(*one.partition("=")[::2])
-except OSError:
-    pass
-file, wanted, pause_s = os.path.abspath("agent.pyz"), env["GPU_SHOPPER_AGENT_SHA256"], 1
+url, wanted = os.environ["GPU_SHOPPER_AGENT_URL"], os.environ["GPU_SHOPPER_AGENT_SHA256"]
+file, pause_s = os.path.abspath("agent.pyz"), 1
 def is_right():
     return os.path.exists(file) and hashlib.sha256(open(file, "rb").read()).hexdigest() == wanted
 while not is_right():
     try:
-        call = urllib.request.Request(env["GPU_SHOPPER_AGENT_URL"], headers={"User-Agent": "gpu-shopper-agent/1"})
+        call = urllib.request.Request(url, headers={"User-Agent": "gpu-shopper-agent/1"})
         with urllib.request.urlopen(call, timeout=60) as answer, open(file, "wb") as to:
             to.write(answer.read())
-        print("The agent was fetched" if is_right() else "What was fetched has another SHA-256", flush=True)
+        print("The agent was fetched." if is_right() else "What was fetched has another SHA-256.", flush=True)
     except Exception as error:
         print("The agent was not fetched:", error, flush=True)
     if not is_right():
@@ -36,11 +30,11 @@ while not is_right():
         pause_s = min(pause_s * 2, 60)
 if os.getpgrp() != os.getpid():
     os.setsid()
-os.execve(sys.executable, [sys.executable, file], env)
+os.execv(sys.executable, [sys.executable, file])
 """
 FOLDER = "/opt/gpu-shopper"
 #: cloud-init runs what is here at every boot of a virtual machine; its start script runs at the first one only.
-PER_BOOT = "/var/lib/cloud/scripts/per-boot"
+PER_BOOT = "/var/lib/cloud/scripts/per-boot/gpu-shopper-agent"
 
 
 def start_agent() -> str:
@@ -58,9 +52,7 @@ def start_agent() -> str:
             f"exec python3 -c {shlex.quote(_PROGRAM)}) &",
             "END_OF_AGENT",
             ". $agent/agent.sh",
-            f"if [ -r $agent/env ] && [ -w {PER_BOOT} ]; then",
-            f"printf {shlex.quote(at_boot)} $agent >{PER_BOOT}/gpu-shopper-agent",
-            f"chmod 700 {PER_BOOT}/gpu-shopper-agent",
-            "fi",
+            f"b={PER_BOOT}",
+            f"[ ! -r $agent/env ] || {{ printf {shlex.quote(at_boot)} $agent >$b; chmod 700 $b; }} 2>/dev/null",
         )
     )
