@@ -34,7 +34,7 @@ class JobFiles:
             place.mkdir(parents=True, exist_ok=True)
             place.chmod(0o1777)
 
-    def ask(self, asks: Iterable[str]) -> None:
+    def write_asks(self, asks: Iterable[str]) -> None:
         """Write what the job is asked to do now, in one step."""
         new = self.folder / "asks.new"
         with contextlib.suppress(OSError):

@@ -86,7 +86,7 @@ class Reporter:
         self.token = str(answer.get("token") or self.token)
         self._count += 1
         asks = answer.get("asks")
-        self.job.ask([str(one) for one in asks] if isinstance(asks, list) else [])
+        self.job.write_asks([str(one) for one in asks] if isinstance(asks, list) else [])
         self._failures, self.problem = 0, ""
         asked_s = answer.get("next_in_s")
         self.next_in_s = min(max(float(asked_s), 1.0), 3600.0) if isinstance(asked_s, (int, float)) else LAST_PAUSE_S

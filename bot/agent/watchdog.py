@@ -93,7 +93,7 @@ class Watchdog:
         left_s, now_s = self.deadline.left_s(), self.deadline.clock()
         is_over = left_s is not None and left_s <= GRACE_S - TRIES_S
         if is_over and not self._asked:
-            self.job.ask(LAST_ASKS)
+            self.job.write_asks(LAST_ASKS)
         self._asked = is_over
         if left_s is None or left_s > 0 or now_s < self._try_at_s:
             return

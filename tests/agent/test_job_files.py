@@ -103,11 +103,11 @@ def test_only_a_regular_file_is_read(files: JobFiles, tmp_path: Path) -> None:
 
 
 def test_what_is_asked_stands_in_a_file(files: JobFiles, tmp_path: Path) -> None:
-    files.ask(["save", "upload"])
+    files.write_asks(["save", "upload"])
     assert (files.folder / "asks").read_text() == "save\nupload\n"
-    files.ask([])
+    files.write_asks([])
     assert (files.folder / "asks").read_text() == ""
-    JobFiles(tmp_path / "none").ask(["save"])
+    JobFiles(tmp_path / "none").write_asks(["save"])
 
 
 def test_a_folder_that_can_not_be_made_stops_nothing(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_from_the_approved_end_on_the_job_is_asked_to_save(machine: Machine) -> 
     machine.boot.now_s += 1
     machine.look(one)
     assert asks.read_text() == "save\nupload\nstop\n"
-    machine.job.ask(["save"])  # The service answers again, and asks for less.
+    machine.job.write_asks(["save"])  # The service answers again, and asks for less.
     machine.look(one)
     assert asks.read_text() == "save\n"
     assert machine.tried == []
