@@ -11,11 +11,14 @@ COPY ledger ledger
 COPY providers providers
 COPY migrations migrations
 RUN UV_PROJECT_ENVIRONMENT=/opt/venv uv sync --locked --no-dev --no-editable --compile-bytecode
+RUN uv pip install --no-deps --require-hashes --only-binary :all: --target /tmp/agent -r bot/agent/requirements.txt \
+  && /opt/venv/bin/python -m bot.agent.build /tmp/agent /opt/venv/share/gpu-shopper-agent.pyz
 
 FROM ${PYTHON}
 RUN useradd --create-home --uid 10001 gpu && install -d -o gpu -g gpu -m 0700 /data
 COPY --from=build /opt/venv /opt/venv
-ENV PATH=/opt/venv/bin:$PATH GPU_SHOPPER_DATA_DIR=/data GPU_SHOPPER_HOST=0.0.0.0 GPU_SHOPPER_LOG_FORMAT=json
+ENV PATH=/opt/venv/bin:$PATH GPU_SHOPPER_DATA_DIR=/data GPU_SHOPPER_HOST=0.0.0.0 GPU_SHOPPER_LOG_FORMAT=json \
+  GPU_SHOPPER_AGENT_FILE=/opt/venv/share/gpu-shopper-agent.pyz
 USER gpu
 WORKDIR /data
 VOLUME /data

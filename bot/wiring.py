@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -18,6 +19,7 @@ from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.market.catalog import Catalog, ReadRuns, no_runs
 from bot.services.plans import run_history
+from bot.services.runtime.agent_archive import NOT_BUILT, AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import Reached
@@ -32,6 +34,8 @@ from providers.contract import Provider
 from providers.profiles import model
 from providers.rate_limits import Pacer
 from providers.registry import REGISTRY
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,17 @@ def build_context(
     policy, timing = file.policy, file.timing
     checkpoints = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3, egress=egress_of(file.policy))
     ctx = assemble(db, clock, providers, labels, policy=policy, timing=timing, node_url=node_url, stores=stores)
-    return replace(ctx, checkpoints=checkpoints)
+    return replace(ctx, checkpoints=checkpoints, agent=read_agent(settings))
+
+
+def read_agent(settings: Settings) -> AgentArchive | None:
+    """Return the program for rented machines; None where they can't reach this service, or none is built."""
+    if not settings.node_url:
+        return None
+    found = AgentArchive.read(settings.agent_file)
+    if found is None:
+        log.warning("%s Rented machines run none until then.", NOT_BUILT)
+    return found
 
 
 def build_labels(settings: Settings) -> LabelKey:

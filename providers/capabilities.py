@@ -80,6 +80,8 @@ class Capabilities:
     #: A create's `onstart` takes the place of the command that its image starts with, so that an image which a person
     #: chose for what it runs is given none.
     onstart_is_command: bool = False
+    #: A machine gets a key that may end it and nothing else. Its agent uses that if nobody else ended it.
+    ends_itself: bool = False
     #: The page on which people see an instance and what it left: parts of its id, split at `/`, fill the places.
     page_url: str = ""
     #: A create hands over one program (`onstart`) with a timeout, and its end is the end of the instance.

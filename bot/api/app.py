@@ -27,6 +27,7 @@ from bot.api.routes import (
     webhooks,
 )
 from bot.services.nodes.checkins import Checkins
+from bot.services.runtime import agent_archive
 
 DESCRIPTION = """A program requests GPUs, an approver approves, and every session ends.
 
@@ -58,6 +59,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     for router in routers:
         api.include_router(router)
     _serve_reference(api)
+    api.add_route(agent_archive.PATH, agent.archive, include_in_schema=False)
     api.state.routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     return api
 

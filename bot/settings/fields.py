@@ -122,6 +122,11 @@ class Settings(BaseSettings):
         "https://gpu.example.com",
         pattern="^https?://.+$",
     )
+    agent_file: Path | None = _setting(
+        None,
+        "The program that rented machines run. Empty: the one that `make agent` built, where there is one.",
+        "/opt/gpu-shopper/gpu-shopper-agent.pyz",
+    )
     url: str | None = _setting(
         None,
         "For the command line elsewhere: where the service is. Commands then go through its REST API.",
@@ -193,7 +198,7 @@ class Settings(BaseSettings):
             raise PydanticCustomError("shape", "It should be {wanted}", {"wanted": wanted})
         return value
 
-    @field_validator("data_dir", "policy")
+    @field_validator("data_dir", "policy", "agent_file")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser()

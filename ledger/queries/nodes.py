@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import may_lock
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Mark, Node, Session
 
@@ -34,6 +35,13 @@ class NodeContext:
     early_end_at: datetime | None
     #: The address that its cloud shows.
     host: str | None
+    #: Until when a checkpoint hold may keep it, while its termination waits for one.
+    held_until: datetime | None
+
+    @property
+    def approved_until(self) -> datetime | None:
+        """The end of what is approved: that of the session, or of a checkpoint hold behind it."""
+        return max((one for one in (self.deadline, self.held_until) if one is not None), default=None)
 
 
 async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, NodeContext]:
@@ -47,6 +55,7 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             Session.deadline,
             Session.early_end_at,
             Instance.ssh_host,
+            case((Instance.checkpoint_step.in_(WAITS), Instance.checkpoint_until)),
         )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)

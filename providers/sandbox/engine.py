@@ -195,6 +195,10 @@ class SandboxCloud(ABC):
         """The environment of a machine that is reachable, as its create call gave it."""
         return {}
 
+    def injected(self, ref: str) -> Mapping[str, str]:
+        """What the cloud itself adds to a machine's environment: its id, and a key for itself where it gives one."""
+        return {}
+
     @abstractmethod
     def environment(self, url: str) -> dict[str, str]:
         """The environment variables that point the adapter and the official client at `url` (this cloud's prefix)."""

@@ -14,6 +14,7 @@ from sqlalchemy import event
 from bot.rules.nodes.checkins import Report
 from bot.services.nodes import enrollment
 from bot.services.nodes.checkins import CheckinReply, Checkins
+from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.commands import Reply
 from ledger.kernel.states import InstanceState
 from tests.api.door import Door, code_of
@@ -55,7 +56,9 @@ async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_si
         answers = [(await send(head, seq=1000 + n))[0] for n in range(9)]
         assert answers[-1] == 429
         # A deadline for another machine, or of an older check-in, is not believed.
-        message, signature = enrollment.signed(w.ctx.labels, row.id, 1, w.clock.now() + timedelta(days=9))
+        message, signature = enrollment.signed(
+            w.ctx.labels, row.id, 1, w.clock.now() + timedelta(days=9), w.clock.now()
+        )
         stale = {"asks": [], "deadline": {"message": message, "signature": signature}}
         node.obey(stale, w.clock.now())
         forged = message.replace('"n":1', '"n":999999')
@@ -69,6 +72,15 @@ async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_si
         assert (await w.books()).instances[0].state is InstanceState.GONE
         w.clock.advance(61)
         assert await send(head, seq=6000) == (401, "unauthenticated")
+
+
+async def test_the_agent_is_served_to_everybody_once_it_is_built(sqlite_door: Door) -> None:
+    missing = await sqlite_door.http.get("http://bot/agent.pyz")
+    assert (missing.status_code, "`make agent` builds it" in missing.json()["detail"]) == (404, True)
+    sqlite_door.w.ctx.agent = AgentArchive(b"PK", "ab" * 32)
+    served = await sqlite_door.http.get("http://bot/agent.pyz")
+    assert (served.status_code, served.content, served.headers["etag"]) == (200, b"PK", f'"{"ab" * 32}"')
+    assert (await sqlite_door.http.post("http://bot/agent.pyz")).status_code == 405
 
 
 async def test_status_shows_how_far_it_is_and_what_it_costs_until_then(sqlite_door: Door) -> None:
@@ -91,6 +103,52 @@ async def test_status_shows_how_far_it_is_and_what_it_costs_until_then(sqlite_do
         without = (await door.call("GET", f"/sessions/{bare}", key)).json()["agent"]
         assert "can't end early for being idle or unresponsive" in without["line"]
         assert without["heartbeat_age_s"] is None
+
+
+async def test_version_two_shows_what_the_agent_sees_of_its_machine(sqlite_door: Door) -> None:
+    door, w = sqlite_door, sqlite_door.w
+    key = await door.key("operator:ada", scopes=("admin",))
+    w.ctx = replace(w.ctx, node_url="http://127.0.0.1:9")
+    request_id = await w.running(candidates=("vast",))
+    (node,) = w.engine.nodes.running.values()
+    head = {"Authorization": f"Bearer {node.env[enrollment.TOKEN]}"}
+    machine = {
+        "gpus": [{"model": "NVIDIA GeForce RTX 4090", "memory_mb": 24564, "temperature_c": 61}],
+        "driver": "570.86",
+        "cuda": "12.8",
+        "disk_free_gb": 80,
+        "host_key": "ssh-ed25519 AAAA",
+        "startup_step": "directories",
+        "startup_s": 3,
+        "exit_code": 1,
+        "log_tail": "mkdir: no space\x00",
+    }
+    sent = await door.http.post(PATH, json={"v": 2, "seq": 10, "machine": machine}, headers=head)
+    assert sent.status_code == 200
+    shown = (await door.call("GET", f"/sessions/{request_id}", key)).json()["agent"]
+    assert {name: shown["machine"][name] for name in machine if name != "log_tail"} == {
+        name: value for name, value in machine.items() if name != "log_tail"
+    }
+    assert shown["machine"]["log_tail"].startswith("mkdir: no space")
+    assert "It has 1 × NVIDIA GeForce RTX 4090 with 24 GB, driver 570.86" in shown["line"]
+    assert "failed at directories with exit code 1" in shown["line"]
+    assert (await door.http.post(PATH, json={"seq": 11}, headers=head)).status_code == 200
+    kept = (await door.call("GET", f"/sessions/{request_id}", key)).json()["agent"]["machine"]
+    assert kept == shown["machine"]
+    wrong: list[dict[str, object]] = [
+        {"gpus": [{"model": "<!channel>", "memory_mb": 1}]},
+        {"gpus": [{"model": "x", "memory_mb": 1}] * 65},
+        {"driver": "\x1b[2J"},
+        {"host_key": "ssh-ed25519 AAAA\n10.0.0.1 ssh-ed25519 BBBB"},
+        {"exit_code": 256},
+        {"log_tail": "x" * 2001},
+        {"other": 1},
+    ]
+    for one in wrong:
+        answer = await door.http.post(PATH, json={"v": 2, "seq": 12, "machine": one}, headers=head)
+        assert answer.status_code == 422, one
+        w.clock.advance(61)
+    assert (await door.http.post(PATH, json={"v": 3, "seq": 12}, headers=head)).status_code == 422
 
 
 async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door) -> None:

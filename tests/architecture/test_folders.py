@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 FILES_MAX = 25
 
 FOLDERS = {
-    "bot": "api blockkit cli outbound practice rules services settings slack ticker",
+    "bot": "agent api blockkit cli outbound practice rules services settings slack ticker",
     "bot/api": "routes schemas",
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (
@@ -23,7 +23,9 @@ FOLDERS = {
     ),
     "ledger": "core engine kernel models queries",
     "providers": "clouds gpus profiles sandbox",
-    "tests": "api architecture blockkit cli contract ledger outbound practice providers rules scenarios services slack",
+    "tests": (
+        "agent api architecture blockkit cli contract ledger outbound practice providers rules scenarios services slack"
+    ),
 }
 #: What happens to an instance, in the order in which it happens.
 LIFE_OF_AN_INSTANCE = (

@@ -16,6 +16,7 @@ from bot.cli.local.doctor import Finding, Grade, examine
 from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
+from bot.services.runtime import agent_archive
 from ledger.engine.db import Database
 from migrations.run import upgrade
 from providers.registry import sandboxes
@@ -150,6 +151,22 @@ def test_a_bad_policy_file_is_a_finding(monkeypatch: pytest.MonkeyPatch, elsewhe
     assert "max_hourz" in run("--offline")[1]
     policy.write_text("policy: {silent_s: 600}")
     assert "`silent_s` is now called `unresponsive_s`; rename it." in run("--offline")[1]
+
+
+async def test_the_agent_of_machines_is_a_finding_where_they_reach_the_bot(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    monkeypatch.setattr(agent_archive, "BUILT", elsewhere / "agent.pyz")
+    assert "agent" not in by_area(await examine(offline=True))
+    monkeypatch.setenv("GPU_SHOPPER_NODE_URL", "https://gpu.example.com")
+    (missing,) = by_area(await examine(offline=True))["agent"]
+    assert (missing.grade, missing.do) == (Grade.NOTE, "make agent (docs/node.md)")
+    (elsewhere / "agent.pyz").write_bytes(b"PK")
+    (built,) = by_area(await examine(offline=True))["agent"]
+    assert (built.grade, "rented machines run it" in built.sentence) == (Grade.GOOD, True)
+    monkeypatch.setenv("GPU_SHOPPER_AGENT_FILE", str(elsewhere / "none"))
+    (wrong,) = by_area(await examine(offline=True))["agent"]
+    assert (wrong.grade, "can't be read" in wrong.sentence) == (Grade.BAD, True)
 
 
 async def test_the_ledger_is_looked_at_and_left_alone(monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Security
+from fastapi import APIRouter, Request, Response, Security
 from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
 
 from bot.api.dependencies import NODE, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, SignedDeadline
 from bot.rules.nodes.checkins import Report
+from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.node_api import NodeApiReport
 from bot.services.nodes.checkins import Checkins
+from bot.services.runtime.agent_archive import NOT_BUILT
 from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
@@ -42,6 +45,14 @@ async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Secu
     return CheckinOut.of(taken, deadline=SignedDeadline.of(taken))
 
 
+async def archive(request: Request) -> Response:
+    """Serve the program that rented machines run."""
+    found = request.app.state.deps.ctx.agent
+    if found is None:
+        raise HTTPException(404, NOT_BUILT)
+    return Response(found.content, media_type="application/zip", headers={"ETag": f'"{found.sha256}"'})
+
+
 def _report(body: CheckinIn) -> Report:
     seen = body.checkpoint or CheckpointIn()
     return Report(
@@ -54,4 +65,5 @@ def _report(body: CheckinIn) -> Report:
         idle_since=body.idle_since,
         checkpoint_step=seen.step,
         checkpoint_at=seen.at,
+        machine=MachineReport.of(body.machine.model_dump()) if body.machine else None,
     )

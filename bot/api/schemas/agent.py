@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -15,6 +15,10 @@ from bot.rules.nodes.node_api import MOST_PORT
 
 #: The largest integer that every JSON reader keeps.
 MOST = 2**53 - 1
+#: Characters that mean nothing to Slack or a terminal.
+PLAIN = r"^[A-Za-z0-9 ._()/+:-]*$"
+GPU_MAX = 64
+HOST_KEY = r"^$|^(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$"
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Percent = Annotated[Decimal, Field(ge=0, le=100, decimal_places=6, max_digits=12)]
 
@@ -34,8 +38,35 @@ class NodeApiIn(In):
     url: Annotated[str, Field(max_length=300)] | None = optional("The address.", examples=["https://203.0.113.7:8443"])
 
 
+class GpuSeenIn(In):
+    """One GPU as the machine's driver shows it."""
+
+    model: Annotated[str, Field(pattern=PLAIN, max_length=GPU_MAX)] = Field(description="Its name.")
+    memory_mb: Count = Field(description="Its memory in MiB.")
+    temperature_c: Annotated[int, Field(ge=-100, le=1000)] | None = optional("Its temperature in degrees Celsius.")
+
+
+class MachineIn(In):
+    """What the agent sees of its machine; of a new report everything counts, without one the last report stays."""
+
+    gpus: tuple[GpuSeenIn, ...] = Field(default=(), max_length=64, description="The GPUs that its driver shows.")
+    driver: Annotated[str, Field(pattern=PLAIN, max_length=32)] = optional("The driver's version.", "")
+    cuda: Annotated[str, Field(pattern=PLAIN, max_length=16)] = optional("The newest CUDA that its driver can use.", "")
+    disk_free_gb: Count | None = optional("Free space of its disk in GB.")
+    host_key: Annotated[str, Field(pattern=HOST_KEY, max_length=800)] = optional("Its SSH server's key.", "")
+    startup_step: Annotated[str, Field(pattern=PLAIN, max_length=40)] = optional(
+        "The start script's last step, or the first one that failed.", ""
+    )
+    startup_s: Count | None = optional("Seconds from the first to the last step of the start script.")
+    exit_code: Annotated[int, Field(ge=-255, le=255)] | None = optional("The exit code of that step.")
+    log_tail: Annotated[str, Field(max_length=2000)] = optional("The end of its log, after a failure.", "")
+    interruption: Annotated[str, Field(pattern=PLAIN, max_length=200)] = optional("Why the machine is going away.", "")
+
+
 class CheckinIn(In):
     """One check-in. `seq` must be above the one before: milliseconds since 1970 work, also after a restart."""
+
+    v: Literal[1, 2] = Field(default=1, description="The version of this body. Version 2 adds `machine`.")
 
     seq: int = Field(ge=1, le=MOST, description="The number of the check-in; each is above the one before.")
     utilisation: tuple[Percent, ...] = Field(default=(), max_length=64, description="How busy each GPU is, in percent.")
@@ -48,6 +79,7 @@ class CheckinIn(In):
     idle_since: AwareDatetime | None = optional("Since when its GPUs are idle; null while they work.")
     checkpoint: CheckpointIn | None = optional("The newest checkpoint that was saved.")
     api: NodeApiIn | None = optional("The agent's own API, where it serves one.")
+    machine: MachineIn | None = optional("What the agent sees of its machine.")
     nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{32,64}$")] | None = optional(
         "Random, new at each start of the agent: exchanges the boot token. Repeat it until the answer has the token."
     )

@@ -81,6 +81,29 @@ class NodeTokenOut(CommandOut):
     certificate_sha256: fields.Certificate
 
 
+class GpuOut(Out):
+    """One GPU as the machine's driver shows it."""
+
+    model: str = Field(description="Its name.")
+    memory_mb: int = Field(description="Its memory in MiB.")
+    temperature_c: int | None = optional("Its temperature in degrees Celsius.")
+
+
+class MachineOut(Out):
+    """What the agent sees of its machine. It is the machine's own word."""
+
+    gpus: list[GpuOut] = optional("The GPUs that its driver shows.", [])
+    driver: str = optional("The driver's version.", "")
+    cuda: str = optional("The newest CUDA that its driver can use.", "")
+    disk_free_gb: int | None = optional("Free space of its disk in GB.")
+    host_key: str = optional("Its SSH server's key as the machine reports it.", "")
+    startup_step: str = optional("The start script's last step, or the first one that failed.", "")
+    startup_s: int | None = optional("Seconds from the first to the last step of the start script.")
+    exit_code: int | None = optional("The exit code of that step.")
+    log_tail: str = optional("The end of its log, after a failure.", "")
+    interruption: str = optional("Why the machine is going away.", "")
+
+
 class AgentOut(Out):
     """What the agent on the machine reported: empty before its first check-in. Percent per GPU."""
 
@@ -93,6 +116,7 @@ class AgentOut(Out):
     idle_since: datetime | None = optional("Since when its GPUs are idle; null while they work.")
     eta: datetime | None = optional("When the job is done at its present speed.")
     cost_to_finish_usd: Decimal | None = optional("What the rest of the job costs at its present speed.")
+    machine: MachineOut | None = optional("What the agent sees of its machine; null before it reported that.")
 
 
 class Terms(Out):

@@ -27,6 +27,7 @@ from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
 from bot.rules.checkpoints.stores import STORES
 from bot.services.instances import key_rotation
+from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.clock_guard import CONFIRM_S, GuardedClock
 from bot.settings import ENV_FILE, PolicyFileError, Settings, SettingsError, load, read_policy_file, refuse_loose
 from bot.slack.settings import SlackSettings
@@ -126,7 +127,22 @@ async def examine(*, offline: bool) -> list[Finding]:
     found += [line async for line in _ledger(settings)]
     found += [line async for line in _slack(settings, offline=offline)]
     found += [line async for line in _clouds(settings, offline=offline)]
-    return found + list(_stores(settings))
+    return [*found, *_stores(settings), *_agent(settings)]
+
+
+def _agent(settings: Settings) -> Iterator[Finding]:
+    """Say whether rented machines run an agent; nothing where they can't reach the bot."""
+    if not settings.node_url:
+        return
+    try:
+        found = AgentArchive.read(settings.agent_file)
+    except ValueError as error:
+        yield Finding("agent", Grade.BAD, f"serve would refuse: {error}", "build it with make agent (docs/node.md)")
+        return
+    if found is None:
+        yield Finding("agent", Grade.NOTE, "none is built, so rented machines run none", "make agent (docs/node.md)")
+    else:
+        yield Finding("agent", Grade.GOOD, f"rented machines run it, SHA-256 {found.sha256[:16]}…")
 
 
 def _stores(settings: Settings) -> Iterator[Finding]:

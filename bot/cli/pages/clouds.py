@@ -127,10 +127,17 @@ def _monitoring(able: Capabilities) -> str:
         if able.balance
         else "This cloud shows no balance to programs: look at its console."
     )
-    agent = "A machine with an agent also reports its load ([check-ins](../node.md))." if able.ssh else ""
-    return (
-        f"{checks}. {bill} {balance} `/gpu status ID` shows one session, and `/gpu list` all of yours. {agent}".strip()
-    )
+    said = f"{checks}. {bill} {balance} `/gpu status ID` shows one session, and `/gpu list` all of yours."
+    if not able.ssh:
+        return said
+    if able.ends_itself:
+        alone = "If the bot can't end it, it ends itself within 10 minutes after the approved end."
+    else:
+        alone = (
+            "This cloud has no way for a machine to end itself, and a shutdown from inside doesn't end the bill. If "
+            "the bot is down at the approved end, end the machine in the cloud's console."
+        )
+    return f"{said} A machine with an [agent](../node.md) also reports its load. {alone}"
 
 
 def _sections(entry: ProviderEntry) -> dict[int, str]:

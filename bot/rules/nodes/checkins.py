@@ -13,6 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
 from ledger.kernel import money
@@ -57,6 +58,7 @@ class Report:
     idle_since: datetime | None = None
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
+    machine: MachineReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class NodeStatus:
     tokens_per_s: Decimal | None = None
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
+    machine: MachineReport | None = None
 
 
 def is_replay(seen_seq: int, seq: int) -> bool:
@@ -112,6 +115,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
         tokens_per_s=report.tokens_per_s,
         checkpoint_step=report.checkpoint_step,
         checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
+        machine=report.machine or before.machine,
     )
 
 

@@ -20,7 +20,7 @@ from bot.services.access import ssh_keys
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import try_next
 from bot.services.instances.launch_spec import authority, order
-from bot.services.instances.transitions import adopt, settle
+from bot.services.instances.transitions import adopt, approved_end, settle
 from bot.services.instances.unknown_outcome import UNCLEAR
 from bot.services.market.codec import offer_from_json, offer_to_json
 from bot.services.market.preflight import refusal
@@ -230,7 +230,7 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     So a row in SENDING waits for no rate limit, and every row in SENDING may have reached the cloud.
     """
     grant = authority(work.grant, work.instance.label)
-    minted = mint(ctx, work.instance)
+    minted = await _enroll(ctx, work, fresh)
     login_key = public_line(ctx.labels, work.session.id) if ctx.policy.validate_login else ""
     spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env, login_key)
     sent_before = ""
@@ -251,6 +251,20 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
         await _unknown_outcome(ctx, work, sent_before)
         return
     await _create(ctx, work, provider, spec, grant, committed_s)
+
+
+async def _enroll(ctx: Context, work: _Work, fresh: Offer) -> Minted:
+    """Make the variables for the agent of this instance, with its approved end if the create is sent now.
+
+    Empty where instances cannot reach this service.
+    """
+    if not ctx.node_url:
+        return Minted()
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        price_usd_h = fresh.price_usd_h or work.instance.price_usd_h
+        until = await approved_end(ctx, tx, work.session, work.instance, work.grant, now, price_usd_h)
+    return mint(ctx, work.instance, until, now)
 
 
 async def _create(

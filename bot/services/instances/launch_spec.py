@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.instances.startup_script import bootstrap
 from bot.rules.market.filters import least_cuda
 from bot.rules.policy.policy import Policy
+from bot.services.nodes.enrollment import AGENT_URL
 from ledger.kernel.grant import Grant, GrantKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.ports import Port
@@ -38,7 +39,7 @@ def order(
         onstart, login_key = job.run or "", ""
     else:
         keeps_command = able.onstart_is_command and job.image is not None
-        onstart = "" if keeps_command else bootstrap(places.environment, places.directories)
+        onstart = "" if keeps_command else bootstrap(places.environment, places.directories, agent=AGENT_URL in env)
         login_key = "" if keeps_command and not keys else login_key
     return InstanceSpec(
         instance.name,

@@ -34,6 +34,7 @@ HOUR_S = 3600
 LONGEST_S = 8760 * HOUR_S
 ADOPTABLE = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
 LOST = "The cloud no longer has the instance, and GPU Shopper didn't terminate it."
+ENDED_ITSELF = "Its approved time had ended, and the instance ended without GPU Shopper's order."
 NOT_KEPT = "The cloud no longer has its disk, and GPU Shopper didn't delete it."
 
 
@@ -70,12 +71,19 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
     if session.state is SessionState.TERMINATING:
         await end_instance(tx, row, session.end_code, session.end_reason, now, SYSTEM)
     else:
-        # A replacement runs until the end that was approved for its predecessor.
-        kept = session.deadline if grant.kind == GrantKind.REPLACE else None
-        end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
-        await ends_at(tx, session, await paid_until(ctx, tx, row, grant, row.price_usd_h, end), now)
+        await ends_at(tx, session, await approved_end(ctx, tx, session, row, grant, sent_at, row.price_usd_h), now)
         await check_rate(ctx, tx, row, grant, seen, now)
     return row
+
+
+async def approved_end(
+    ctx: Context, tx: Tx, session: Session, row: Instance, grant: GrantRow, sent_at: datetime, price_usd_h: Decimal
+) -> datetime:
+    """Return the approved end of an instance whose create is sent at `sent_at`, at this price."""
+    # A replacement runs until the end that was approved for its predecessor.
+    kept = session.deadline if grant.kind == GrantKind.REPLACE else None
+    end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
+    return await paid_until(ctx, tx, row, grant, price_usd_h, end, sent_at)
 
 
 async def check_rate(
@@ -105,7 +113,13 @@ async def check_rate(
 
 
 async def paid_until(
-    ctx: Context, tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime
+    ctx: Context,
+    tx: Tx,
+    row: Instance,
+    grant: GrantRow,
+    price_usd_h: Decimal,
+    end: datetime,
+    sent_at: datetime | None = None,
 ) -> datetime:
     """Return `end`, or an earlier time if the approved amounts pay for less at this rate.
 
@@ -116,7 +130,7 @@ async def paid_until(
     kept_usd = set_aside_usd(Reserved.of(row.hold_usd, row.hold_s).usd, price_usd_h, grant.price_cap_usd_h)
     cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - kept_usd
     cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
-    since = row.sent_at or row.created_at
+    since = sent_at or row.sent_at or row.created_at
     return min(end, since + timedelta(seconds=paid_s(cap_usd, price_usd_h, rule_of(ctx, row), LONGEST_S)))
 
 
@@ -157,8 +171,7 @@ async def gone(
     """
     await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment are booked before the rest.
     await accrue_rest(ctx, tx, row, ended_at)
-    lost = row.state is not InstanceState.TERMINATING
-    code, sentence = outcome or ((EndReason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
+    code, sentence = outcome or await _unstated(tx, row, ended_at)
     if row.checkpoint_step in WAITS:  # Its people were notified of how long it would be kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
         await amend(tx, Session, row.session_id, end_reason=sentence)
@@ -171,6 +184,19 @@ async def gone(
     if code == EndReason.LOST:
         await interruption.notify_interruption(tx, ctx.policy, row, now)
     await settle(ctx, tx, row.session_id, now)
+
+
+async def _unstated(tx: Tx, row: Instance, ended_at: datetime) -> tuple[str, str]:
+    """Return the code and sentence of an end that was ordered before, or that nobody ordered.
+
+    Behind its approved end an instance may end itself (docs/node.md), which is no loss.
+    """
+    if row.state is InstanceState.TERMINATING:
+        return row.outcome_code, row.outcome
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if session.deadline is not None and ended_at >= session.deadline:
+        return EndReason.RESERVATION_OVER, ENDED_ITSELF
+    return EndReason.LOST, LOST
 
 
 async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:

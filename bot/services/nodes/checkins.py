@@ -7,7 +7,7 @@ answered when it is stored.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -15,11 +15,13 @@ from typing import Any
 from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
+from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import enrollment, node_api, token_exchange
 from bot.services.nodes.token_exchange import REPLACED, Presented
+from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx
@@ -173,9 +175,9 @@ class Checkins:
 
     def _answer(self, stands: NodeContext, seq: int, problem: str, token: str, now: datetime) -> CheckinReply:
         node = stands.node
-        message, signature = enrollment.signed(
-            self._ctx.labels, node.instance_id, seq, stands.deadline, node.api_token_hash
-        )
+        # By a clock that no cloud has confirmed the machine could end itself too early, so it keeps the end it knows.
+        until = stands.approved_until if approved_now(self._ctx.clock) is not None else None
+        message, signature = enrollment.signed(self._ctx.labels, node.instance_id, seq, until, now, node.api_token_hash)
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
         asks = tuple(str(one) for one in asked)
@@ -183,7 +185,9 @@ class Checkins:
 
 
 def _replayed(seen: int) -> Reply:
-    return refuse(ReplyCode.REPLAYED, f"Check-in {seen} was received before. The next one needs a greater number.")
+    return refuse(
+        ReplyCode.REPLAYED, f"Check-in {seen} was received before. The next one needs a greater number.", {"seq": seen}
+    )
 
 
 def node_status(node: Node) -> NodeStatus:
@@ -207,6 +211,7 @@ def node_status(node: Node) -> NodeStatus:
         tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
+        machine=MachineReport.of(said.get("machine")),
     )
 
 
@@ -221,6 +226,7 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "tokens_per_s": str(found.tokens_per_s) if found.tokens_per_s is not None else None,
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
+        "machine": asdict(found.machine) if found.machine else None,
     }
     return {
         "seq": found.seq,

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from bot.rules.nodes.tokens import TokenKind
 from bot.rules.values.labels import LabelKey
 from bot.services.access.api_keys import pepper
+from bot.services.runtime import agent_archive
 from bot.services.runtime.context import Context
 from ledger.core import Tx
 from ledger.kernel.ids import bare_id
@@ -30,6 +31,8 @@ from ledger.models import Instance, Node
 
 #: The variables in the environment of an instance; docs/node.md says what an agent does with them.
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
+FIRST_MESSAGE, FIRST_SIGNATURE = "GPU_SHOPPER_DEADLINE", "GPU_SHOPPER_DEADLINE_SIGNATURE"
+AGENT_URL, AGENT_SHA256 = "GPU_SHOPPER_AGENT_URL", "GPU_SHOPPER_AGENT_SHA256"
 PATH = "/agent/v1/checkin"
 SHAPE = re.compile(r"(gpu[nc])_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 _COMPACT: Any = {"separators": (",", ":"), "sort_keys": True}
@@ -60,14 +63,20 @@ def public_key(labels: LabelKey) -> str:
 
 
 def signed(
-    labels: LabelKey, instance_id: str, seq: int, deadline: datetime | None, token_hash: str | None = None
+    labels: LabelKey,
+    instance_id: str,
+    seq: int,
+    deadline: datetime | None,
+    now: datetime,
+    token_hash: str | None = None,
 ) -> tuple[str, str]:
     """Return `(message, signature in base64)` of the approved end, bound to one instance and check-in number.
 
+    It says the service's time as well, so that an instance needs no right clock: it counts the time between the two.
     `token_hash` is the hash of the token for the instance's own API, where there is such a token.
     """
     end_s = int(deadline.timestamp()) if deadline else None
-    what = {"deadline_s": end_s, "instance": instance_id, "n": seq}
+    what = {"deadline_s": end_s, "instance": instance_id, "n": seq, "now_s": int(now.timestamp())}
     said = json.dumps(what | ({"api_token_sha256": token_hash} if token_hash else {}), **_COMPACT)
     return said, base64.b64encode(signing_key(labels).sign(said.encode())).decode()
 
@@ -80,12 +89,13 @@ class Minted:
     token_hash: str = ""
 
 
-def mint(ctx: Context, row: Instance) -> Minted:
-    """Create the boot token of an instance that is about to be created.
+def mint(ctx: Context, row: Instance, approved_until: datetime, now: datetime) -> Minted:
+    """Create the boot token of an instance that is about to be created, and sign its approved end as number 0.
 
-    Empty where instances cannot reach this service, and at batch clouds, whose environment is part of a stored program.
+    With that end an instance that never reaches this service ends itself, too, where its cloud lets it. Empty at batch
+    clouds, whose environment is part of a stored program.
     """
-    if not ctx.node_url or ctx.providers[row.cloud].capabilities.batch:
+    if ctx.providers[row.cloud].capabilities.batch:
         return Minted()
     secret = secrets.token_urlsafe(32)
     env = {
@@ -93,6 +103,11 @@ def mint(ctx: Context, row: Instance) -> Minted:
         TOKEN: f"{TokenKind.BOOT}_{bare_id(row.id)}_{secret}",
         KEY: public_key(ctx.labels),
     }
+    if ctx.agent is not None:
+        env |= {AGENT_URL: ctx.node_url.rstrip("/") + agent_archive.PATH, AGENT_SHA256: ctx.agent.sha256}
+    message, env[FIRST_SIGNATURE] = signed(ctx.labels, row.id, 0, approved_until, now)
+    # Quotes and braces in a variable do not survive every cloud's way to a container.
+    env[FIRST_MESSAGE] = base64.b64encode(message.encode()).decode()
     return Minted(env, hashed(ctx.labels, secret))
 
 

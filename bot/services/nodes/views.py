@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.nodes.checkins import NodeStatus, node_line, progress
+from bot.rules.nodes.machine_report import machine_line
 from bot.rules.values.phrases import usd
 from bot.services.nodes.checkins import node_status
 from ledger.queries.views import SessionView
@@ -30,7 +31,7 @@ class AgentView:
 def agent_view(view: SessionView, now: datetime) -> AgentView:
     """Return what the newest instance's agent reports, as of now."""
     found = node_status(view.node) if view.node is not None else None
-    line = node_line(found, now)
+    line = f"{node_line(found, now)} {machine_line(found.machine if found else None)}".strip()
     if found is None or found.at is None:
         return AgentView(line)
     age_s = max(int((now - found.at).total_seconds()), 0)

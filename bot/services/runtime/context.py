@@ -13,6 +13,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.market.catalog import Catalog
+from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.backpressure import Pressure
 from bot.services.runtime.names import KnownNames
 from bot.services.runtime.ports import CheckpointStores, People, Reach
@@ -62,6 +63,8 @@ class Context:
     inbox: InboxWriter
     #: Where instances reach this service; empty: they cannot, so none of them has an agent.
     node_url: str = ""
+    #: The program that they run, and fetch from there; None: none is built.
+    agent: AgentArchive | None = None
     #: Reads checkpoints that are stored outside of the instances; None: none can be read, so no end waits for them.
     checkpoints: CheckpointStores | None = None
     #: Looks people up in Slack; None: this process has no Slack connection.

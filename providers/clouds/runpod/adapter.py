@@ -47,6 +47,7 @@ CAPABILITIES = Capabilities(
     charges=True,
     bill_granularity=BillGranularity.HOUR,
     logs=True,
+    ends_itself=True,
     onstart_is_command=True,
     ports=PortAccess.PUBLIC,
     # A pod was seen RUNNING, with its price set, in the answer to the create: time counts from there.

@@ -45,6 +45,7 @@ CAPABILITIES = Capabilities(
     bill_granularity=BillGranularity.DAY,
     logs=True,
     ports=PortAccess.PUBLIC,
+    ends_itself=True,
     meter_stop_verb="destroy",
     # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is
     # out of contact.

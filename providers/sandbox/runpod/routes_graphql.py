@@ -7,11 +7,22 @@ GRAPHQL_VALIDATION_FAILED. Introspection is disabled, and the catalogue can be r
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from graphql import DocumentNode, GraphQLError, OperationDefinitionNode, build_schema, execute_sync, parse, validate
+from graphql import (
+    DocumentNode,
+    GraphQLError,
+    OperationDefinitionNode,
+    build_schema,
+    execute_sync,
+    parse,
+    print_ast,
+    validate,
+)
 from graphql.validation import NoSchemaIntrospectionCustomRule, specified_rules
 
 from providers.sandbox.runpod.account import RunPodAccount
@@ -20,6 +31,7 @@ from providers.sandbox.runpod.instance import Pod, graphql
 from providers.sandbox.runpod.market import DATA_CENTERS, GpuType
 from providers.sandbox.runpod.validation import Order
 
+_POD_ID = re.compile(r'podId"?: *"([^"]*)"')
 #: What both kinds of order have in common.
 _ORDER = """
       cloudType: CloudTypeEnum, gpuTypeId: String, gpuCount: Int, name: String, imageName: String, dockerArgs: String,
@@ -134,6 +146,12 @@ def fields(parsed: DocumentNode) -> frozenset[str]:
         if isinstance(definition, OperationDefinitionNode):
             names |= {s.name.value for s in definition.selection_set.selections if hasattr(s, "name")}
     return frozenset(names)
+
+
+def only_pod(parsed: DocumentNode, variables: Any) -> str:
+    """The one pod that a document names by `podId`, in its text or in its variables; "" for none or several."""
+    found = set(_POD_ID.findall(print_ast(parsed))) | set(_POD_ID.findall(json.dumps(variables)))
+    return found.pop() if len(found) == 1 else ""
 
 
 def run(

@@ -21,6 +21,9 @@ from providers.sandbox.runpod.instance import Pod, v2
 from providers.sandbox.runpod.market import centers_body, gpu_row
 from providers.sandbox.runpod.validation import Order, read_action, read_create
 
+#: The key of a pod for itself, without its id at the end, and the mutations that it may send about itself.
+POD_KEY = "sandbox-pod-key-"
+OWN_CALLS = frozenset({"podStop", "podTerminate"})
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 PAGE_MAX = 1000
 BUCKETS = {
@@ -214,7 +217,8 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
         call = self.engine.note_create(self.name, None, "graphql") if group else None
         key = bearer(request) or parse_qs(request.url.query).get("api_key", [None])[0]
         public = key is None and selected <= routes_graphql.PUBLIC
-        refusal = key_problem(request, self.API_KEY if public else key, self.API_KEY)
+        own = selected <= OWN_CALLS and key == POD_KEY + routes_graphql.only_pod(parsed, given.get("variables"))
+        refusal = key_problem(request, self.API_KEY if public or own else key, self.API_KEY)
         if refusal is not None:
             return refusal
         self.refuse(group)

@@ -16,9 +16,9 @@ from providers.sandbox.faults import DEARER
 from providers.sandbox.machines import SandboxMachine, keys_in
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import RunPodAccount
-from providers.sandbox.runpod.faults import WINDOWS, RunPodProblem, bearer, key_problem, problem
+from providers.sandbox.runpod.faults import ACCESS_DENIED, WINDOWS, RunPodProblem, bearer, key_problem, problem
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
-from providers.sandbox.runpod.routes_rest import RunPodRest
+from providers.sandbox.runpod.routes_rest import POD_KEY, RunPodRest
 
 KEY = re.compile(r"(?P<tier>secure|community)/(?P<slug>.+)x(?P<count>\d+)(?:/(?P<center>[^/]+))?")
 
@@ -55,7 +55,16 @@ class RunPodSandbox(RunPodRest):
 
     def key_refusal(self, request: Request, group: str) -> Response | None:
         """For a missing key, a wrong one, or the user agent of a simple script."""
-        return key_problem(request, bearer(request), self.API_KEY)
+        key, pod_id = bearer(request), request.path_params.get("pod_id")
+        if pod_id is not None and key == f"{POD_KEY}{pod_id}":
+            # People report that a pod's key may stop its pod, and that a DELETE is refused.
+            return None if request.url.path.endswith("/action") else problem(403, ACCESS_DENIED)
+        return key_problem(request, key, self.API_KEY)
+
+    def injected(self, ref: str) -> Mapping[str, str]:
+        """A pod's id, and the key that may stop and terminate this pod only."""
+        pod_id = ref.partition(".")[0]
+        return {"RUNPOD_POD_ID": pod_id, "RUNPOD_API_KEY": f"{POD_KEY}{pod_id}"}
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a GPU in a tier."""

@@ -24,6 +24,8 @@ OUTBID = {
     "outbid_b": VastPhase("exited", cur="stopped", intended="running"),
 }
 LABEL_MAX = 1024
+#: The key of a container for itself, without its id at the end.
+CONTAINER_KEY = "sandbox-instance-key-"
 
 
 class VastSandbox(VastPages):
@@ -136,7 +138,19 @@ class VastSandbox(VastPages):
         given = request.headers.get("authorization")
         if given is None and group == "search":
             return None
-        return None if given == f"Bearer {self.API_KEY}" else say.not_authorised("403" if given is None else "404")
+        if given == f"Bearer {self.API_KEY}" or self._is_own(request, given):
+            return None
+        return say.not_authorised("403" if given is None else "404")
+
+    def _is_own(self, request: Request, given: str | None) -> bool:
+        """Whether a container shows the key that it was given, for a call about itself."""
+        ref = request.path_params.get("ref")
+        is_itself = request.url.path.endswith(f"/api/v0/instances/{ref}/")
+        return is_itself and given == f"Bearer {CONTAINER_KEY}{ref}"
+
+    def injected(self, ref: str) -> Mapping[str, str]:
+        """Its id, and the key that may read, start, stop and destroy this container only."""
+        return {"CONTAINER_ID": ref, "CONTAINER_API_KEY": f"{CONTAINER_KEY}{ref}"}
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is named in the path."""
@@ -176,7 +190,7 @@ class VastSandbox(VastPages):
             return JSONResponse({"success": False, "error": "bid_too_low", "msg": text, "new_contract": contract.ref})
         contract = self.account.rent(part, body, lands_in_s)
         self.committed(contract.ref, lands_in_s)
-        secret = f"sandbox-instance-key-{contract.ref}"
+        secret = f"{CONTAINER_KEY}{contract.ref}"
         return JSONResponse({"success": True, "new_contract": contract.ref, "instance_api_key": secret})
 
     def _problem(self, part: Slice, body: dict[str, Any]) -> Response | None:

@@ -6,7 +6,10 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from ledger.engine.db import Database
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Session
 from ledger.queries.nodes import (
@@ -32,6 +35,25 @@ from tests.support.databases import somebody_waits
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("step", "minutes", "approved_minutes"),
+    [(CheckpointStep.HELD, 5, 5), (CheckpointStep.SAVING, -5, 0), (CheckpointStep.PASSED, 5, 0), (None, None, 0)],
+)
+async def test_a_checkpoint_hold_is_approved_while_the_termination_waits(
+    db: Database, step: CheckpointStep | None, minutes: int | None, approved_minutes: int
+) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.TERMINATING)
+        assert session.deadline is not None
+        until = None if minutes is None else session.deadline + minutes * MINUTE
+        row = await rows.instance(
+            tx, InstanceState.TERMINATING, of=session, checkpoint_step=step, checkpoint_until=until
+        )
+        await rows.node(tx, row)
+        found = await node_contexts(tx, [row.id])
+    assert found[row.id].approved_until == session.deadline + approved_minutes * MINUTE
 
 
 async def test_check_ins_are_taken_from_instances_that_are_there(db: Database) -> None:

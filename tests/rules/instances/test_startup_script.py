@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from bot.rules.instances import fetch_agent
 from bot.rules.instances.startup_script import PROFILE_FILE, bootstrap
 
 
@@ -28,6 +29,17 @@ def test_one_step_that_fails_does_not_end_the_script(tmp_path: Path) -> None:
     script = script.replace(PROFILE_FILE, str(tmp_path / "p.sh"))
     subprocess.run(["sh", "-c", script], capture_output=True, check=False)
     assert (tmp_path / "made").is_dir()
+
+
+def test_the_steps_of_a_machine_with_an_agent_are_noted(tmp_path: Path) -> None:
+    script = bootstrap({"SCRATCH": "/proc/none"}, ["/proc/none", str(tmp_path / "made")], agent=True)
+    script = script.replace(PROFILE_FILE, str(tmp_path / "p.sh")).replace(fetch_agent.FOLDER, str(tmp_path / "opt"))
+    script = script.replace("exec python3", "exit; exec python3")
+    for _ in range(2):
+        subprocess.run(["sh", "-c", script], capture_output=True, check=False)
+        steps = [line.split() for line in (tmp_path / "opt/startup").read_text().splitlines()]
+        assert [(name, code) for name, code, _ in steps] == [("variables", "0"), ("directories", "1"), ("proxy", "0")]
+        assert all(float(uptime_s) > 0 for _, _, uptime_s in steps)
 
 
 def test_a_home_belongs_to_its_user() -> None:

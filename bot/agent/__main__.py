@@ -1,0 +1,16 @@
+"""Start the agent: without an argument its watchdog, with `report` the reporter that the watchdog starts.
+
+Each process loads only what it needs: the watchdog is small, so that it is the last to be ended for memory.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.argv[1:] == ["report"]:
+    from bot.agent.reporter import main
+else:
+    from bot.agent.watchdog import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,66 @@
+"""Read the machine's GPUs through NVML, the library of NVIDIA's driver.
+
+Only `pynvml` (nvidia-ml-py) talks to it; a machine without the driver has no GPUs here and that is no error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class NvmlGpu:
+    """One GPU as its driver shows it: memory in MiB, utilisation in percent, temperature in degrees Celsius."""
+
+    name: str
+    memory_mb: int
+    memory_used_mb: int
+    utilisation: float
+    temperature_c: int
+
+
+@dataclass(frozen=True)
+class NvmlGpus:
+    """What the driver shows. `problem` says why nothing could be read, and is empty when something could."""
+
+    gpus: tuple[NvmlGpu, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+    problem: str = ""
+
+
+def look() -> NvmlGpus:
+    """Read all GPUs now; takes milliseconds after the first time."""
+    try:
+        import pynvml  # noqa: PLC0415 # It is large, so the first check-in does not wait for it.
+    except ImportError:
+        return NvmlGpus(problem="nvidia-ml-py is not part of this build.")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return NvmlGpus(problem=f"NVIDIA's driver doesn't answer: {error}.")
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        return NvmlGpus(tuple(_gpu(pynvml, one) for one in handles), driver, f"{cuda // 1000}.{cuda % 1000 // 10}")
+    except pynvml.NVMLError as error:
+        return NvmlGpus(problem=f"A GPU can't be read: {error}.")
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpu(pynvml: Any, handle: Any) -> NvmlGpu:
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return NvmlGpu(
+        _text(pynvml.nvmlDeviceGetName(handle)),
+        memory.total >> 20,
+        memory.used >> 20,
+        float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+        pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,87 @@
+"""Talk to the job on this machine through two files: what it is asked, and how far it is.
+
+`asks` has what is asked now, one word a line. The job may write `job/report.json`, in a folder that every user of the
+machine can write to; what is wrong in it is left out, because a check-in that is refused counts as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+REPORT_BYTES = 4096
+#: The largest integer that every JSON reader keeps, and the most tokens per second that a check-in takes.
+MOST, MOST_TOKENS = 2**53 - 1, 10**12
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """The files in `folder`. Whatever goes wrong with them is no reason to stop reporting."""
+
+    folder: Path
+
+    def prepare(self) -> None:
+        """Make the folder that the job writes to, for every user, as /tmp is."""
+        place = self.folder / "job"
+        with contextlib.suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            place.chmod(0o1777)
+
+    def write_asks(self, asks: Iterable[str]) -> None:
+        """Write what the job is asked to do now, in one step."""
+        new = self.folder / "asks.new"
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+            new.write_text("".join(f"{one}\n" for one in asks))
+            new.replace(self.folder / "asks")
+
+    def report(self) -> dict[str, Any]:
+        """Return the fields of a check-in that the job wrote, as far as they are right."""
+        try:
+            said = json.loads(_content(self.folder / "job/report.json"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return _checked(said) if isinstance(said, dict) else {}
+
+
+def _content(path: Path) -> bytes:
+    """Read a small regular file, and nothing that a link or a pipe leads to."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError("not a file")
+        return opened.read(REPORT_BYTES)
+
+
+def _checked(said: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: said[name] for name in ("step", "target_step") if _is_count(said.get(name))}
+    if said.get("job") in ("running", "done", "failed"):
+        found["job"] = said["job"]
+    tokens = said.get("tokens_per_s")
+    if isinstance(tokens, (int, float)) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
+        found["tokens_per_s"] = round(tokens, 3)
+    checkpoint = said.get("checkpoint")
+    if isinstance(checkpoint, dict) and _is_count(checkpoint.get("step")) and _is_time(checkpoint.get("at")):
+        found["checkpoint"] = {"step": checkpoint["step"], "at": checkpoint["at"]}
+    return found
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, str) or len(value) > 40 or value[10:11] != "T":
+        return False
+    try:
+        at = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        return False
+    return at.tzinfo is not None

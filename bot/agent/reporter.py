@@ -1,0 +1,183 @@
+"""Report to GPU Shopper: what the GPUs do, and in return what is asked and when the session ends.
+
+The watchdog starts it, writes its nonce to its standard input, and reads what it writes: one line for each attempt,
+with the signed message of the answer where one came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from bot.agent import http_calls, machine, settings
+from bot.agent.deadline import boot_s
+from bot.agent.gpus import NvmlGpus, look
+from bot.agent.job_files import JobFiles
+from bot.agent.memory import folder_of
+from bot.agent.settings import MachineSettings
+
+TIMEOUT_S = 20.0
+#: After a failure the next try comes after this, then after twice as long, up to a minute.
+FIRST_PAUSE_S, LAST_PAUSE_S = 2.0, 60.0
+#: The first check-in does not wait for the driver, so the second one follows at once with what the GPUs show.
+SECOND_S = 2.0
+#: A GPU below this utilisation, in percent, does nothing worth its price.
+BUSY = 5.0
+ANSWER_BYTES = 1 << 20
+REPLAYED, WRONG_TOKEN, NOT_TAKEN = 409, 401, 422
+
+
+@dataclass
+class Reporter:
+    """Send check-ins. `nonce` is random for each machine's agent, and a restarted reporter gets the same.
+
+    With the same nonce the service answers with the same token, so a crash of this process locks nobody out. `seq` is
+    the number of the last check-in.
+    """
+
+    settings: MachineSettings
+    nonce: str
+    look: Callable[[], NvmlGpus]
+    job: JobFiles
+    seq: int = 0
+    token: str = ""
+    next_in_s: float = 0.0
+    #: Why the last check-in failed; "" when it did not.
+    problem: str = ""
+    #: Why the machine is going away; "" while it is not.
+    interruption: str = ""
+    #: A service of before takes no version 2, so from its refusal on version 1 is sent.
+    is_plain: bool = False
+    places: machine.Places = field(default_factory=machine.Places)
+    _failures: int = 0
+    _count: int = 0
+    _idle_since: datetime | None = None
+
+    def check_in(self) -> Mapping[str, Any] | None:
+        """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
+        self.seq = max(self.seq + 1, time.time_ns() // 1_000_000)
+        body = json.dumps(self._body(self.look() if self._count else NvmlGpus())).encode()
+        headers = {"Authorization": f"Bearer {self.token or self.settings.boot_token}"}
+        headers["Content-Type"] = "application/json"
+        call = urllib.request.Request(self.settings.url, body, headers, method="POST")
+        try:
+            with http_calls.opener().open(call, timeout=TIMEOUT_S) as reply:
+                answer = json.loads(reply.read(ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            self._learn(error)
+            self._note_failure(f"{self.settings.url} answered with {error.code}")
+            return None
+        except http_calls.FAILURES as error:
+            self._note_failure(f"{self.settings.url} can't be reached: {error}")
+            return None
+        if not isinstance(answer, dict):
+            self._note_failure(f"{self.settings.url} did not answer as GPU Shopper does")
+            return None
+        self.token = str(answer.get("token") or self.token)
+        self._count += 1
+        asks = answer.get("asks")
+        self.job.write_asks([str(one) for one in asks] if isinstance(asks, list) else [])
+        self._failures, self.problem = 0, ""
+        asked_s = answer.get("next_in_s")
+        self.next_in_s = min(max(float(asked_s), 1.0), 3600.0) if isinstance(asked_s, (int, float)) else LAST_PAUSE_S
+        if self._count == 1:
+            self.next_in_s = min(self.next_in_s, SECOND_S)
+        return answer
+
+    def signed(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the signed message of an answer with the time when it came; empty unless it answers this check-in.
+
+        An answer that somebody held back would make the end later than it is.
+        """
+        said = answer.get("deadline")
+        try:
+            message, signature = str(said["message"]), str(said["signature"])  # type: ignore[index] # Checked by the except.
+            number = json.loads(message)["n"]
+        except (KeyError, TypeError, ValueError):
+            return {}
+        if number != self.seq:
+            return {}
+        return {"message": message, "signature": signature, "at_boot_s": boot_s()}
+
+    def _learn(self, error: urllib.error.HTTPError) -> None:
+        if error.code == NOT_TAKEN:
+            self.is_plain = True
+        if error.code == WRONG_TOKEN:
+            self.token = ""  # The next one shows the nonce again.
+        if error.code == REPLAYED:
+            # The calendar clock was set back: go on after the number that the service has.
+            try:
+                self.seq = max(self.seq, int(json.loads(error.read(ANSWER_BYTES))["data"]["seq"]))
+            except (*http_calls.FAILURES, KeyError, TypeError):
+                return
+
+    def _note_failure(self, problem: str) -> None:
+        self.problem = problem
+        self.next_in_s = min(FIRST_PAUSE_S * 2**self._failures, LAST_PAUSE_S)
+        self._failures = min(self._failures + 1, 16)
+
+    def _body(self, seen: NvmlGpus) -> dict[str, Any]:
+        now = datetime.now(timezone.utc)
+        busy = [gpu.utilisation for gpu in seen.gpus]
+        if not busy or max(busy) >= BUSY:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        body: dict[str, Any] = {
+            "seq": self.seq,
+            "utilisation": busy,
+            "idle_since": self._idle_since.isoformat() if self._idle_since else None,
+        }
+        if not self.is_plain:
+            body |= self.job.report()
+            body |= {"v": 2, "machine": machine.report(seen, self.places) | {"interruption": self.interruption}}
+        return body if self.token else body | {"nonce": self.nonce}
+
+
+class _ShutDown(BaseException):
+    """The machine is shutting down."""
+
+
+def _shut_down(_number: int, _frame: object) -> None:
+    raise _ShutDown
+
+
+def main(_arguments: list[str], /) -> int:
+    """Check in for as long as the watchdog listens; when the machine shuts down, once more to say so."""
+    found = settings.read(settings.environment_of_machine())
+    given = json.loads(sys.stdin.readline())
+    job = JobFiles(folder_of(found.environment).parent)
+    reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"])
+    signal.signal(signal.SIGTERM, _shut_down)
+    try:
+        _check_in_always(reporter)
+    except _ShutDown:
+        reporter.interruption = "it shuts down"
+        reporter.check_in()
+    return 0
+
+
+def _check_in_always(reporter: Reporter) -> None:
+    said = ""
+    while True:
+        answer = reporter.check_in()
+        if reporter.problem != said and reporter.problem:
+            with contextlib.suppress(OSError):  # A full disk is no reason to end.
+                print(f"gpu-shopper-agent: {reporter.problem}", file=sys.stderr, flush=True)
+        said = reporter.problem
+        try:
+            print(json.dumps(reporter.signed(answer) if answer is not None else {}), flush=True)
+        except BrokenPipeError:
+            # Its watchdog was ended, by a shortage of memory for one, and this process becomes a new one.
+            os.execv(sys.executable, [sys.executable, sys.argv[0]])  # noqa: S606 # It starts itself.
+        time.sleep(reporter.next_in_s)

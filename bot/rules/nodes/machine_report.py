@@ -1,0 +1,71 @@
+"""Describe what an agent reports about its machine: GPUs, driver, disk, host key, and how its start went.
+
+All of it is the machine's own word, so it decides nothing and is shown only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReport:
+    """One GPU as the machine's driver shows it: memory in MiB, temperature in degrees Celsius."""
+
+    model: str
+    memory_mb: int
+    temperature_c: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReport:
+    """What an agent reports beside its job; whatever it does not know is empty.
+
+    `host_key` is the SSH server's, as in a known_hosts file. `startup_step` is the last step of the start script, which
+    ended `startup_s` seconds after the first one; `exit_code` is that of the first step that failed, else 0.
+    """
+
+    gpus: tuple[GpuReport, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+    disk_free_gb: int | None = None
+    host_key: str = ""
+    startup_step: str = ""
+    startup_s: int | None = None
+    exit_code: int | None = None
+    log_tail: str = ""
+    interruption: str = ""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> Self | None:
+        """Read it as it was stored."""
+        if not stored:
+            return None
+        return cls(**{**stored, "gpus": tuple(GpuReport(**one) for one in stored.get("gpus", ()))})
+
+
+def machine_line(found: MachineReport | None) -> str:
+    """Describe the machine in one sentence; "" while nothing is known of it."""
+    if found is None:
+        return ""
+    said = [f"{count} × {name} with {memory_mb / 1024:.0f} GB" for (name, memory_mb), count in _alike(found).items()]
+    said += [f"driver {found.driver}"] if found.driver else []
+    said += [f"CUDA {found.cuda}"] if found.cuda else []
+    said += [f"{found.disk_free_gb:,} GB of disk free"] if found.disk_free_gb is not None else []
+    hottest = max((one.temperature_c for one in found.gpus if one.temperature_c is not None), default=None)
+    said += [f"at most {hottest} °C"] if hottest is not None else []
+    line = f"It has {', '.join(said)}." if said else ""
+    if found.exit_code:
+        line += f" Its start script failed at {found.startup_step} with exit code {found.exit_code}."
+    if found.interruption:
+        line += f" It was interrupted: {found.interruption}."
+    return line.strip()
+
+
+def _alike(found: MachineReport) -> dict[tuple[str, int], int]:
+    alike: dict[tuple[str, int], int] = {}
+    for one in found.gpus:
+        alike[one.model, one.memory_mb] = alike.get((one.model, one.memory_mb), 0) + 1
+    return alike

@@ -1,0 +1,116 @@
+"""The files between the agent and the job on its machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.agent.job_files import JobFiles
+from bot.api.schemas.agent import CheckinIn
+
+WHOLE: dict[str, Any] = {
+    "job": "running",
+    "step": 12000,
+    "target_step": 50000,
+    "tokens_per_s": 4200.5,
+    "checkpoint": {"step": 11500, "at": "2026-03-02T09:40:00Z"},
+}
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda some: st.lists(some, max_size=2),
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    made = JobFiles(tmp_path / "opt")
+    made.prepare()
+    made.prepare()
+    return made
+
+
+def written(files: JobFiles, said: object) -> dict[str, Any]:
+    """What is reported of this text, which the service takes."""
+    text = said if isinstance(said, str) else json.dumps(said)
+    (files.folder / "job/report.json").write_text(text)
+    found = files.report()
+    CheckinIn.model_validate_json(json.dumps({"v": 2, "seq": 1, **found}))
+    return found
+
+
+def test_what_a_job_writes_is_reported(files: JobFiles) -> None:
+    assert files.report() == {}
+    assert written(files, WHOLE) == WHOLE
+    assert (files.folder / "job").stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"job": "paused"},
+        {"job": ["done"]},
+        {"step": -1},
+        {"step": True},
+        {"step": 2**53},
+        {"target_step": "7"},
+        {"tokens_per_s": -1},
+        {"tokens_per_s": True},
+        {"tokens_per_s": float("nan")},
+        {"tokens_per_s": float("inf")},
+        {"checkpoint": 7},
+        {"checkpoint": {"step": 1}},
+        {"checkpoint": {"step": 1, "at": "yesterday"}},
+        {"checkpoint": {"step": 1, "at": "2026-03-02T09:40:00"}},
+        {"checkpoint": {"step": 1, "at": 5}},
+        {"seq": 9},
+        {"nonce": "x" * 40},
+    ],
+)
+def test_a_wrong_field_is_left_out_and_the_others_count(files: JobFiles, wrong: dict[str, Any]) -> None:
+    assert written(files, {"target_step": 5, "step": 3, **wrong}) == {
+        name: value for name, value in {"target_step": 5, "step": 3}.items() if name not in wrong
+    }
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "[" * 4000, '{"step": 1' + " " * 5000 + "}"])
+def test_what_is_no_report_says_nothing(files: JobFiles, text: str) -> None:
+    assert written(files, text) == {}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=st.dictionaries(st.sampled_from(sorted(WHOLE)), ANYTHING))
+def test_whatever_is_written_the_service_takes_the_check_in(files: JobFiles, values: dict[str, Any]) -> None:
+    written(files, values)
+
+
+def test_only_a_regular_file_is_read(files: JobFiles, tmp_path: Path) -> None:
+    secret, place = tmp_path / "secret.json", files.folder / "job/report.json"
+    secret.write_text('{"step": 7}')
+    place.symlink_to(secret)
+    assert files.report() == {}
+    place.unlink()
+    os.mkfifo(place)
+    assert files.report() == {}
+    place.unlink()
+    place.mkdir()
+    assert files.report() == {}
+
+
+def test_what_is_asked_stands_in_a_file(files: JobFiles, tmp_path: Path) -> None:
+    files.write_asks(["save", "upload"])
+    assert (files.folder / "asks").read_text() == "save\nupload\n"
+    files.write_asks([])
+    assert (files.folder / "asks").read_text() == ""
+    JobFiles(tmp_path / "none").write_asks(["save"])
+
+
+def test_a_folder_that_can_not_be_made_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    JobFiles(tmp_path / "file/opt").prepare()
+    assert JobFiles(tmp_path / "file/opt").report() == {}

@@ -1,0 +1,47 @@
+"""What an agent reports of its machine, in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from decimal import Decimal
+
+from bot.rules.nodes.checkins import NodeStatus, Report, after_checkin
+from bot.rules.nodes.machine_report import GpuReport, MachineReport, machine_line
+from tests.support.clock import START
+
+CARD = GpuReport("NVIDIA GeForce RTX 4090", 24564, 61)
+WHOLE = MachineReport(
+    (CARD, GpuReport(CARD.model, CARD.memory_mb, 70), GpuReport("Tesla T4", 15360)), "570.1", "12.8", 1200
+)
+
+
+def test_alike_gpus_are_counted_and_the_hottest_is_named() -> None:
+    assert machine_line(WHOLE) == (
+        "It has 2 × NVIDIA GeForce RTX 4090 with 24 GB, 1 × Tesla T4 with 15 GB, driver 570.1, CUDA 12.8, "
+        "1,200 GB of disk free, at most 70 °C."
+    )
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    assert machine_line(None) == machine_line(MachineReport()) == ""
+    assert machine_line(MachineReport(exit_code=0, startup_step="proxy")) == ""
+
+
+def test_a_failed_start_and_an_interruption_are_said() -> None:
+    found = MachineReport(startup_step="directories", exit_code=1, interruption="it shuts down")
+    assert machine_line(found) == (
+        "Its start script failed at directories with exit code 1. It was interrupted: it shuts down."
+    )
+
+
+def test_it_is_read_as_it_was_stored() -> None:
+    assert MachineReport.of(asdict(WHOLE)) == WHOLE
+    assert MachineReport.of(None) is MachineReport.of({}) is None
+
+
+def test_a_check_in_without_it_keeps_the_last_one() -> None:
+    first = after_checkin(NodeStatus(), Report(1, machine=WHOLE), Decimal(5), START)
+    second = after_checkin(first, Report(2), Decimal(5), START)
+    assert second.machine == WHOLE
+    third = after_checkin(second, Report(3, machine=MachineReport(driver="9")), Decimal(5), START)
+    assert third.machine == MachineReport(driver="9")
