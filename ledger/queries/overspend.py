@@ -95,6 +95,16 @@ _RUNS: Sequence[Any] = (
 )
 
 
+#: What `running` reads of a session and of its grant: rows of a whole fleet are cheaper without the rest.
+_OF_SESSION: Sequence[Any] = (
+    Session.id,
+    Session.request_id,
+    Session.deadline,
+    GrantRow.total_cap_usd,
+    GrantRow.price_cap_usd_h,
+)
+
+
 async def running_ids(tx: AsyncSession) -> list[str]:
     """Return the session of every running instance without a pending power order, in a fixed order."""
     query = select(Session.id).join(Instance, Instance.session_id == Session.id)
@@ -105,7 +115,7 @@ async def running_ids(tx: AsyncSession) -> list[str]:
 async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[RunningInstance]:
     """Return which of these sessions run on a live instance, with the terms and costs of each."""
     query = (
-        select(Session, Instance, Node, GrantRow, Approval.id, Approval.at, *_TERMS)
+        select(Instance, Node, *_OF_SESSION, Approval.id, Approval.at, *_TERMS)
         .join(Instance, Instance.session_id == Session.id)
         .join(Option, Option.id == Instance.option_id)
         .join(Request, Request.id == Session.request_id)
@@ -120,23 +130,23 @@ async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Runnin
     booked, longer = await booked_of(tx, session_ids), await extension_caps(tx, session_ids)
     paid_by, asked = await _paid_by(tx, session_ids), await _asked(tx, session_ids)
     found = []
-    for session, row, node, grant, approval_id, decided_at, *terms in rows:
-        amounts = booked.get(session.id, {})
+    for row, node, session_id, request_id, deadline, cap_usd, rate_cap_usd_h, approval_id, decided_at, *terms in rows:
+        amounts = booked.get(session_id, {})
         before = [one.usd for of, one in amounts.items() if of != row.id and paid_by.get(of) == approval_id]
         elsewhere_usd = sum(before, Decimal(0))
         found.append(
             RunningInstance(
-                session_id=session.id,
-                request_id=session.request_id,
-                deadline=session.deadline,
+                session_id=session_id,
+                request_id=request_id,
+                deadline=deadline,
                 row=row,
                 node=node,
                 terms=_terms(*terms),
-                cap_usd=grant.total_cap_usd + longer.get(session.id, Decimal(0)) + elsewhere_usd,
+                cap_usd=cap_usd + longer.get(session_id, Decimal(0)) + elsewhere_usd,
                 booked=amounts.get(row.id, NOTHING),
                 elsewhere_usd=elsewhere_usd,
-                questions=tuple(one for one in asked.get(session.request_id, ()) if one.created_at >= decided_at),
-                rate_cap_usd_h=grant.price_cap_usd_h,
+                questions=tuple(one for one in asked.get(request_id, ()) if one.created_at >= decided_at),
+                rate_cap_usd_h=rate_cap_usd_h,
             )
         )
     return found
