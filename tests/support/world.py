@@ -187,7 +187,8 @@ class World:
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent
-        if any(self.looked.values()):
+        if self.ctx.hints.logins.is_set():
+            self.ctx.hints.logins.clear()
             done += await gpu_checks.checks_due(self.ctx)
         return done + await dispatch.deliver_due(self.ctx, self.board)
 

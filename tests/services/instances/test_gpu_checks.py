@@ -293,6 +293,7 @@ async def test_an_order_to_end_it_counts_more_than_the_check(w: World) -> None:
     assert (await the(w, request_id))[1].outcome_code == "asked"
 
 
+@pytest.mark.both_databases
 async def test_two_replicas_check_a_machine_once(w: World) -> None:
     """Two measurements at the same time would each find half of the speed."""
     request_id = await w.approved(candidates=("vast",))
