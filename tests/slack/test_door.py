@@ -78,7 +78,7 @@ async def test_from_the_click_to_the_end(stage: Stage) -> None:
     ended = all_text(stage.ws.now(message))
     assert "Terminated" in ended
     assert "Total: $" in ended
-    assert "Details" in stage.ws.thread(message)[-1].text
+    assert "How each total is made" in stage.ws.thread(message)[-1].text
     assert "Total: $" in stage.ws.dm_messages("alice")[-1].text
     assert stage.ws.duplicates() == []
     assert await stage.w.violations() == []

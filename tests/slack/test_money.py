@@ -22,10 +22,10 @@ async def test_budgets_and_costs_of_ones_own_and_of_everybody(stage: Stage) -> N
     await stage.replaced(budgets={"user:*": {"daily": Decimal(50)}, "label:mosaic": {"total": Decimal(9)}})
     await stage.command("alice", "/gpu budget")
     mine = all_text(private(stage, "alice"))
-    assert "*<@U0ALICE>*: daily $0.00 of $50.00 (0%)" in mine
+    assert "*<@U0ALICE>*: daily $50.00 left of $50.00 (0% used" in mine
     assert "mosaic" not in mine
     await stage.command("bob", "/gpu budget")
-    assert "*label:mosaic*: total $0.00 of $9.00" in all_text(private(stage, "bob"))
+    assert "*label:mosaic*: total $9.00 left of $9.00" in all_text(private(stage, "bob"))
     await stage.command("alice", "/gpu costs")
     assert "Your costs" in private(stage, "alice").text
     await stage.command("alice", "/gpu costs summary")

@@ -185,7 +185,7 @@ def request(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one request: its offers, and who must approve it or how it was decided."""
+    """Show one request: its offers, and who must approve it, or how it ended."""
     found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}"))
     show(found if as_json else request_details(RequestOut.model_validate(found), verbose=verbose))
 

@@ -17,6 +17,9 @@ from bot.rules.values.state_text import words_of
 from bot.rules.webhooks.webhooks import Topic
 from ledger.kernel.states import NotificationState
 
+#: As help shows them: the topics are names of the API.
+TOPICS = ", ".join(f"`{topic}`" for topic in Topic)
+
 app = group("Webhooks: create, list, test, rotate, log, replay, delete.")
 
 Hook = Annotated[str, typer.Argument(help="The id of a webhook, as the list shows it.")]
@@ -27,7 +30,7 @@ LOG = ("delivery", "message", "state", "tries", "last outcome", "next")
 @app.command()
 def create(
     url: Annotated[str, typer.Argument(help="The address that receives the messages: https://example.com/hooks.")],
-    topic: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(Topic)}; several times.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help=f"One of {TOPICS}; several times.")] = None,
     note: Annotated[str, typer.Option(help="What it is for.")] = "",
     as_json: Json = False,
 ) -> None:

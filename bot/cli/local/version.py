@@ -9,5 +9,5 @@ import typer
 
 
 def version() -> None:
-    """Print the version of this program and of the Python it runs on."""
+    """Print the version of this program and of Python."""
     typer.echo(f"gpu-shopper {metadata.version('gpu-shopper')} (Python {platform.python_version()})")

@@ -157,7 +157,8 @@ def said(line: BudgetLine, added_usd: Decimal = Decimal(0)) -> str:
     unit = "/h" if line.period is Period.HOURLY else ""
     left_usd = line.limit_usd - committed
     left = f"{usd(left_usd)}{unit} left of" if left_usd >= 0 else f"{usd(-left_usd)}{unit} above"
-    used = f"{round(committed / line.limit_usd * 100, 0):f}% used" if line.limit_usd > 0 else "no spending allowed"
+    percent = committed / line.limit_usd * 100 if line.limit_usd > 0 else None
+    used = f"{round(percent, 0):f}% used" if percent is not None else "no spending allowed"
     parts = "" if unit else f": {usd(line.spent_usd)} spent"
     parts += f", {usd(reserved_usd)} reserved" if parts and reserved_usd else ""
     return f"{line.period} {left} {usd(line.limit_usd)}{unit} ({used}{parts})"

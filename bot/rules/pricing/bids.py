@@ -27,7 +27,7 @@ def inside(offer: Offer, price_cap_usd_h: Decimal) -> Offer:
     least, price, bid = offer.min_bid_usd_h, offer.price_usd_h, offer.gpu_usd_h
     if not offer.spot or least is None or price is None or bid is None or price <= price_cap_usd_h:
         return offer
-    return _at(offer, max(bid - (price - price_cap_usd_h), least))
+    return _at(offer, max(money.cap(bid - (price - price_cap_usd_h)), least))
 
 
 def _at(offer: Offer, bid_usd_h: Decimal) -> Offer:

@@ -51,7 +51,7 @@ async def _add(tx: Tx, policy: Policy, request: Request, by: Actor, ref: str, no
     said = f"{by.ref} shares it with {ref}."
     record(tx, now, by, request.id, EventKind.REQUEST_SHARED, reason=said, data={"person": ref})
     short, has_key = short_id(request.id), await ssh_keys.keys_of(tx, policy, Actor.from_ref(ref))
-    needs = "" if has_key else f" {no_key(ref, ssh_keys.ADDS)}. Add one before it is launched."
+    needs = "" if has_key else f" {no_key('You have', ssh_keys.ADDS)}. Add one before it is launched."
     text = (
         f"{by.ref} shares request {short} with you. Your SSH keys go onto its machine. "
         f"To see how far it is: {cli_command(f'session {short}')}.{needs}"

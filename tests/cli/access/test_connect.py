@@ -193,7 +193,7 @@ async def test_what_cannot_be_connected_to_is_said_in_a_sentence(terminal: Termi
         (("ssh",), 2, "is missing"),
         (("ssh", "-v"), 2, "Name the session"),
         (("ssh", "../keys"), 2, 'No session "../keys". Run `gpu-shopper sessions`.'),
-        (("ssh", "zzzzzz"), 1, 'No session "zzzzzz". Run `gpu-shopper sessions`.'),
+        (("ssh", "zzzzzz"), 2, 'No session "zzzzzz". Run `gpu-shopper sessions`.'),
         (("ssh", short), 1, f"Session {short} isn't ready yet."),
         (("scp", "a", "b"), 2, "Name the session in a path, such as `gpu-shopper scp 4k7m2p:/workspace/out.pt .`."),
         (("scp", "data:old", f"{short}:"), 2, "A local file with a colon is written ./"),

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.rules.pricing.bids import inside, with_margin
@@ -59,6 +59,7 @@ def test_the_margin_gives_way_to_the_approved_price(cap: str, bid: str, price: s
     assert (lowered.gpu_usd_h, lowered.price_usd_h) == (Decimal(bid), Decimal(price))
 
 
+@example(Decimal("0.001000"), Decimal("1E-9"), Decimal("0.001001"))
 @given(
     st.decimals(min_value="0.001", max_value=40, places=6),
     st.decimals(min_value=0, max_value=2, places=9),
