@@ -107,8 +107,43 @@ async def test_it_is_done_and_words(stage: Stage) -> None:
     await stage.click("alice", warning, action(warning, "done"))
     assert ((await session(stage)).state, (await session(stage)).end_code) == (SessionState.TERMINATING, "completed")
     assert "is ending" in all_text(stage.ws.now(warning))
-    await stage.command("alice", f"/gpu done {row.id[-6:]} failed")
+    await stage.command("alice", f"/gpu done {row.id[-6:]} failed destroy")
     assert "is ending already" in private(stage, "alice").text
+
+
+async def test_done_without_a_word_about_the_disk_asks_once(stage: Stage) -> None:
+    await running(stage)
+    row = await session(stage)
+    await stage.command("dave", f"/gpu done {row.short_id}")
+    assert "Only its owner or an approver" in private(stage, "dave").text
+    await stage.command("alice", f"/gpu done {row.short_id} failed")
+    question = private(stage, "alice")
+    for part in (" failed: end it? *1× RTX4090* at ", "so far", "min left", "will be deleted"):
+        assert part in question.text
+    assert [b["text"]["text"] for b in buttons(question)] == ["Delete the disk and end", "Keep the disk"]
+    assert all("confirm" not in one for one in buttons(question))
+    assert (await session(stage)).state is SessionState.RUNNING
+    assert stage.w.alive()
+    await stage.click("alice", question, "Delete the disk and end")
+    assert "Ending session" in private(stage, "alice").text
+    ending = await session(stage)
+    assert (ending.state, ending.end_code) == (SessionState.TERMINATING, "work_failed")
+    await stage.command("alice", f"/gpu done {row.short_id}")
+    assert "is ending already" in private(stage, "alice").text
+
+
+async def test_the_question_about_done_can_keep_the_disk_and_a_word_asks_nothing(stage: Stage) -> None:
+    await running(stage)
+    short = (await session(stage)).short_id
+    await stage.command("alice", f"/gpu done {short}")
+    assert f"The work of `{short}` is done" in private(stage, "alice").text
+    await stage.click("alice", private(stage, "alice"), "Keep the disk")
+    assert "The work is done. " in private(stage, "alice").text
+    await stage.w.run(60, 20)
+    assert (await session(stage)).state is SessionState.STOPPED
+    await stage.command("alice", f"/gpu done {short} destroy")
+    assert "Ending session" in private(stage, "alice").text
+    assert (await session(stage)).end_code == "completed"
 
 
 async def test_what_lies_inside_the_approval_is_kept_with_one_click(stage: Stage) -> None:

@@ -170,6 +170,7 @@ def test_list(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
 @given(hostile.session_views(), hostile.texts, hostile.money)
 def test_the_question_before_an_end(view: SessionView, lost: str, cost: Decimal) -> None:
     check(session_ending.end_question(Stakes(view, cost, lost), START))
+    check(session_ending.done_question(Stakes(view, cost, lost, keeps_disk=True), "success", START))
 
 
 @settings(quick, max_examples=3)
