@@ -24,6 +24,7 @@ from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
@@ -65,10 +66,16 @@ class Status:
 
 
 async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
-    """List everybody's sessions and requests, or only one person's, under all of their names."""
+    """List everybody's sessions and requests, or only one person's, under all of their names.
+
+    A 12-hour override is approved with its request, so it is left out where that is listed.
+    """
     async with ctx.db.read() as tx:
         whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
-        return Overview(tuple(await session_views(tx, whose=whose)), tuple(await pending_requests(tx, whose=whose)))
+        waiting = await pending_requests(tx, whose=whose)
+        listed = {row.id for row in waiting}
+        own = (row for row in waiting if row.kind is not RequestKind.OVERRIDE_12H or row.parent_id not in listed)
+        return Overview(tuple(await session_views(tx, whose=whose)), tuple(own))
 
 
 async def team(ctx: Context) -> tuple[SessionView, ...]:
