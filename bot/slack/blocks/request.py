@@ -351,7 +351,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     parts += [brief(hours), f"about {dollars(min(expected_usd, most_usd))}"]
     parts.append(f"never more than {dollars(most_usd)}")
     if facts.cost_usd is not None:
-        at = f" at {when(facts.now)}" if facts.now is not None else ""
+        at = f" ({when(facts.now)})" if facts.now is not None else ""
         parts.append(f"{dollars(facts.cost_usd)} so far{at}")
     return parts
 
