@@ -340,8 +340,9 @@ async def test_the_form_asks_like_the_words(stage: Stage) -> None:
 
 async def test_the_form_is_sent_as_it_is_proposed(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision")
-    await stage.submit("alice", {})
+    await stage.submit("alice", {"for": "evaluate the reranker"})
     assert "for 2 hours" in all_text(stage.message())
+    assert "“evaluate the reranker”" in all_text(stage.message())
 
 
 async def test_two_doors_in_one_channel_never_post_twice(stage: Stage) -> None:
