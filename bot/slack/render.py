@@ -192,7 +192,11 @@ async def _session_ready(ctx: Context, settings: SlackSettings, row: Notificatio
     if session_ready_and_ended.is_over(view.session):
         if not row.sent_version:
             raise LookupError(f"{view.session.id} has ended before this could be shown")
-        return Shown(session_ready_and_ended.ready_after_end(view.session), row.destination, edits=True)
+        over = session_ready_and_ended.ready_after_end(view.session, again="/" in row.subject)
+        return Shown(over, row.destination, edits=True)
+    if "/" in row.subject and view.instance is not None:
+        again = session_ready_and_ended.ready_again(view, changed=bool(row.body.get("changed")))
+        return Shown(again, await _person(ctx, row.destination), edits=True)
     async with ctx.db.read() as tx:
         keyless = await _is_keyless(tx, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)

@@ -176,5 +176,15 @@ async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> Non
     await stage.command("alice", f"/gpu status {short}")
     assert "*stopped*" in all_text(private(stage, "alice"))
     await stage.command("alice", f"/gpu start {short}")
+    assert "Its owner is notified when it answers." in private(stage, "alice").text
     await stage.w.run(120, 20)
     assert (await session(stage)).state is SessionState.RUNNING
+    again = stage.ws.dm_messages("alice")[-1]
+    (instance,) = (await stage.w.books()).instances
+    assert again.text.startswith(f":rocket: Ready again; the address changed: `ssh -p {instance.ssh_port} root@")
+    await stage.click("alice", again, "Details")
+    assert f"port `{instance.ssh_port}`" in stage.ws.dm_messages("alice")[-1].text
+    await stage.command("alice", f"/gpu terminate {short} now")
+    await stage.w.run(200)
+    over = stage.ws.now(again)
+    assert (over.text, buttons(over)) == ("Your *1× RTX4090* was ready again.", [])

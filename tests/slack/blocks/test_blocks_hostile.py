@@ -105,6 +105,7 @@ def test_results_and_reminders(view: RequestView, policy: Policy, reached: str) 
 @given(hostile.session_views(), hostile.money, st.booleans())
 def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
     check(session_ready_and_ended.ready(view, "/gpu"))
+    check(session_ready_and_ended.ready_again(view, changed=yes))
     end_s = int(view.session.deadline.timestamp()) if view.session.deadline else 0
     about = session_ending.Ending(view, end_s, cost, cost, view.session.end_reason, yes, yes)
     check(session_ending.ending(about, "/gpu", START))
