@@ -31,6 +31,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
 from ledger.models import Instance, Notification, Orphan, Request, Session
+from ledger.queries.journal import moves_of
 from ledger.queries.lookups import public_key, session_of, waiting_extensions
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
@@ -85,6 +86,8 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
         session = await session_view(tx, view.session.id) if view.session else None
         longer = await session_of(tx, view.parent.id) if view.parent and request.kind is RequestKind.EXTEND else None
         extends = await session_view(tx, longer.id) if longer else None
+        rows = [view.session.id, *(one.id for one in view.instances)] if view.session else []
+        moves = await moves_of(tx, rows) if rows else []
         if request.state is RequestState.PENDING:
             mandate = await approvers.approver_group(tx, ctx.policy, request, now)
             not_them = await approvers.barred(tx, ctx.policy, view)
@@ -93,7 +96,9 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
     provider = ctx.providers.get(option.cloud) if option is not None else None
     cost_usd = cost_now(ctx, session, now) if session else None
     boot_s = provider.capabilities.boot_expected_s if provider else None
-    return CardFacts(mandate, tuple(not_them), keyless, boot_s, session, cost_usd, extends=extends, now=now)
+    return CardFacts(
+        mandate, tuple(not_them), keyless, boot_s, session, cost_usd, extends=extends, now=now, moves=moves
+    )
 
 
 async def _request(ctx: Context, row: Notification) -> RequestView:

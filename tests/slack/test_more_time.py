@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
@@ -27,6 +28,13 @@ async def before_the_end(stage: Stage, minutes: int) -> ChatMessage:
     stage.w.clock.advance(row.deadline - timedelta(minutes=minutes) - stage.w.clock.now())
     await stage.settle()
     return stage.ws.dm_messages("alice")[-1]
+
+
+def card_times(stage: Stage, *said: str) -> list[str]:
+    """The first moment in the line of the card with each of these words."""
+    steps = stage.message().blocks[2]["text"]["text"].split("\n")
+    found = [re.search(r"<!date[^>]*>", next(one for one in steps if word in one)) for word in said]
+    return [one[0] for one in found if one is not None]
 
 
 def action(message: ChatMessage, verb: str) -> str:
@@ -170,15 +178,23 @@ async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> Non
     assert "Only its owner or an approver can stop" in private(stage, "dave").text
     await stage.command("alice", f"/gpu start {short}")
     assert "so you can't start it" in private(stage, "alice").text
+    confirmed, reachable, ready = card_times(stage, "confirmed instance", "Reachable over SSH", "*Ready*")
+    stage.w.clock.advance(180)
     await stage.command("alice", f"/gpu done {short} success preserve")
     assert "From now on" in private(stage, "alice").text
     await stage.w.run(60, 20)
+    (stopped,) = card_times(stage, "*Stopped*")
+    assert max(confirmed, reachable, ready) < stopped
     await stage.command("alice", f"/gpu status {short}")
     assert "*stopped*" in all_text(private(stage, "alice"))
+    stage.w.clock.advance(180)
     await stage.command("alice", f"/gpu start {short}")
     assert "Its owner is notified when it answers." in private(stage, "alice").text
     await stage.w.run(120, 20)
     assert (await session(stage)).state is SessionState.RUNNING
+    # A start rewrites no earlier time.
+    assert card_times(stage, "confirmed instance", "Reachable over SSH", "*Ready*") == [confirmed, reachable, ready]
+    assert f"Stopped {stopped}, started again <!date" in all_text(stage.message())
     again = stage.ws.dm_messages("alice")[-1]
     (instance,) = (await stage.w.books()).instances
     assert again.text.startswith(f":rocket: Ready again; the address changed: `ssh -p {instance.ssh_port} root@")
