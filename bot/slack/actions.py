@@ -86,7 +86,9 @@ async def _about_session(handler: HandlerContext, job: HandlerJob, verb: str) ->
     if verb == "terminate":
         return await service.terminate(ctx, Terminate(session, facts, seen_end_s=seen_s))
     if verb == "done":
-        return await service.done(ctx, FinishSession(session, facts, seen_end_s=seen_s))
+        said = job.message.action.split(":")[2:]  # What may follow the id of the typed command, too.
+        how = {"succeeded": "failed" not in said, "preserve": "preserve" in said}
+        return await service.done(ctx, FinishSession(session, facts, seen_end_s=seen_s, key=job.key, **how))
     if verb == "keep":
         keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
         return await extension.extend(ctx, keep)

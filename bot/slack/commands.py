@@ -34,7 +34,7 @@ from bot.slack.blocks.listing import SHOWN, history, listing, team
 from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.profile import profile
-from bot.slack.blocks.session_ending import end_question
+from bot.slack.blocks.session_ending import done_question, end_question
 from bot.slack.blocks.status import details as status_details
 from bot.slack.blocks.status import status
 from bot.slack.handler_context import HandlerContext, HandlerJob
@@ -245,6 +245,11 @@ async def _extend(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
 
 async def _done(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     facts = await handler.facts(job)
+    if not parsed.text:  # No word says what becomes of the disk, so its owner decides that with a button.
+        found = await service.before_end(handler.ctx, Terminate(parsed.target, facts))
+        return (
+            answer(found) if isinstance(found, Reply) else done_question(found, parsed.action, handler.ctx.clock.now())
+        )
     succeeded, preserve = parsed.action == "success", parsed.text == "preserve"
     done = FinishSession(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
     return answer(await service.done(handler.ctx, done))

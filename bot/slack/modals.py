@@ -37,6 +37,7 @@ FORM: Final = "form:"
 #: The choice that leaves the GPU, or the time, to what the run needs.
 ANY: Final = "any"
 RUN_LONG: Final = "As long as the run takes"
+WHAT_FOR: Final = "What for? (approvers read this)"
 PRICE_LATER: Final = "Reading prices…"
 _GPU_OPTIONS: Final = 100
 _TIMES: Final = tuple(map(Decimal, ("0.5", "1", "1.5", *range(2, 13), 16, 20, 24, 36, 48, 72, 96, 120, 168, 336)))
@@ -46,7 +47,7 @@ View = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProvisionForm:
-    """What the form for a request shows; with `more` all its fields, else two.
+    """What the form for a request shows; with `more` all its fields, else GPU, time and what it is for.
 
     `gpus` are the models for sale as `(value, label)`, without them every known one. `gpu` and `hours` are chosen.
     `price` is mrkdwn.
@@ -76,6 +77,7 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy, form: Provisi
     blocks = [
         _input("gpu", "GPU", gpu),
         _input("hours", "Time", time),
+        _input("for", WHAT_FOR, _text("fine-tune of the summariser", longest=policy.max_reason_chars), optional=True),
         *(_more_fields(clouds, policy) if form.more else []),
         {**context(form.price), "block_id": "about"},
         {**actions(*elements), "block_id": "plan"},
@@ -99,7 +101,6 @@ def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
         blocks.append(_input("clouds", "Clouds", picked, optional=True, hint="Empty: all of them."))
     limits = _text("verified=yes region=EU cuda=12.4")
     run = _text("model=7B tokens=2B seq=2048")
-    why = _text("fine-tune of the summariser", multiline=True, longest=policy.max_reason_chars)
     return [
         *blocks,
         _input("spot", "Market", _select(spot, "On-demand only", initial=spot[0], action=f"{FORM}spot")),
@@ -109,7 +110,6 @@ def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
         _input("limits", "Other limits", limits, optional=True, hint=f"Words: {', '.join(LIMIT_WORDS)}."),
         section("*Work*"),
         _input("work", "Training run", run, optional=True, hint=f"Such as model=7B tokens=2B. Time: {RUN_LONG}."),
-        _input("for", "Purpose", why, optional=True, hint="Approvers read this."),
     ]
 
 

@@ -34,6 +34,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
 from ledger.models import Instance, Notification, Orphan, Request, Session
+from ledger.queries.journal import moves_of
 from ledger.queries.lookups import session_of, waiting_extensions
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
@@ -88,6 +89,8 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
         session = await session_view(tx, view.session.id) if view.session else None
         longer = await session_of(tx, view.parent.id) if view.parent and request.kind is RequestKind.EXTEND else None
         extends = await session_view(tx, longer.id) if longer else None
+        rows = [view.session.id, *(one.id for one in view.instances)] if view.session else []
+        moves = await moves_of(tx, rows) if rows else []
         if request.state is RequestState.PENDING:
             mandate = await approvers.approver_group(tx, ctx.policy, request, now)
             not_them = await approvers.barred(tx, ctx.policy, view)
@@ -96,7 +99,9 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
     provider = ctx.providers.get(option.cloud) if option is not None else None
     cost_usd = cost_now(ctx, session, now) if session else None
     boot_s = provider.capabilities.boot_expected_s if provider else None
-    return CardFacts(mandate, tuple(not_them), keyless, boot_s, session, cost_usd, extends=extends, now=now)
+    return CardFacts(
+        mandate, tuple(not_them), keyless, boot_s, session, cost_usd, extends=extends, now=now, moves=moves
+    )
 
 
 async def _request(ctx: Context, row: Notification) -> RequestView:
@@ -196,11 +201,17 @@ async def _session_ready(ctx: Context, settings: SlackSettings, row: Notificatio
     if session_ready_and_ended.is_over(view.session):
         if not row.sent_version:
             raise LookupError(f"{view.session.id} has ended before this could be shown")
-        over = session_ready_and_ended.warning_after_end if shared else session_ready_and_ended.ready_after_end
-        return Shown(over(view.session), row.destination, edits=True)
+        if shared:
+            over = session_ready_and_ended.warning_after_end(view.session)
+        else:
+            over = session_ready_and_ended.ready_after_end(view.session, again="/" in row.subject)
+        return Shown(over, row.destination, edits=True)
     if shared:
         message = session_ready_and_ended.ready_for_others(view, _able(ctx, view))
         return Shown(message, await _person(ctx, row.destination), edits=True)
+    if "/" in row.subject and view.instance is not None:
+        again = session_ready_and_ended.ready_again(view, changed=bool(row.body.get("changed")))
+        return Shown(again, await _person(ctx, row.destination), edits=True)
     async with ctx.db.read() as tx:
         keyless = await _is_keyless(tx, ctx.policy, view.request)
     message = session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless)

@@ -35,6 +35,7 @@ class EventKind(Vocabulary):
     INSTANCE_RESTART = "instance.restart", "instance restart"
     INSTANCE_ENDED_DIRECTLY = "instance.ended_directly", "instance terminated without the ledger"
     INSTANCE_NOT_SWITCHED = "instance.not_switched", "instance not stopped or started"
+    INSTANCE_ADDRESS_CHANGED = "instance.address_changed", "instance address changed"
     INSTANCE_HOST_KEY_CHANGED = "instance.host_key_changed", "instance host key changed"
     INSTANCE_API_CERTIFICATE_CHANGED = "instance.api_certificate_changed", "instance API certificate changed"
     INSTANCE_API_TOKEN_MADE = "instance.api_token_made", "instance API token made"

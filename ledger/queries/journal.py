@@ -31,6 +31,13 @@ async def latest_events(tx: AsyncSession, subject: str, kind: EventKind, limit: 
     return list(await tx.scalars(query.order_by(Event.at.desc(), Event.id.desc()).limit(limit)))
 
 
+async def moves_of(tx: AsyncSession, subjects: Collection[str]) -> list[Event]:
+    """Return the moves of a session and its instances, in order: when each was reached first, stopped and started."""
+    kinds = (EventKind.SESSION_MOVED, EventKind.INSTANCE_MOVED)
+    query = select(Event).where(Event.subject.in_(list(subjects)), Event.kind.in_(kinds))
+    return list(await tx.scalars(query.order_by(Event.at, Event.id)))
+
+
 async def done_before(
     tx: AsyncSession, subject: str, kinds: Collection[EventKind], key: str, since: datetime
 ) -> Event | None:

@@ -199,6 +199,10 @@ async def staged(
             await door.start()
             try:
                 yield stage
+                shown = [f"{one.text} {one.blocks}" for one in space.messages]
+                shown += [str(one.body) for one in space.homes.values()]
+                # Slack shows "today 9:14 AM", so no message says "at" before it.
+                assert [one for one in shown if re.search(r"\bat <!date", one)] == []
             finally:
                 await stage.door.stop()
 

@@ -7,6 +7,8 @@ from decimal import Decimal
 
 from bot.practice.reader import all_text, button_texts, buttons
 from bot.slack.app import SlackApp
+from ledger.kernel.ids import short_id
+from ledger.kernel.request_kind import RequestKind
 from tests.slack import signing
 from tests.slack.conftest import Stage, words_before_the_buttons
 from tests.slack.test_commands import KEY, PRIVATE
@@ -182,6 +184,23 @@ async def test_more_than_twelve_hours_is_one_decision_on_the_same_card(stage: St
     assert "*20 h is above the 12-hour limit*: approving includes the override." in all_text(card)
     assert words_before_the_buttons(card) <= 60
     approve = stage.approve_button(card)
+    rows = {one.kind: short_id(one.id) for one in (await stage.w.books()).requests}
+    request, override = rows[RequestKind.PROVISION], rows[RequestKind.OVERRIDE_12H]
+    await stage.command("alice", "/gpu list")
+    listed = stage.ws.ephemerals("alice")[-1].text
+    assert (listed.count(" · waiting for approval · "), request in listed, override in listed) == (1, True, False)
+    await stage.as_("alice").open_home()
+    opened = await stage.ws.until(lambda: stage.ws.home("alice"))
+    assert opened is not None
+    home = all_text(opened)
+    assert (request in home, override in home) == (True, False)
+    named = f"12-hour override of request {request}"
+    await stage.command("alice", f"/gpu status {override}")
+    assert stage.ws.ephemerals("alice")[-1].text == f"*{named}*, approved with it."
+    await stage.command("alice", f"/gpu why {override}")
+    why = stage.ws.ephemerals("alice")[-1].text
+    assert why.startswith(f"{named}, approved with it. 20 hours in all is above 12 hours, which needs")
+    assert "must be approved first" not in why
     assert re.fullmatch(r"Approve 20 h \(\$\d+\.\d\d\)", button_texts(card)[0])
     await stage.click("alice", card, approve)
     said = stage.ws.ephemerals("alice")[-1].text
@@ -321,8 +340,9 @@ async def test_the_form_asks_like_the_words(stage: Stage) -> None:
 
 async def test_the_form_is_sent_as_it_is_proposed(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision")
-    await stage.submit("alice", {})
+    await stage.submit("alice", {"for": "evaluate the reranker"})
     assert "for 2 hours" in all_text(stage.message())
+    assert "“evaluate the reranker”" in all_text(stage.message())
 
 
 async def test_two_doors_in_one_channel_never_post_twice(stage: Stage) -> None:

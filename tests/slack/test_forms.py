@@ -120,12 +120,16 @@ def inputs(form: modals.ProvisionForm | None = None, policy: Policy = POLICY) ->
     return {block["block_id"]: block for block in view["blocks"] if block["type"] == "input"}
 
 
-def test_the_form_asks_for_two_things_and_proposes_both() -> None:
+def test_the_form_asks_for_two_things_proposes_both_and_asks_what_for() -> None:
     sale = [("A40", "A40 · 48 GB · from $0.30/h"), ("RTX4090", "RTX4090 · 24 GB · from $0.35/h")]
     shown = inputs(modals.ProvisionForm(sale, "RTX4090"))
-    assert list(shown) == ["gpu", "hours"]
-    assert not any(block["optional"] for block in shown.values())
-    values = {name: block["element"]["initial_option"]["value"] for name, block in shown.items()}
+    assert [(name, block["optional"]) for name, block in shown.items()] == [
+        ("gpu", False),
+        ("hours", False),
+        ("for", True),
+    ]
+    assert shown["for"]["label"]["text"] == "What for? (approvers read this)"
+    values = {name: shown[name]["element"]["initial_option"]["value"] for name in ("gpu", "hours")}
     assert values == {"gpu": "RTX4090", "hours": "2h"}
     assert [one["text"]["text"] for one in shown["gpu"]["element"]["options"]] == [label for _, label in sale]
     job = forms.read_job(values, POLICY)
@@ -138,8 +142,8 @@ def test_more_options_keep_what_is_chosen_and_add_the_rest() -> None:
     shown = inputs(form)
     assert shown["gpu"]["element"]["initial_option"]["value"] == "A40"
     assert shown["hours"]["element"]["initial_option"]["value"] == "6h"
-    rest = ["typed", "count", "disk", "clouds", "spot", "max", "price", "limits", "work", "for"]
-    assert list(shown) == ["gpu", "hours", *rest]
+    rest = ["typed", "count", "disk", "clouds", "spot", "max", "price", "limits", "work"]
+    assert list(shown) == ["gpu", "hours", "for", *rest]
     view = modals.provision("C1", ["vast"], POLICY, form)
     groups = [block["text"]["text"] for block in view["blocks"] if block["type"] == "section"]
     assert groups == ["*Machine*", "*Limits*", "*Work*"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
@@ -27,6 +28,13 @@ async def before_the_end(stage: Stage, minutes: int) -> ChatMessage:
     stage.w.clock.advance(row.deadline - timedelta(minutes=minutes) - stage.w.clock.now())
     await stage.settle()
     return stage.ws.dm_messages("alice")[-1]
+
+
+def card_times(stage: Stage, *said: str) -> list[str]:
+    """The first moment in the line of the card with each of these words."""
+    steps = stage.message().blocks[2]["text"]["text"].split("\n")
+    found = [re.search(r"<!date[^>]*>", next(one for one in steps if word in one)) for word in said]
+    return [one[0] for one in found if one is not None]
 
 
 def action(message: ChatMessage, verb: str) -> str:
@@ -107,8 +115,43 @@ async def test_it_is_done_and_words(stage: Stage) -> None:
     await stage.click("alice", warning, action(warning, "done"))
     assert ((await session(stage)).state, (await session(stage)).end_code) == (SessionState.TERMINATING, "completed")
     assert "is ending" in all_text(stage.ws.now(warning))
-    await stage.command("alice", f"/gpu done {row.id[-6:]} failed")
+    await stage.command("alice", f"/gpu done {row.id[-6:]} failed destroy")
     assert "is ending already" in private(stage, "alice").text
+
+
+async def test_done_without_a_word_about_the_disk_asks_once(stage: Stage) -> None:
+    await running(stage)
+    row = await session(stage)
+    await stage.command("dave", f"/gpu done {row.short_id}")
+    assert "Only its owner or an approver" in private(stage, "dave").text
+    await stage.command("alice", f"/gpu done {row.short_id} failed")
+    question = private(stage, "alice")
+    for part in (" failed: end it? *1× RTX4090* at ", "so far", "min left", "will be deleted"):
+        assert part in question.text
+    assert [b["text"]["text"] for b in buttons(question)] == ["Delete the disk and end", "Keep the disk"]
+    assert all("confirm" not in one for one in buttons(question))
+    assert (await session(stage)).state is SessionState.RUNNING
+    assert stage.w.alive()
+    await stage.click("alice", question, "Delete the disk and end")
+    assert "Ending session" in private(stage, "alice").text
+    ending = await session(stage)
+    assert (ending.state, ending.end_code) == (SessionState.TERMINATING, "work_failed")
+    await stage.command("alice", f"/gpu done {row.short_id}")
+    assert "is ending already" in private(stage, "alice").text
+
+
+async def test_the_question_about_done_can_keep_the_disk_and_a_word_asks_nothing(stage: Stage) -> None:
+    await running(stage)
+    short = (await session(stage)).short_id
+    await stage.command("alice", f"/gpu done {short}")
+    assert f"The work of `{short}` is done" in private(stage, "alice").text
+    await stage.click("alice", private(stage, "alice"), "Keep the disk")
+    assert "The work is done. " in private(stage, "alice").text
+    await stage.w.run(60, 20)
+    assert (await session(stage)).state is SessionState.STOPPED
+    await stage.command("alice", f"/gpu done {short} destroy")
+    assert "Ending session" in private(stage, "alice").text
+    assert (await session(stage)).end_code == "completed"
 
 
 async def test_what_lies_inside_the_approval_is_kept_with_one_click(stage: Stage) -> None:
@@ -135,11 +178,29 @@ async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> Non
     assert "Only its owner or an approver can stop" in private(stage, "dave").text
     await stage.command("alice", f"/gpu start {short}")
     assert "so you can't start it" in private(stage, "alice").text
+    confirmed, reachable, ready = card_times(stage, "confirmed instance", "Reachable over SSH", "*Ready*")
+    stage.w.clock.advance(180)
     await stage.command("alice", f"/gpu done {short} success preserve")
     assert "From now on" in private(stage, "alice").text
     await stage.w.run(60, 20)
+    (stopped,) = card_times(stage, "*Stopped*")
+    assert max(confirmed, reachable, ready) < stopped
     await stage.command("alice", f"/gpu status {short}")
     assert "*stopped*" in all_text(private(stage, "alice"))
+    stage.w.clock.advance(180)
     await stage.command("alice", f"/gpu start {short}")
+    assert "Its owner is notified when it answers." in private(stage, "alice").text
     await stage.w.run(120, 20)
     assert (await session(stage)).state is SessionState.RUNNING
+    # A start rewrites no earlier time.
+    assert card_times(stage, "confirmed instance", "Reachable over SSH", "*Ready*") == [confirmed, reachable, ready]
+    assert f"Stopped {stopped}, started again <!date" in all_text(stage.message())
+    again = stage.ws.dm_messages("alice")[-1]
+    (instance,) = (await stage.w.books()).instances
+    assert again.text.startswith(f":rocket: Ready again; the address changed: `ssh -p {instance.ssh_port} root@")
+    await stage.click("alice", again, "Details")
+    assert f"port `{instance.ssh_port}`" in stage.ws.dm_messages("alice")[-1].text
+    await stage.command("alice", f"/gpu terminate {short} now")
+    await stage.w.run(200)
+    over = stage.ws.now(again)
+    assert (over.text, buttons(over)) == ("Your *1× RTX4090* was ready again.", [])

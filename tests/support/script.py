@@ -103,6 +103,6 @@ async def with_all_fields(ws: Driver, who: str) -> OpenView:
     priced = await ws.until(lambda: form("About *$"))
     assert priced is not None
     await ws.as_(who).click(priced, "More options")
-    full = await ws.until(lambda: form("Purpose"))
+    full = await ws.until(lambda: form("Training run"))
     assert full is not None
     return full

@@ -108,7 +108,8 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand(
         "done",
         "done ID [success|failed] [destroy|preserve]",
-        "Report that the work is done: end the session, or stop it and keep its disk until its end.",
+        "Report that the work is done, which ends the session and deletes its disk: it asks first. `preserve` stops it "
+        "and keeps the disk until its end; `destroy` asks nothing.",
         "done 4k7m2p success destroy",
         CommandShape.DONE,
         ("finish",),

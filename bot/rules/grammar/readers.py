@@ -24,9 +24,9 @@ class ParsedCommand:
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
-    is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`; of
-    `terminate`, `action` is `now` to skip the confirmation. Of `delegate`, `action` is `set`, `list` or `off`, `target`
-    a person's reference and `day` the last day. Of `inventory`, `sort` is what comes first.
+    is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy`, `preserve` or
+    empty; of `terminate`, `action` is `now` to skip the confirmation. Of `delegate`, `action` is `set`, `list` or
+    `off`, `target` a person's reference and `day` the last day. Of `inventory`, `sort` is what comes first.
     """
 
     name: str
@@ -75,7 +75,7 @@ def read_id(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy)
 
 
 def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
-    """Read an id, how the work went, and what becomes of the disk."""
+    """Read an id, how the work went, and what becomes of the disk: `text` is empty where no word says it."""
     named = read_id(sub, words[:1], line, policy)
     found: dict[str, str] = {}
     for word in words[1:]:
@@ -84,7 +84,7 @@ def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy
             hint = "" if kind else near(word.value, DONE_WORDS)
             raise Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.{hint}")
         found[kind] = value
-    return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
+    return replace(named, action=found.get("action", "success"), text=found.get("text", ""))
 
 
 def read_end(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:

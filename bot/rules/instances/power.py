@@ -61,7 +61,10 @@ def judge(
         sentence = f"{cloud} can't stop a machine. Only ending the session stops the cost, and that deletes the disk."
         return deny(ReplyCode.CANNOT_STOP, sentence)
     if order is PowerAction.START:
-        said = "Starting. From then on you pay for the GPU again, up to the approved amount."
+        said = (
+            "Starting. From then on you pay for the GPU again, up to the approved amount. "
+            "Its owner is notified when it answers."
+        )
         return Verdict(True, ReplyCode.ORDERED, said)
     if able.billing.gpu_while_stopped:
         sentence = f"{cloud} bills the GPU of a stopped machine, too. Only ending the session saves money."

@@ -73,9 +73,7 @@ def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVer
         sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}. Request less time."
         return _refused(ReplyCode.TOO_LONG, sentence, total)
     if is_above(policy, total):
-        sentence = (
-            f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}: an override must be approved first."
-        )
+        sentence = f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}, which needs a 12-hour override."
         return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, ReplyCode.NEEDS_OVERRIDE, sentence, total)
     return DurationVerdict(DurationOutcome.OK, ReplyCode.OK, f"{say_hours(total)} in all is within the limit.", total)
 

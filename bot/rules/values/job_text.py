@@ -19,7 +19,7 @@ def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None)
         case RequestKind.EXTEND:
             return f"{brief(job.hours)} more for {parent}"
         case RequestKind.OVERRIDE_12H:
-            return f"12-hour override of {parent}"
+            return f"12-hour override of request {parent}"
         case RequestKind.OVERSPEND:
             return f"{parent} costs more than approved"
         case _:

@@ -20,6 +20,7 @@ from bot.rules.approvals.auto_approval import AUTO_APPROVAL_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
+from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.phrases import plural, usd
 from bot.rules.values.state_text import state_words
 from bot.services.grants import approvers
@@ -134,6 +135,9 @@ def _sentences(
 ) -> list[str]:
     request = view.request
     sentences = [request.rule or "It has no offers yet, so no rule applies to it.", *_amounts(view)]
+    if request.kind is RequestKind.OVERRIDE_12H:
+        how = ", approved with it" if request.state is RequestState.PENDING else ""
+        sentences.insert(0, f"{what_is_requested(request.kind, request.job, request.parent_id)}{how}.")
     if request.state is not RequestState.PENDING:
         by = f" by {references([request.decided_by])}" if request.decided_by else ""
         return [*sentences, f"{_CLOSED.get(request.state, f'It is {state_words(request.state)}')}{by}.", *waived]

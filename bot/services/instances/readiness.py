@@ -12,12 +12,15 @@ from bot.rules.instances.power import PowerAction
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
 from bot.services.nodes.host_keys import note_key
+from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
-from ledger.core import StaleMove, Tx, amend, move
+from ledger.core import StaleMove, Tx, amend, announce, move
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
-from ledger.kernel.states import GrantState, InstanceState, SessionState
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import GrantState, InstanceState, NotificationKind, SessionState
 from ledger.models import GrantRow, Instance, Session
+from ledger.queries.journal import latest_events
 from ledger.queries.lookups import open_starts
 from providers.contract import InstanceStatus, ObservedInstance
 
@@ -92,9 +95,26 @@ async def make_ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None
         for grant in await open_starts(tx, row.session_id):
             await move(tx, GrantRow, grant.id, GrantState.USED, now, SYSTEM)
     session = await tx.get_one(Session, row.session_id)
+    before = session.ready_at
     if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:
             await move(tx, Session, session.id, SessionState.RUNNING, now, SYSTEM, values={"ready_at": now})
         except StaleMove:
             return
+        if before is not None:
+            await _notify_again(ctx, tx, session, row, before, now)
     ctx.hints.sessions.set()
+
+
+async def _notify_again(ctx: Context, tx: Tx, session: Session, row: Instance, before: datetime, now: datetime) -> None:
+    """Notify the owner that a machine which was ready `before` is ready again, and whether its address changed.
+
+    It is a message of its own, because the edit of the first ready message notifies nobody.
+    """
+    to = await direct_messages.slack_user(tx, ctx.policy, session.owner)
+    if to is None:
+        return
+    last = await latest_events(tx, row.id, EventKind.INSTANCE_ADDRESS_CHANGED, 1)
+    changed = bool(last) and last[0].at > before
+    subject = f"{session.id}/{int(now.timestamp())}"
+    await announce(tx, now, NotificationKind.SESSION_READY, subject, destination=to, body={"changed": changed})

@@ -30,9 +30,11 @@ from bot.services.notifications.paging import alone, page
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
-from ledger.core import StaleMove, Tx, amend
+from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel import money
+from ledger.kernel.actor import SYSTEM
 from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
@@ -210,8 +212,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
             await _rebill(ctx, tx, row.id, changes, now)
             if "status" in changes and row.status == InstanceStatus.RUNNING:
                 await open_exchange(tx, row.id, now)  # An instance that stops loses what its agent has in memory.
-            if "status" in changes or "ssh_host" in changes:
-                await show_again(tx, await tx.get_one(Request, row.request_id), now)
+            await _show_change(tx, row, item, changes, now)
             if row.state in RUNNING_STATES:
                 grant = await tx.get_one(GrantRow, row.grant_id)
                 fresh = await tx.get_one(Instance, row.id, populate_existing=True)
@@ -224,6 +225,18 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
     if row.reachable_at is None:
         return await boot(ctx, row.id, item) or bool(changes)
     return await watch(ctx, row, item, now) or bool(changes)
+
+
+async def _show_change(
+    tx: Tx, row: Instance, item: ObservedInstance, changes: Mapping[str, Any], now: datetime
+) -> None:
+    """Show the request's card again where the status or the address changed, and note another address."""
+    moved = {"ssh_host", "ssh_port"} & changes.keys()
+    if moved and row.ssh_host is not None and item.ssh is not None:
+        said = f"Its SSH address changed from {row.ssh_host}:{row.ssh_port} to {item.ssh.host}:{item.ssh.port}."
+        record(tx, now, SYSTEM, row.id, EventKind.INSTANCE_ADDRESS_CHANGED, reason=said)
+    if moved or "status" in changes:
+        await show_again(tx, await tx.get_one(Request, row.request_id), now)
 
 
 async def _rebill(ctx: Context, tx: Tx, instance_id: str, changes: Mapping[str, Any], now: datetime) -> None:

@@ -24,6 +24,7 @@ from ledger.core import StaleMove, Tx, amend, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request, Session
 from ledger.queries.journal import done_before
@@ -43,6 +44,8 @@ from providers.profiles import model
 
 #: More sessions than a team runs at once; the list of the team reads no more.
 TEAM_SESSIONS = 500
+#: In these states a session can stop, or has, so that its disk stays.
+STOPPABLE = frozenset({SessionState.RUNNING, SessionState.STOPPED})
 NO_SESSION = refuse(ReplyCode.NO_SESSION, f"That request has no session yet. To cancel it: {cli_command('cancel ID')}.")
 
 
@@ -63,13 +66,16 @@ class Status:
 
 
 async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
-    """List everybody's sessions and requests, or only one person's, under all of their names."""
+    """List everybody's sessions and requests, or only one person's, under all of their names.
+
+    A 12-hour override is approved with its request, so it is left out where that is listed.
+    """
     async with ctx.db.read() as tx:
         whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
-        return Overview(
-            tuple(await session_views(tx, whose=whose, with_shared=True)),
-            tuple(await pending_requests(tx, whose=whose)),
-        )
+        waiting = await pending_requests(tx, whose=whose)
+        listed = {row.id for row in waiting}
+        own = (row for row in waiting if row.kind is not RequestKind.OVERRIDE_12H or row.parent_id not in listed)
+        return Overview(tuple(await session_views(tx, whose=whose, with_shared=True)), tuple(own))
 
 
 async def team(ctx: Context) -> tuple[SessionView, ...]:
@@ -100,11 +106,15 @@ async def terminate(ctx: Context, command: Terminate) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """What ending a session now means: the session, its cost in dollars, and the data that is lost."""
+    """What ending a session now means: the session, its cost in dollars, and the data that is lost.
+
+    `keeps_disk`: a stop instead keeps data, and costs less.
+    """
 
     view: SessionView
     cost_usd: Decimal
     lost: str
+    keeps_disk: bool = False
 
 
 async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
@@ -126,7 +136,16 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
     clouds = sorted({row.cloud for row in rows} & ctx.providers.keys())
     lost = [model.load(cloud).over for cloud in clouds]
     lost += ["It is saving a checkpoint. Ending it now doesn't wait for that."] if held else []
-    return Stakes(view, cost_now(ctx, view, ctx.clock.now()), " ".join(filter(None, lost)))
+    return Stakes(view, cost_now(ctx, view, ctx.clock.now()), " ".join(filter(None, lost)), _keeps_disk(ctx, view))
+
+
+def _keeps_disk(ctx: Context, view: SessionView) -> bool:
+    """Whether a stop of the session's instance keeps data and saves money."""
+    row = view.instance
+    if row is None or row.cloud not in ctx.providers or view.session.state not in STOPPABLE:
+        return False
+    able = ctx.providers[row.cloud].capabilities
+    return able.stop and not able.billing.gpu_while_stopped and model.load(row.cloud).stop_keeps_data
 
 
 async def done(ctx: Context, command: FinishSession) -> Reply:

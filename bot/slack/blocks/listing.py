@@ -144,8 +144,6 @@ def ends(view: SessionView) -> datetime | None:
 
 
 def _request_line(request: Request) -> str:
-    job = request.job
-    kind = "more time for " if request.parent_id else ""
-    title = safe(job_text.title(job), 100)
+    title = safe(job_text.what_is_requested(request.kind, request.job, request.parent_id), 100)
     stands = f"{state_words(request.state)} · {person(request.requester)} · expires {when(request.expires_at)}"
-    return f"{code(short_id(request.id))} {kind}{title} · {stands}"
+    return f"{code(short_id(request.id))} {title} · {stands}"

@@ -13,7 +13,8 @@ from bot.slack.blocks.elements import Message, code, safe, section, when
 #: How services name a Slack user; people read a mention.
 _SLACK_REF: Final = re.compile(r"\bslack:(?:[TE][A-Z0-9]{1,20}/)?([UW][A-Z0-9]{2,20})\b")
 #: How services write a moment, and how many of a text become each viewer's own time: a date is longer in Slack.
-_MOMENT: Final = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d UTC\b")
+#: Slack says "today 9:14 AM", so the word before a moment goes.
+_MOMENT: Final = re.compile(r"\b(?:at )?(\d{4}-\d\d-\d\d \d\d:\d\d UTC)\b")
 _MOMENTS_MAX: Final = 10
 
 
@@ -32,7 +33,7 @@ def mentioned(text: str) -> str:
 
 def _own_time(found: re.Match[str]) -> str:
     try:
-        return when(datetime.strptime(found[0], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC))
+        return when(datetime.strptime(found[1], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC))
     except ValueError:  # Somebody typed a day that no calendar has.
         return found[0]
 

@@ -5,6 +5,9 @@ An instance exists only once its cloud confirmed it. An edit of a message notifi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.instances.checked_gpus import checked_gpus
@@ -14,23 +17,61 @@ from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, RequestState, SessionState
-from ledger.models import Instance, Session
+from ledger.models import Event, Instance, Session
 from ledger.queries.views import RequestView
 
 DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x:", ":warning:"
 
+PAUSED = ":double_vertical_bar:"
+#: Lines about a stop and the start after it, the newest ones.
+STOPS_SHOWN = 4
 _I = InstanceState
 
 
-def lines(view: RequestView, cost_usd: Decimal | None = None, saved_usd: Decimal = Decimal(0)) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class InstanceTimes:
+    """When an instance was confirmed and ready for the first time, and `(stop, start)` of each stop since.
+
+    Its columns have the times of the newest start. A start that has not happened yet is None.
+    """
+
+    live_at: datetime | None
+    ready_at: datetime | None
+    stops: tuple[tuple[datetime, datetime | None], ...] = ()
+
+
+def times_of(row: Instance, moves: Sequence[Event]) -> InstanceTimes:
+    """Find these times in the journal, of which `moves` are the moves of the session and its instances in order."""
+    own, stops = [one for one in moves if one.subject == row.id], list[tuple[datetime, datetime | None]]()
+    for one in own:
+        if one.after == _I.STOPPED:
+            stops.append((one.at, None))
+        elif one.after == _I.LIVE and stops:
+            stops[-1] = (stops[-1][0], one.at)
+    live_at = next((one.at for one in own if one.after == _I.LIVE), row.live_at)
+    ready_at = row.reachable_at
+    if stops:  # Only what was ready is stopped, so its session ran before.
+        ran = (one.at for one in moves if one.subject == row.session_id and one.after == SessionState.RUNNING)
+        ready_at = next((at for at in ran if live_at is None or at >= live_at), ready_at)
+    return InstanceTimes(live_at, ready_at, tuple(stops))
+
+
+def lines(
+    view: RequestView,
+    cost_usd: Decimal | None = None,
+    saved_usd: Decimal = Decimal(0),
+    moves: Sequence[Event] = (),
+) -> list[str]:
     """List the steps of every instance of the request's session, then the session's state, as mrkdwn.
 
-    `cost_usd` is what the session has cost, `saved_usd` what ending it early saved.
+    `cost_usd` is what the session has cost, `saved_usd` what ending it early saved. `moves` are the moves of the
+    session and its instances in the journal.
     """
     if view.session is None:
         return []
-    shown = [line for instance in view.instances[-4:] for line in _instance(instance)]
-    return shown + _session(view.session, cost_usd, saved_usd)
+    times = [times_of(row, moves) for row in view.instances[-4:]]
+    steps = [line for row, one in zip(view.instances[-4:], times, strict=True) for line in _instance(row, one)]
+    return steps + _session(view.session, times[-1] if times else None, cost_usd, saved_usd)
 
 
 def headline(view: RequestView) -> str:
@@ -66,7 +107,7 @@ def _placing(instance: Instance | None) -> str:
     return "Launching" if instance.state in (_I.READY, _I.SENDING) else "Trying the next offer"
 
 
-def _instance(row: Instance) -> list[str]:
+def _instance(row: Instance, times: InstanceTimes) -> list[str]:
     cloud = safe(job_words.cloud(row.cloud), 40)
     again = f" (attempt {row.n})" if row.n > 1 else ""
     if row.state is _I.READY:
@@ -80,19 +121,24 @@ def _instance(row: Instance) -> list[str]:
         return [f"{WARN} *Outcome unknown*: {lost} and launch nothing else meanwhile."]
     if row.state is _I.TOMBSTONE:
         return [f"{WARN} {cloud} never showed the instance{again}: *not provisioned*. If it appears, it's terminated."]
-    return _existing(row, cloud)
+    return _existing(row, cloud, times)
 
 
-def _existing(row: Instance, cloud: str) -> list[str]:
+def _existing(row: Instance, cloud: str, times: InstanceTimes) -> list[str]:
     """Describe an instance that the cloud confirmed."""
-    at = f" {when(row.live_at)}" if row.live_at else ""
+    at = f" {when(times.live_at)}" if times.live_at else ""
     shown = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}."]
-    if row.reachable_at is not None:
+    if times.ready_at is not None:
         # Without SSH nothing but the cloud's report shows that it runs.
         how = "Reachable over SSH" if row.ssh_host else f"{cloud} reports that it runs"
         found = checked_gpus(row.gpu_check)
-        shown.append(f"{DONE} {how} {when(row.reachable_at)}{f': {safe(found.line)}' if found else ''}.")
-    elif row.state is _I.LIVE:
+        shown.append(f"{DONE} {how} {when(times.ready_at)}{f': {safe(found.line)}' if found else ''}.")
+    shown += [
+        f"{PAUSED} Stopped {when(stopped)}, started again {when(started)}."
+        for stopped, started in times.stops[-STOPS_SHOWN:]
+        if started is not None
+    ]
+    if row.reachable_at is None and row.state is _I.LIVE:
         # A cloud's progress helps somebody who waits; a bare state such as STARTING says "booting" twice.
         words = row.status_text or ""
         said = "" if words.isupper() else safe(words, 120)
@@ -125,8 +171,8 @@ def _because(sentence: str) -> str:
     return f" ({said})" if said else ""
 
 
-def _session(session: Session, cost_usd: Decimal | None, saved_usd: Decimal) -> list[str]:
-    ready, ended = session.ready_at, session.ended_at
+def _session(session: Session, times: InstanceTimes | None, cost_usd: Decimal | None, saved_usd: Decimal) -> list[str]:
+    ready, ended = (times.ready_at if times else None) or session.ready_at, session.ended_at
     cost = f" Total: {dollars(cost_usd)}." if cost_usd is not None else ""
     saved = f" Saved by ending early: {dollars(saved_usd)}." if saved_usd > 0 else ""
     if session.state is SessionState.RUNNING:
@@ -135,7 +181,8 @@ def _session(session: Session, cost_usd: Decimal | None, saved_usd: Decimal) -> 
         return [f":rocket: *Ready*{at}.{until}"]
     if session.state is SessionState.STOPPED:
         until = f" until {when(session.deadline)}" if session.deadline else ""
-        return [f":double_vertical_bar: *Stopped*: the GPU is released; the disk may still be billed{until}."]
+        at = f" {when(times.stops[-1][0])}" if times and times.stops else ""
+        return [f"{PAUSED} *Stopped*{at}: the GPU is released; the disk may still be billed{until}."]
     if session.state is SessionState.TERMINATED:
         at = f" {when(ended)}" if ended else ""
         ran = f" after {ran_for(session)}" if ran_for(session) else ""

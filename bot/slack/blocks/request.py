@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -62,7 +62,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Option, Request
+from ledger.models import Event, Option, Request
 from ledger.queries.views import RequestView, SessionView
 
 REJECT: Final = "reject"
@@ -98,6 +98,8 @@ class CardFacts:
     saved_usd: Decimal = Decimal(0)
     extends: SessionView | None = None
     now: datetime | None = None
+    #: The moves of its session and instances in the journal, so that a start rewrites no earlier time.
+    moves: Sequence[Event] = ()
 
 
 def request_message(view: RequestView, policy: Policy, facts: CardFacts | None = None) -> Message:
@@ -318,7 +320,7 @@ def _approved(view: RequestView, policy: Policy, facts: CardFacts) -> tuple[list
     steps = [
         f"{approved} {given}".rstrip(),
         *_by_policy(request),
-        *progress.lines(view, facts.cost_usd, facts.saved_usd),
+        *progress.lines(view, facts.cost_usd, facts.saved_usd, facts.moves),
     ]
     headline = progress.headline(view)
     blocks = [section(_who(view, headline)), section("\n".join(steps))]
@@ -352,7 +354,7 @@ def _figures(view: RequestView, facts: CardFacts) -> list[str]:
     parts += [brief(hours), f"about {dollars(min(expected_usd, most_usd))}"]
     parts.append(f"never more than {dollars(most_usd)}")
     if facts.cost_usd is not None:
-        at = f" at {when(facts.now)}" if facts.now is not None else ""
+        at = f" ({when(facts.now)})" if facts.now is not None else ""
         parts.append(f"{dollars(facts.cost_usd)} so far{at}")
     return parts
 

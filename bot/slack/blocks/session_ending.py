@@ -166,14 +166,9 @@ def stop_button(session: Session, mark: str) -> Block:
 
 def end_question(stakes: Stakes, now: datetime) -> Message:
     """Ask before a typed end: the session, its cost, what is lost, and the button that ends it."""
-    session, row = stakes.view.session, stakes.view.instance
-    short, so_far = session.short_id, dollars(stakes.cost_usd)
-    where = f" at {safe(row.cloud, 30)}" if row is not None else ""
-    parts = [f"*{what(session)}*{where} of {person(session.owner)}", state_words(session.state), f"{so_far} so far"]
-    if session.deadline is not None:
-        parts.append(left(session.deadline, now))
-    text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
-    summary = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
+    session = stakes.view.session
+    text = f":question: End {code(session.short_id)} now? {_at_stake(stakes, now)}"
+    summary = f"{what(session)}{_where(stakes)} has cost {dollars(stakes.cost_usd)} so far. {stakes.lost}".rstrip()
     return Message(
         text,
         (
@@ -182,6 +177,39 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
             context("The session keeps running until you click."),
         ),
     )
+
+
+def done_question(stakes: Stakes, how: str, now: datetime) -> Message:
+    """Ask what becomes of the disk of a session whose work is over; `how` is `success` or `failed`.
+
+    The buttons act at once: this message is their question.
+    """
+    session, short = stakes.view.session, stakes.view.session.short_id
+    over = "failed" if how == "failed" else "is done"
+    action, label = f"{DONE}:{short}:{how}", f"The work of session {short} {over}"
+    ends = button("Delete the disk and end", f"{action}:destroy", session.id, style="danger", label=f"{label}; end it")
+    keeps = button("Keep the disk", f"{action}:preserve", session.id, label=f"{label}; keep its disk")
+    hint = "Nothing changes until you click."
+    if stakes.keeps_disk:
+        hint += " *Keep the disk* stops the GPU. Then you pay only for the disk."
+    text = f":question: The work of {code(short)} {over}: end it? {_at_stake(stakes, now)}"
+    buttons = [ends, *([keeps] if stakes.keeps_disk else [])]
+    return Message(text, (section(text), actions(*buttons), context(hint)))
+
+
+def _where(stakes: Stakes) -> str:
+    row = stakes.view.instance
+    return f" at {safe(row.cloud, 30)}" if row is not None else ""
+
+
+def _at_stake(stakes: Stakes, now: datetime) -> str:
+    """Say which session a typed end is about, its cost, its time left and what is lost."""
+    session = stakes.view.session
+    whose = f"*{what(session)}*{_where(stakes)} of {person(session.owner)}"
+    parts = [whose, state_words(session.state), f"{dollars(stakes.cost_usd)} so far"]
+    if session.deadline is not None:
+        parts.append(left(session.deadline, now))
+    return f"{' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,17 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
 
 
+def ready_again(view: SessionView, *, changed: bool) -> Message:
+    """Say that a machine which was stopped is ready again, and how to connect; `changed`: at another address."""
+    session, row = view.session, view.instance
+    how = "Ready again; the address changed" if changed else "Ready again"
+    where = f": {code(ssh_command(row), 400)}" if row is not None and row.ssh_host else ""
+    ends = f" Ends {when(session.deadline)}." if session.deadline else ""
+    text = f":rocket: {how}{where}"
+    about = f"Your {what(session)}.{ends}"
+    return Message(f"{text}. {about}", (section(text), context(about), actions(details_button(session))))
+
+
 def gpus(row: Instance) -> list[str]:
     """Say which GPUs were found on the machine, and when; nothing where nobody logged in."""
     found = checked_gpus(row.gpu_check)
@@ -102,8 +113,13 @@ def _address(one: AskedPort) -> str:
     return f"<{safe(one.address, 300)}>" if one.address.startswith("http") else code(one.address, 300)
 
 
-def ready_after_end(session: Session) -> Message:
-    """Build the line that remains of the ready message of a session that has ended; its total is in the end message."""
+def ready_after_end(session: Session, *, again: bool = False) -> Message:
+    """Build the line that remains of the ready message of a session that has ended; its total is in the end message.
+
+    `again`: of the message that it was ready again after a stop.
+    """
+    if again:
+        return Message.of(f"Your *{what(session)}* was ready again.")
     took = f"ran {ran_for(session)}" if ran_for(session) else "has ended"
     return Message.of(f"Your *{what(session)}* {took}.")
 

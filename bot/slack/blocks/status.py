@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
+from bot.rules.values import job_text
 from bot.rules.values.phrases import rate, retained_disk, unreconciled
 from bot.rules.values.state_text import state_words
 from bot.services.nodes.connection import api_url, fingerprint, ssh_command
@@ -20,6 +21,7 @@ from bot.slack.blocks.job import cloud
 from bot.slack.blocks.session_ready_and_ended import details_button
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.ids import short_id
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION, RequestState, SessionState
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
@@ -72,8 +74,13 @@ def _before_a_session(view: RequestView, policy: Policy, facts: request.CardFact
     if view.request.state is not RequestState.PENDING:
         card = request.request_message(view, policy, facts)
         return Message(card.text, (*(block for block in card.blocks if block["type"] != "actions"), ids))
+    if view.request.kind is RequestKind.OVERRIDE_12H:
+        named = job_text.what_is_requested(view.request.kind, view.request.job, view.request.parent_id)
+        lines = [f"*{safe(named)}*, approved with it."]
+    else:
+        lines = request.waiting(view, policy, facts)
     waits = recovery_mode.of_request(view)
-    lines = [*request.waiting(view, policy, facts), *([f":warning: {safe(waits, 600)}"] if waits else [])]
+    lines += [f":warning: {safe(waits, 600)}"] if waits else []
     return Message(clip(" ".join(lines), 3_900), (section("\n".join(lines)), ids))
 
 

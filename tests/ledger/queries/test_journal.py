@@ -11,6 +11,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.queries.journal import (
     done_before,
     latest_events,
+    moves_of,
     noted_before,
     quote_failures,
     reasons_of,
@@ -31,6 +32,20 @@ async def test_the_journal_keeps_the_order_in_which_things_happened(db: Database
         assert await reasons_of(tx, "s0", [EventKind.REQUEST_MADE]) == [str(n) for n in range(0, 50, 2)]
         assert [one.reason for one in await latest_events(tx, "s1", EventKind.REQUEST_MADE, 2)] == ["49", "47"]
         assert await subjects_with(tx, MADE, ["s0", "none"]) == {"s0"}
+
+
+async def test_the_moves_of_a_session_and_its_instances_are_in_order_and_nothing_else_is_with_them(
+    db: Database,
+) -> None:
+    async with db.write() as tx:
+        for n, (subject, kind) in enumerate(
+            (("ses", EventKind.SESSION_MOVED), ("ins", EventKind.INSTANCE_STOP), ("other", EventKind.SESSION_MOVED))
+        ):
+            record(tx, at=START + n * SECOND, actor=SYSTEM, subject=subject, kind=kind, after="running")
+        record(tx, at=START - SECOND, actor=SYSTEM, subject="ins", kind=EventKind.INSTANCE_MOVED, after="live")
+    async with db.read() as tx:
+        found = [(one.subject, one.after, one.at) for one in await moves_of(tx, ["ses", "ins"])]
+    assert found == [("ins", "live", START - SECOND), ("ses", "running", START)]
 
 
 async def test_what_a_call_has_done_already(db: Database) -> None:

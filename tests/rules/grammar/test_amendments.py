@@ -60,8 +60,9 @@ def test_a_wrong_word_is_named(line: str, word: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("words", "how", "disk"),
     [
-        ("", "success", "destroy"),
-        (" failed", "failed", "destroy"),
+        ("", "success", ""),
+        (" failed", "failed", ""),
+        (" failed delete", "failed", "destroy"),
         (" preserve", "success", "preserve"),
         (" failure keep", "failed", "preserve"),
     ],

@@ -260,7 +260,7 @@ def test_the_form_and_a_rejection(window: Window) -> None:
     soon(form, "not an amount")
     window.picture("form-refused")
     form.get_by_label("Total cost").fill("$5")
-    form.get_by_label("Purpose").fill("<b>evaluation</b>")
+    form.get_by_label("What for?").fill("<b>evaluation</b>")
     form.get_by_role("button", name="Request", exact=True).click()
     expect(form).to_have_count(0, timeout=LIMIT_MS)
     offers = window.decidable().last

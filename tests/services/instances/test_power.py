@@ -16,6 +16,7 @@ from bot.services.sessions import service
 from ledger.core.moves import move
 from ledger.core.writes import amend
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import Instance, Session
 from providers.contract import Listing, Provider
@@ -32,6 +33,11 @@ async def order(w: World, request_id: str, what: PowerAction, actor: Actor = ALI
 async def now(w: World) -> tuple[Session, Instance]:
     books = await w.books()
     return books.sessions[0], books.instances[0]
+
+
+async def events(w: World, subject: str, kind: EventKind) -> list[str]:
+    """The reasons of the events of one kind about one subject."""
+    return [one.reason for one in (await w.books()).events if (one.subject, one.kind) == (subject, kind)]
 
 
 def stoppable(w: World) -> str:
@@ -77,7 +83,12 @@ async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it
     assert [(g.kind, g.state, g.total_cap_usd) for g in books.grants if g.kind == "start"] == [
         ("start", GrantState.USED, Decimal(0))
     ]
-    assert w.board.kinds(session.id).count("session.ready") == 2
+    # The first message is edited, which notifies nobody, so a second one says that it is ready again.
+    assert w.board.kinds(session.id).count("session.ready") == 3
+    moved = await events(w, instance.id, EventKind.INSTANCE_ADDRESS_CHANGED)
+    assert [ports.split(":")[-1].rstrip(".") for ports in moved] == [str(instance.ssh_port)]
+    (again,) = [one for one in books.notifications if one.kind == "session.ready" and "/" in one.subject]
+    assert (again.body, again.destination) == ({"changed": True}, ALICE.id)
     assert (await order(w, request_id, PowerAction.STOP)).code == "ordered"
     await w.run(60, 20)
     assert (await order(w, request_id, PowerAction.START, key="rest:1")) == first

@@ -105,6 +105,7 @@ def test_results_and_reminders(view: RequestView, policy: Policy, reached: str) 
 @given(hostile.session_views(), hostile.money, st.booleans())
 def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
     check(session_ready_and_ended.ready(view, "/gpu"))
+    check(session_ready_and_ended.ready_again(view, changed=yes))
     end_s = int(view.session.deadline.timestamp()) if view.session.deadline else 0
     about = session_ending.Ending(view, end_s, cost, cost, view.session.end_reason, yes, yes)
     check(session_ending.ending(about, "/gpu", START))
@@ -170,6 +171,7 @@ def test_list(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
 @given(hostile.session_views(), hostile.texts, hostile.money)
 def test_the_question_before_an_end(view: SessionView, lost: str, cost: Decimal) -> None:
     check(session_ending.end_question(Stakes(view, cost, lost), START))
+    check(session_ending.done_question(Stakes(view, cost, lost, keeps_disk=True), "success", START))
 
 
 @settings(quick, max_examples=3)

@@ -93,7 +93,7 @@ def test_a_moment_in_an_answer_is_shown_in_each_viewers_own_time() -> None:
     said = private_answer.answer(
         Reply(True, ReplyCode.OK, "It ends at 2026-03-02 11:00 UTC, not 2026-02-30 11:00 UTC.")
     )
-    shown = "It ends at <!date^1772449200^{date_short_pretty} {time}|2026-03-02 11:00 UTC>, not 2026-02-30 11:00 UTC."
+    shown = "It ends <!date^1772449200^{date_short_pretty} {time}|2026-03-02 11:00 UTC>, not 2026-02-30 11:00 UTC."
     assert said.text == shown
     long = private_answer.answer(Reply(True, ReplyCode.OK, "2026-03-02 11:00 UTC " * 95))
     assert long.text.count("<!date^") == 10
