@@ -79,6 +79,7 @@ async def test_from_the_click_to_the_end(stage: Stage) -> None:
     assert stage.w.alive() == []
     ended = all_text(stage.ws.now(message))
     assert "Terminated" in ended
+    assert stage.ws.now(message).text.count("Ended on request") == 1
     assert "Total: $" in ended
     assert "How each total is made" in stage.ws.thread(message)[-1].text
     assert "Total: $" in stage.ws.dm_messages("alice")[-1].text

@@ -51,10 +51,10 @@ def ended_by(
     if spent:
         code, said = EndReason.BUDGET_CAP, f"The approved amount of {spent} {used}."
     elif hours_cap.left(policy, hours_approved) <= 0:
-        code, said = (
-            EndReason.HOURS_CAP,
-            f"{said} More than {hours(policy.max_hours)} needs an override.",
-        )
+        code = EndReason.HOURS_CAP
+        # More hours than that have their override already.
+        if not hours_cap.is_above(policy, hours_approved):
+            said = f"{said} More than {hours(policy.max_hours)} needs an override."
     if unconfirmed:
         return EndReason.OVERSPEND_UNCONFIRMED, f"{said} Nobody approved its higher cost."
     return code, said

@@ -152,7 +152,7 @@ async def done(ctx: Context, command: FinishSession) -> Reply:
     """End a session whose work is done, or stop it to retain its disk, and record how the work went."""
     if command.preserve:
         return await _preserve(ctx, command)
-    sentence = "Its owner reported the work as done." if command.succeeded else "Its owner reported the work as failed."
+    sentence = f"The work was reported as {'done' if command.succeeded else 'failed'}."
     return await _end(ctx, command, EndReason.COMPLETED if command.succeeded else EndReason.WORK_FAILED, sentence)
 
 

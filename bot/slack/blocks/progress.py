@@ -25,6 +25,7 @@ DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x
 PAUSED = ":double_vertical_bar:"
 #: Lines about a stop and the start after it, the newest ones.
 STOPS_SHOWN = 4
+_OVER = frozenset({SessionState.TERMINATED, SessionState.FAILED})
 _I = InstanceState
 
 
@@ -70,7 +71,9 @@ def lines(
     if view.session is None:
         return []
     times = [times_of(row, moves) for row in view.instances[-4:]]
-    steps = [line for row, one in zip(view.instances[-4:], times, strict=True) for line in _instance(row, one)]
+    # The reason of the end stands once, in the session's line below.
+    why = view.session.end_reason if view.session.state in _OVER else ""
+    steps = [line for row, one in zip(view.instances[-4:], times, strict=True) for line in _instance(row, one, why)]
     return steps + _session(view.session, times[-1] if times else None, cost_usd, saved_usd)
 
 
@@ -107,7 +110,7 @@ def _placing(instance: Instance | None) -> str:
     return "Launching" if instance.state in (_I.READY, _I.SENDING) else "Trying the next offer"
 
 
-def _instance(row: Instance, times: InstanceTimes) -> list[str]:
+def _instance(row: Instance, times: InstanceTimes, why: str) -> list[str]:
     cloud = safe(job_words.cloud(row.cloud), 40)
     again = f" (attempt {row.n})" if row.n > 1 else ""
     if row.state is _I.READY:
@@ -121,11 +124,11 @@ def _instance(row: Instance, times: InstanceTimes) -> list[str]:
         return [f"{WARN} *Outcome unknown*: {lost} and launch nothing else meanwhile."]
     if row.state is _I.TOMBSTONE:
         return [f"{WARN} {cloud} never showed the instance{again}: *not provisioned*. If it appears, it's terminated."]
-    return _existing(row, cloud, times)
+    return _existing(row, cloud, times, why)
 
 
-def _existing(row: Instance, cloud: str, times: InstanceTimes) -> list[str]:
-    """Describe an instance that the cloud confirmed."""
+def _existing(row: Instance, cloud: str, times: InstanceTimes, why: str) -> list[str]:
+    """Describe an instance that the cloud confirmed; `why` is a reason that another line says."""
     at = f" {when(times.live_at)}" if times.live_at else ""
     shown = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}."]
     if times.ready_at is not None:
@@ -152,7 +155,8 @@ def _existing(row: Instance, cloud: str, times: InstanceTimes) -> list[str]:
     elif row.state is _I.TERMINATING:
         shown.append(f"{WAITING} Ending{_because(row.outcome)}; {cloud} still lists it.")
     elif row.state is _I.GONE:
-        shown.append(f"{DONE} Terminated{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
+        because = "" if row.outcome == why else _because(row.outcome)
+        shown.append(f"{DONE} Terminated{f' {when(row.ended_at)}' if row.ended_at else ''}{because}.")
     return shown
 
 

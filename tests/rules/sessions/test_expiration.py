@@ -11,8 +11,9 @@ import pytest
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions import extension
-from bot.rules.sessions.expiration import is_due, is_last, left, next_look, termination_policy, warnings
+from bot.rules.sessions.expiration import ended_by, is_due, is_last, left, next_look, termination_policy, warnings
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.end_reason import EndReason
 from tests.support.clock import START
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -55,6 +56,19 @@ def test_missed_warnings_are_one_and_the_end_itself_is_never_unannounced() -> No
 )
 def test_the_countdown_is_rounded_up_to_minutes(rest: timedelta, said: str) -> None:
     assert left(START + rest, START) == said
+
+
+@pytest.mark.parametrize(
+    ("time_h", "code", "more"),
+    [
+        (10, EndReason.RESERVATION_OVER, ""),
+        (12, EndReason.HOURS_CAP, " More than 12 hours needs an override."),
+        (20, EndReason.HOURS_CAP, ""),
+    ],
+)
+def test_an_end_names_the_override_only_where_the_session_had_none(time_h: int, code: EndReason, more: str) -> None:
+    found = ended_by(Decimal(time_h), Policy(), spent="", unconfirmed=False)
+    assert found == (code, f"The approved {time_h} hours have ended.{more}")
 
 
 def test_the_termination_policy_says_what_ends_a_session() -> None:

@@ -264,7 +264,7 @@ async def test_what_the_cloud_lost_is_told_when_it_is_proved(db: Database, clock
 @pytest.mark.parametrize(
     ("slack", "who", "verb", "code", "why"),
     [
-        (Slack.WELL, "alice", "done {} success destroy", "completed", "Its owner reported the work as done."),
+        (Slack.WELL, "alice", "done {} success destroy", "completed", "The work was reported as done."),
         (Slack.WELL, "bob", "terminate {} now", "asked", "Ended on request."),
         (Slack.AWAY, "bob", "terminate {} now", "asked", "Ended on request."),
     ],

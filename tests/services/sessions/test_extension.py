@@ -283,8 +283,8 @@ async def test_done_ends_the_session_and_says_how_it_went(w: World) -> None:
     assert (await service.done(w.ctx, FinishSession(second, facts(DAVE)))).code == "not_yours"
     codes = {(row.end_code, row.end_reason) for row in (await w.books()).sessions}
     assert codes == {
-        ("completed", "Its owner reported the work as done."),
-        ("work_failed", "Its owner reported the work as failed."),
+        ("completed", "The work was reported as done."),
+        ("work_failed", "The work was reported as failed."),
     }
 
 

@@ -163,6 +163,15 @@ def test_how_a_session_stands(of: Session, said: str) -> None:
     assert said in "\n".join(progress.lines(view(RequestState.APPROVED, of), Decimal("0.001")))
 
 
+def test_the_reason_of_an_end_stands_once_and_another_reason_of_an_instance_stays() -> None:
+    of = session(_S.TERMINATED, ended_at=START, end_reason="Ended on request.")
+    lost = instance(_I.GONE, outcome="The cloud lost it.")
+    last = instance(_I.GONE, n=2, outcome="Ended on request.")
+    told = "\n".join(progress.lines(view(RequestState.APPROVED, of, lost, last)))
+    assert (told.count("Ended on request"), told.count("The cloud lost it")) == (1, 1)
+    assert ":white_check_mark: Terminated." in told
+
+
 def test_an_approval_by_the_policy_names_it() -> None:
     told = text_of(view(RequestState.APPROVED, decided_by="system:policy"))
     assert "*Approved* by the policy" in told
