@@ -214,7 +214,7 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
     await t.w.settle()
     key = ["keys", "create", "atlas", "--owner", "UCAROL"]
     t.far()
-    assert "is registered" in await t.good("ssh-key", "add", KEY_LINE)
+    assert "is registered" in await t.good("ssh-key", "add", *KEY_LINE.split())
     for arguments in (
         ("requests",),
         ("requests", "--json"),

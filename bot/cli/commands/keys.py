@@ -74,10 +74,16 @@ ssh_app = group("Your public SSH keys: add, list, remove.")
 
 @ssh_app.command()
 def add(
-    file: Annotated[str, typer.Argument(help="The public key file, such as ~/.ssh/id_ed25519.pub, or the key itself.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            help="The public key file, such as ~/.ssh/id_ed25519.pub, or the key itself.", metavar="FILE|KEY"
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Register a public key, besides those that you have; machines that are created from now on accept it."""
+    file = " ".join(words)  # A key may be pasted without quotes.
     pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
     text = file if pasted else text_of(file)
     if "PRIVATE KEY" in text:
