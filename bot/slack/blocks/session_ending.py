@@ -180,7 +180,7 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
 
 
 def done_question(stakes: Stakes, how: str, now: datetime) -> Message:
-    """Ask what becomes of the disk of a session whose work is over; `how` is `success` or `failed`.
+    """Ask what becomes of the disk of a session whose work has ended; `how` is `success` or `failed`.
 
     The buttons act at once: this message is their question.
     """
