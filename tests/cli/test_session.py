@@ -124,7 +124,7 @@ def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
         "1x RTX 4090 at vast of UADA, running, $",
         "so far",
         "will be deleted. [y/N]",
-        "Nothing has ended.",
+        "Nothing has changed.",
     ):
         assert part in said
     assert books(url).sessions[0].state == "running"

@@ -122,8 +122,9 @@ async def test_every_surface_shows_what_was_found(w: World) -> None:
 async def test_the_machine_is_entered_with_people_s_keys_and_without(w: World, cloud: str) -> None:
     await booted(w, cloud, public_key=PERSONS_KEY)
     await booted(w, cloud)
-    rows = (await w.books()).instances
-    assert all(row.reachable_at is not None for row in rows)
+    # Where both chose one offer, the second create was refused and another machine took its place.
+    rows = [row for row in (await w.books()).instances if row.state is InstanceState.LIVE]
+    assert [row.reachable_at is not None for row in rows] == [True, True]
 
 
 async def fails(w: World, flaw: Flaw, cloud: str) -> None:
