@@ -224,6 +224,9 @@ AS_IN_SLACK: Mapping[str, str] = MappingProxyType(
     {"list": "sessions", "status": "session", "terminate": "shutdown", "key": "ssh-key", "profile": "profiles"}
 )
 
+#: A command of several below it → the one that it is alone.
+ALONE: Mapping[str, str] = MappingProxyType({"budget": "show", "ssh-key": "list", "delegate": "list", "bills": "list"})
+
 #: A wrong command line, by whichever name the installed typer has for it.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
@@ -276,6 +279,7 @@ class LazyGroup(TyperGroup):
                 raise typer.Exit
             args = [*args[1:], "--help"]
         args = [AS_IN_SLACK.get(args[0], args[0]), *args[1:]]
+        args = [args[0], ALONE[args[0]]] if len(args) == 1 and args[0] in ALONE else args
         if args[0] in COMMANDS and args[0] not in self.commands:
             self.commands[args[0]] = imported(args[0])
         if args[0] not in COMMANDS:

@@ -259,7 +259,7 @@ def nothing_ends_in(text: str) -> str:
     if ":" in text:
         return f"“{text[:60]}” is not an instance of a session here now, so it is left alone"
     wanted = bare_id(text.strip().strip("`").lower())
-    return f"There is no request or session that ends in “{wanted}”; see `gpu-shopper sessions`"
+    return f"There is no request or session “{wanted}”; see `gpu-shopper sessions`"
 
 
 async def resolve(tx: AsyncSession, text: str, *, past: bool = False) -> tuple[Request, Session | None]:

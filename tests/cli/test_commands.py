@@ -117,7 +117,10 @@ def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest
         ),
         ("adopt orp_123456", "--hours is missing."),
         ("db upgrade a b", 'This command takes no "b".'),
-        ("costs dayly", "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean daily?"),
+        (
+            "costs dayly",
+            "“dayly” is not one of hourly, daily, monthly, total, day, month, year, today, mine, team. Did you mean daily?",
+        ),
         ("--nonsense", "There is no option --nonsense."),
     ],
 )
@@ -297,7 +300,7 @@ def test_a_misspelt_command_is_answered_with_the_nearest_one() -> None:
     [
         (
             ("costs", "dayly"),
-            "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean",
+            "“dayly” is not one of hourly, daily, monthly, total, day, month, year, today, mine, team. Did you mean",
         ),
         (("budget", "set", "global", "dayly", "3"), "is not one of hourly, daily, monthly, total. Did you mean daily?"),
         (("budget", "set", "global", "daily", "lots"), "'lots' is not an amount; write 300 or $299.50"),

@@ -73,7 +73,10 @@ def set_(
 
 @app.command("costs")
 def costs_(
-    cut: Annotated[str, typer.Argument(metavar="PERIOD", help="The same as --period.", **_one_of("", *CostView))] = "",
+    cut: Annotated[
+        str,
+        typer.Argument(metavar="PERIOD", help="As --period; also today, mine, team.", **_one_of("", *WORDS)),
+    ] = "",
     period: Annotated[
         str, typer.Option(help=CUTS, metavar=f"[{'|'.join(SHOWN)}]", **_one_of(*CostView))
     ] = CostView.MONTH,

@@ -17,7 +17,7 @@ PAGE = Path("environment-options.md")
 
 
 def compare(
-    amount: str = typer.Argument("", metavar="AMOUNT", help="The budget, as in Slack: $500."),
+    amount: str = typer.Argument("", metavar="AMOUNT", help="The budget in dollars: 500."),
     budget: str = typer.Option("", help="The budget in dollars, with semicolons for several: 500;5000."),
     hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),
     buffer: str = typer.Option("", help="Kept for retries and restarts: 10%."),

@@ -31,7 +31,7 @@ OPEN = frozenset({"quoting", "pending", "approved"})
 
 
 def provision(
-    words: Annotated[list[str] | None, typer.Argument(help="The job in words: 8xA100-80GB 6h max=$50.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(help="The job in words: 8xA100-80GB 6h max=50.")] = None,
     job: Annotated[str, typer.Option(help="A job file (YAML or JSON; docs/schemas/job.json).")] = "",
     gpu: Annotated[str, typer.Option(help="GPU names in any spelling, with commas.")] = "",
     count: Annotated[str, typer.Option(help="How many: 2, 1-4 or 2+.")] = "",

@@ -298,7 +298,7 @@ def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) ->
 def _closed(request: RequestFacts) -> Verdict | None:
     if request.state not in _CLOSED:
         return None
-    by = f" by {request.decided_by}" if request.decided_by else ""
+    by = f" by {request.decided_by.removeprefix('operator:')}" if request.decided_by else ""
     code, sentence = _CLOSED[request.state]
     return deny(code, f"{sentence}{by}.")
 

@@ -115,7 +115,11 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         ("finish",),
     ),
     Subcommand(
-        "stop", "stop ID", "Stop a machine where that saves money. Its disk stays.", "stop 4k7m2p", CommandShape.ID
+        "stop",
+        "stop ID",
+        "Stop a machine where that saves money. The answer says what stays on it.",
+        "stop 4k7m2p",
+        CommandShape.ID,
     ),
     Subcommand("start", "start ID", "Start a stopped machine.", "start 4k7m2p", CommandShape.ID),
     Subcommand("restart", "restart ID", "Restart a machine in place.", "restart 4k7m2p", CommandShape.ID, ("reboot",)),

@@ -62,7 +62,7 @@ def judge(
         return deny(ReplyCode.CANNOT_STOP, sentence)
     if order is PowerAction.START:
         said = (
-            "Starting. From then on you pay for the GPU again, up to the approved amount. "
+            "Starting. Once it runs, you pay for the GPU again, up to the approved amount. "
             "Its owner is notified when it answers."
         )
         return Verdict(True, ReplyCode.ORDERED, said)
@@ -72,7 +72,7 @@ def judge(
     billed = able.billing.storage_while_stopped
     disk = f"you pay only for the disk ({rate(storage_usd_h)})" if billed else "you pay nothing"
     end = f"{deadline:%Y-%m-%d %H:%M} UTC" if deadline else ""
-    deleted = f"It's deleted at {end}." if end and not outlives else f"The approved end is {end}." if end else ""
+    deleted = f"The disk is deleted at {end}." if end and not outlives else f"The approved end is {end}." if end else ""
     warning = "Somebody else may rent the GPU meanwhile, so a start can fail."
     said = f"Stopping. From now on {disk}."
     return Verdict(True, ReplyCode.ORDERED, " ".join(filter(None, (said, deleted, survival, warning))))

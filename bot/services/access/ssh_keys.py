@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from bot.rules.approvals.approvers import linked
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
-from bot.rules.values.phrases import no_key, plural
+from bot.rules.values.phrases import no_key
 from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import AddKey, Reply, refuse
@@ -98,7 +98,8 @@ async def add(ctx: Context, command: AddKey) -> Reply:
             return refuse(ReplyCode.TOO_MANY_SSH_KEYS, sentence)
         tx.add(SshKey(owner=actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_ADDED, reason=fingerprint, key=command.key)
-    accept = f"accept it, and your other {plural(len(known), 'key')}" if known else "accept it"
+    others = "other key" if len(known) == 1 else f"{len(known)} other keys"
+    accept = f"accept it, and your {others}" if known else "accept it"
     return Reply(True, ReplyCode.KEY_ADDED, f"Your key {fingerprint} is registered. New machines {accept}.", data)
 
 

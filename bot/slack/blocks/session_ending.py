@@ -174,7 +174,7 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
         (
             section(text),
             actions(end_button(session, over=summary)),
-            context("The session keeps running until you click."),
+            context("Nothing changes until you click."),
         ),
     )
 

@@ -22,7 +22,7 @@ def test_a_stop_says_what_goes_on_costing_and_until_when() -> None:
     assert told.allowed
     for part in ("Stopping.", "pay only for the disk ($0.010/h)", "2026-03-02", "a start can fail"):
         assert part in told.sentence
-    assert "It's deleted at 2026-03-02" in told.sentence
+    assert "The disk is deleted at 2026-03-02" in told.sentence
     outlives = judge(PowerAction.STOP, "here", ABLE, RUNNING, None, DISK, START, outlives=True).sentence
     assert ("The approved end is 2026-03-02" in outlives, "deleted" in outlives) == (True, False)
     free = replace(ABLE, billing=BillingRule(storage_while_stopped=False))

@@ -125,7 +125,7 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         request_id = await w.running(candidates=("vast",), hours=Decimal(2))
         wished = await done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
         # One sentence cannot say that the disk goes at the approved end and that it outlives it.
-        assert (wished.code, "It's deleted at" in wished.sentence) == ("preserving", False)
+        assert (wished.code, "The disk is deleted at" in wished.sentence) == ("preserving", False)
         assert "After that the disk stays" in wished.sentence
         await w.run(60, 30)
         session = (await w.books()).sessions[0]
