@@ -119,8 +119,10 @@ def test_each_line_of_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest
         ("db upgrade a b", 'This command takes no "b".'),
         (
             "costs dayly",
-            "“dayly” is not one of hourly, daily, monthly, total, day, month, year, today, mine, team. "
-            "Did you mean daily?",
+            (
+                "“dayly” is not one of hourly, daily, monthly, total, day, month, year, today, mine, team. "
+                "Did you mean daily?"
+            ),
         ),
         ("--nonsense", "There is no option --nonsense."),
     ],
