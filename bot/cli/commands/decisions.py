@@ -43,7 +43,7 @@ def approve(
     quote: Annotated[
         int, typer.Option("--quote-version", min=0, help="In a script: the quote_version that you read.")
     ] = 0,
-    max_usd: Annotated[str, typer.Option(help="Approve only what can't cost more than this in all.")] = "",
+    max_usd: Annotated[str, typer.Option(help="Approve only what can't cost more than this.")] = "",
     amount: Annotated[str, typer.Option(help="The expected total, to confirm it.")] = "",
     cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
     hours: Annotated[str, typer.Option(help="A shorter time than requested, such as 4h.")] = "",

@@ -101,7 +101,7 @@ def done(
     how: Annotated[
         list[str] | None, typer.Argument(help="success or failed; destroy or preserve.", metavar="HOW")
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="The work failed.")] = False,
     preserve: Annotated[
         bool, typer.Option("--preserve", help="Stop the machine instead, and retain its disk until the end.")
     ] = False,
