@@ -199,6 +199,9 @@ def test_commands(line: str, command: ParsedCommand) -> None:
     ("line", "word", "said"),
     [
         ("provison 4090 2h", "provison", "Did you mean provision?"),
+        ("inventory max<0.40", "max<0.40", "is not understood; write max="),
+        ("provision 1x4090 2w", "2w", "is not a time here; write 90m, 6h or 2d."),
+        ("rentt 4090 2h", "rentt", "Did you mean rent? “rentt” is not a command."),
         ("xyzzy", "xyzzy", "is not a command"),
         ("4xA100 2h", "4xA100", "Begin with what to do"),
         ("profile", "", "profile takes one cloud; there are"),
