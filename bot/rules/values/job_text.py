@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from bot.rules.values.phrases import brief, hours
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import GpuConstraint, JobRequest
@@ -13,17 +11,12 @@ from ledger.kernel.request_kind import RequestKind
 def what_is_requested(kind: RequestKind, job: JobRequest, parent_id: str | None) -> str:
     """Describe what a request asks for, unescaped: `4× A100-80GB for 6 hours`, `2 h more for 4k7m2p`."""
     parent = short_id(parent_id or "")
-    match kind:
-        case RequestKind.PROVISION:
-            return title(job)
-        case RequestKind.EXTEND:
-            return f"{brief(job.hours)} more for {parent}"
-        case RequestKind.OVERRIDE_12H:
-            return f"12-hour override of request {parent}"
-        case RequestKind.OVERSPEND:
-            return f"{parent} costs more than approved"
-        case _:
-            assert_never(kind)
+    return {
+        RequestKind.PROVISION: title(job),
+        RequestKind.EXTEND: f"{brief(job.hours)} more for {parent}",
+        RequestKind.OVERRIDE_12H: f"12-hour override of request {parent}",
+        RequestKind.OVERSPEND: f"{parent} costs more than approved",
+    }[kind]
 
 
 def title(job: JobRequest) -> str:

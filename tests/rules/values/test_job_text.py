@@ -23,3 +23,8 @@ from ledger.kernel.request_kind import RequestKind
 def test_every_kind_says_what_it_asks_for(kind: RequestKind, said: str) -> None:
     job = JobRequest(GpuConstraint(names=("A100-80GB",), count_min=2, count_max=2), Decimal(2))
     assert what_is_requested(kind, job, "req_01abcd4k7m2p") == said
+
+
+def test_no_kind_is_forgotten() -> None:
+    job = JobRequest(GpuConstraint(), Decimal(2))
+    assert len({what_is_requested(kind, job, "req_01abcd4k7m2p") for kind in RequestKind}) == len(RequestKind)
