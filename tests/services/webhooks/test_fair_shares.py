@@ -6,8 +6,6 @@ import asyncio
 from itertools import islice
 from typing import Any
 
-import pytest
-
 from bot.outbound.egress import EgressResponse
 from bot.outbound.names import PER_USER
 from bot.services.webhooks import delivery, subscriptions
@@ -40,7 +38,6 @@ async def test_slow_names_delay_nobody_else_and_store_nothing(sqlite_db: Databas
             assert [one.actor for one in await webhooks(tx, None)] == [HERMES.ref]
 
 
-@pytest.mark.both_databases
 async def test_a_receiver_that_never_answers_delays_no_other(w: World) -> None:
     async with told(w) as consumer:
         tarpit = await hook(w, consumer, ROOT, "budget")

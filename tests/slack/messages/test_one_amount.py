@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
+import pytest
+
 from bot.api.views import session_out
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text
@@ -56,6 +58,7 @@ async def compared(stage: Stage, card: ChatMessage) -> Decimal:
     return so_far
 
 
+@pytest.mark.slow
 async def test_every_surface_shows_the_same_amount_through_stops_and_extensions(stage: Stage) -> None:
     card = await running(stage)
     stage.w.clock.advance(1_500)

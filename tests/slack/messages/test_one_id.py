@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 import httpx
+import pytest
 
 from bot.cli.access.api_client import ApiClient
 from bot.cli.commands.mcp import Tools
@@ -87,6 +88,7 @@ async def ready(d: Doors) -> Session:
     return session
 
 
+@pytest.mark.slow
 async def test_a_rental_has_one_short_id_from_its_card_to_the_end(doors: Doors) -> None:  # noqa: F811 # The fixture.
     d, stage, w = doors, doors.stage, doors.stage.w
     w.clock.advance(timedelta(hours=14))  # 11 PM, so that the digest of the day comes while it runs.
