@@ -11,7 +11,7 @@ COPY ledger ledger
 COPY providers providers
 COPY migrations migrations
 RUN UV_PROJECT_ENVIRONMENT=/opt/venv uv sync --locked --no-dev --no-editable --compile-bytecode
-RUN uv pip install --no-deps --require-hashes --only-binary :all: --target /tmp/agent -r bot/agent/requirements.txt \
+RUN uv pip install --no-deps --require-hashes --only-binary :all: --python-version 3.10 --target /tmp/agent -r bot/agent/requirements.txt \
   && /opt/venv/bin/python -m bot.agent.build /tmp/agent /opt/venv/share/gpu-shopper-agent.pyz
 
 FROM ${PYTHON}

@@ -47,7 +47,7 @@ $(VENV)/clients/.ready: tests/clients/requirements.txt $(READY)
 # A failed installation leaves no archive that is not whole.
 agent: $(READY) ## Build the program that rented machines run, dist/gpu-shopper-agent.pyz: the same bytes each time.
 	@rm -rf dist/agent
-	@$(BIN)/uv pip install --quiet --no-deps --require-hashes --only-binary :all: --target dist/agent -r bot/agent/requirements.txt
+	@$(BIN)/uv pip install --quiet --no-deps --require-hashes --only-binary :all: --python-version 3.10 --target dist/agent -r bot/agent/requirements.txt
 	@$(BIN)/python -m bot.agent.build dist/agent dist/gpu-shopper-agent.pyz
 
 demo: $(READY) ## Try it: prints the address to open, and a line for the command line and REST; Ctrl-C ends it.

@@ -1,4 +1,4 @@
-"""Start the agent: without an argument its watchdog, with `report` the reporter that the watchdog starts.
+"""Start the agent: without an argument its watchdog, else the process that the argument names.
 
 Each process loads only what it needs: the watchdog is small, so that it is the last to be ended for memory.
 """
@@ -9,6 +9,10 @@ import sys
 
 if sys.argv[1:] == ["report"]:
     from bot.agent.reporter import main
+elif sys.argv[1:] == ["serve-api"]:
+    from bot.agent.api.process import main
+elif sys.argv[1:] == ["run-command"]:
+    from bot.agent.job_process import main
 else:
     from bot.agent.watchdog import main
 

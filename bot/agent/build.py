@@ -31,9 +31,9 @@ def contents(libraries: Path) -> Iterator[tuple[str, bytes]]:
     """Yield each file of the archive by its name: the start, the agent, and the libraries in this folder."""
     yield "__main__.py", START.encode()
     yield "bot/__init__.py", b""
-    for path in HERE.glob("*.py"):
-        if path.name != Path(__file__).name:
-            yield f"bot/agent/{path.name}", path.read_bytes()
+    for path in HERE.rglob("*.py"):
+        if path != Path(__file__):
+            yield f"bot/agent/{path.relative_to(HERE).as_posix()}", path.read_bytes()
     for path in libraries.rglob("*"):
         inside = path.relative_to(libraries)
         if path.is_file() and _belongs(inside):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from bot.agent.job_process import content
 
 REPORT_BYTES = 4096
 #: The largest integer that every JSON reader keeps, and the most tokens per second that a check-in takes.
@@ -42,22 +42,21 @@ class JobFiles:
             new.write_text("".join(f"{one}\n" for one in asks))
             new.replace(self.folder / "asks")
 
+    def ask(self, word: str) -> None:
+        """Add one word to what the job is asked, until the next check-in says what is asked then."""
+        try:
+            now = content(self.folder / "asks", REPORT_BYTES).decode(errors="replace").split()
+        except OSError:
+            now = []
+        self.write_asks([*now, *([] if word in now else [word])])
+
     def report(self) -> dict[str, Any]:
         """Return the fields of a check-in that the job wrote, as far as they are right."""
         try:
-            said = json.loads(_content(self.folder / "job/report.json"))
+            said = json.loads(content(self.folder / "job/report.json", REPORT_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
         return _checked(said) if isinstance(said, dict) else {}
-
-
-def _content(path: Path) -> bytes:
-    """Read a small regular file, and nothing that a link or a pipe leads to."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError("not a file")
-        return opened.read(REPORT_BYTES)
 
 
 def _checked(said: Mapping[str, Any]) -> dict[str, Any]:

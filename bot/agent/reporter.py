@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from bot.agent import http_calls, machine, settings
+from bot.agent.api_process import ApiProcess
 from bot.agent.deadline import boot_s
 from bot.agent.gpus import NvmlGpus, look
 from bot.agent.job_files import JobFiles
@@ -59,9 +60,15 @@ class Reporter:
     #: A service of before takes no version 2, so from its refusal on version 1 is sent.
     is_plain: bool = False
     places: machine.Places = field(default_factory=machine.Places)
+    api: ApiProcess = field(default_factory=ApiProcess)
     _failures: int = 0
     _count: int = 0
     _idle_since: datetime | None = None
+
+    @property
+    def idle_since(self) -> str | None:
+        """Since when the GPUs do nothing; None while they work."""
+        return self._idle_since.isoformat() if self._idle_since else None
 
     def check_in(self) -> Mapping[str, Any] | None:
         """Send one check-in and return its answer; None if it was refused or nobody answered (`problem` says why)."""
@@ -84,6 +91,7 @@ class Reporter:
             self._note_failure(f"{self.settings.url} did not answer as GPU Shopper does")
             return None
         self.token = str(answer.get("token") or self.token)
+        self.api.take(answer.get("api"))
         self._count += 1
         asks = answer.get("asks")
         self.job.write_asks([str(one) for one in asks] if isinstance(asks, list) else [])
@@ -136,10 +144,10 @@ class Reporter:
         body: dict[str, Any] = {
             "seq": self.seq,
             "utilisation": busy,
-            "idle_since": self._idle_since.isoformat() if self._idle_since else None,
+            "idle_since": self.idle_since,
         }
         if not self.is_plain:
-            body |= self.job.report()
+            body |= self.job.report() | self.api.claim()
             body |= {"v": 2, "machine": machine.report(seen, self.places) | {"interruption": self.interruption}}
         return body if self.token else body | {"nonce": self.nonce}
 
@@ -176,8 +184,11 @@ def _check_in_always(reporter: Reporter) -> None:
                 print(f"gpu-shopper-agent: {reporter.problem}", file=sys.stderr, flush=True)
         said = reporter.problem
         try:
-            print(json.dumps(reporter.signed(answer) if answer is not None else {}), flush=True)
+            signed = reporter.signed(answer) if answer is not None else {}
+            print(json.dumps(signed), flush=True)
         except BrokenPipeError:
             # Its watchdog was ended, by a shortage of memory for one, and this process becomes a new one.
             os.execv(sys.executable, [sys.executable, sys.argv[0]])  # noqa: S606 # It starts itself.
+        if signed:
+            reporter.api.pass_on(signed | {"idle_since": reporter.idle_since})
         time.sleep(reporter.next_in_s)
