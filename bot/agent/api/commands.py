@@ -1,0 +1,163 @@
+"""Start, pause, resume, save and stop commands: words without a shell, and the same call twice does it once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot.agent.api.problems import Refusal
+from bot.agent.api.workspace import Workspace, names_of
+from bot.agent.job_files import JobFiles
+from bot.agent.job_process import GRACE_S, CommandFolder, CommandState, content, write_json
+
+MOST_WORDS, WORD_CHARACTERS, ALL_CHARACTERS = 256, 16_384, 65_536
+MOST_VARIABLES, MOST_RUNNING, MOST_KEPT = 64, 16, 1000
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+_FIELDS = {"id", "command", "argv", "env", "cwd", "job"}
+_EXAMPLE = '{"id": "train-1", "command": "start", "argv": ["python", "train.py"], "job": true}'
+
+
+@dataclass
+class Commands:
+    """The commands of this machine; `folder` is the agent's."""
+
+    folder: Path
+    workspace: Workspace
+    _stopping: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def do(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Do one call's command and return the state of what it names. Raises Refusal."""
+        name, command = body.get("id"), body.get("command")
+        if not isinstance(name, str) or not _ID.fullmatch(name):
+            raise Refusal(400, "id must be a name that you choose, of letters, digits, _ and -, such as train-1.")
+        if command == "start":
+            return await asyncio.to_thread(self._start, name, body)
+        if command not in ("pause", "resume", "save", "stop"):
+            raise Refusal(400, f"command must be start, pause, resume, save or stop, such as in {_EXAMPLE}.")
+        place, state = self._known(name)
+        if command == "save":
+            JobFiles(self.folder).ask("save")
+        elif not state.is_running:
+            raise Refusal(409, f"{name} does not run any more.", state=shown(state))
+        elif command == "pause":
+            place.pause(state)
+        elif command == "resume":
+            place.resume(state)
+        elif place.stop(state):
+            task = asyncio.create_task(_kill_later(place, state))
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+        return shown(place.read() or state)
+
+    def job(self) -> CommandState | None:
+        """Return the state of the session's job, if it was started as one."""
+        return CommandFolder(self.folder / "job", "job.log").read()
+
+    def place(self, name: str) -> CommandFolder:
+        """Return where a command's state and output lie. Raises Refusal (404) if it was never started."""
+        return self._known(name)[0]
+
+    def _known(self, name: str) -> tuple[CommandFolder, CommandState]:
+        for place in (CommandFolder(self.folder / "commands" / name), CommandFolder(self.folder / "job", "job.log")):
+            state = place.read()
+            if state is not None and state.id == name:
+                return place, state
+        raise Refusal(404, f"No command {name} was started here.")
+
+    def _start(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        order = _checked(body)
+        kept = self.folder / "commands" / name
+        try:
+            before = json.loads(content(kept / "order.json", 4 * ALL_CHARACTERS))
+        except (OSError, ValueError):
+            before = None
+        if before is not None:
+            if before != order:
+                raise Refusal(409, f"{name} was started with other words. Choose another id for another command.")
+            return shown(self._known(name)[1])
+        job = self.job()
+        if order["job"] and job is not None and job.is_running:
+            raise Refusal(409, f"The job {job.id} runs. Stop it first, or start a command without job.", job=job.id)
+        self._check_room()
+        self.workspace.prepare()
+        kept.mkdir(mode=0o700, parents=True)
+        write_json(kept / "order.json", order)
+        place = CommandFolder(self.folder / "job", "job.log") if order["job"] else CommandFolder(kept)
+        with self.workspace.folder(names_of(order["cwd"]) if order["cwd"] else []) as folder:
+            cwd = Path(os.readlink(f"/proc/self/fd/{folder}"))
+        return shown(place.start(name, order["argv"], cwd, order["env"]))
+
+    def _check_room(self) -> None:
+        folders = list((self.folder / "commands").glob("*/state.json"))
+        states = [state for one in folders if (state := CommandFolder(one.parent).read())]
+        if sum(one.is_running for one in states) >= MOST_RUNNING:
+            raise Refusal(429, f"{MOST_RUNNING} commands run already. Stop one first.", {"Retry-After": "30"})
+        if len(folders) >= MOST_KEPT:
+            raise Refusal(429, f"{MOST_KEPT} commands were started. Delete the oldest in {self.folder}/commands.")
+
+
+def shown(state: CommandState) -> dict[str, Any]:
+    """Return what a caller sees of a command."""
+    return {
+        "id": state.id,
+        "argv": list(state.argv),
+        "state": word_of(state),
+        "exit_code": state.exit_code,
+        "started_at": state.started_at,
+        "ended_at": state.ended_at,
+        "problem": state.problem,
+    }
+
+
+def word_of(state: CommandState) -> str:
+    """Return the state in one word: running, paused, done or failed. One that a restart ended has failed."""
+    if state.exit_code is not None:
+        return "done" if state.exit_code == 0 else "failed"
+    if not state.is_running:
+        return "failed"
+    return "paused" if state.paused else "running"
+
+
+async def _kill_later(place: CommandFolder, state: CommandState) -> None:
+    await asyncio.sleep(GRACE_S)
+    place.kill(state)
+
+
+def _checked(body: Mapping[str, Any]) -> dict[str, Any]:
+    if extra := sorted(set(body) - _FIELDS):
+        raise Refusal(400, f"{extra[0][:40]} is no field of a command; those are {', '.join(sorted(_FIELDS))}.")
+    argv, environment, cwd, job = (body.get(one) for one in ("argv", "env", "cwd", "job"))
+    if not isinstance(argv, list) or not 1 <= len(argv) <= MOST_WORDS or not all(map(_is_word, argv)) or not argv[0]:
+        raise Refusal(400, f"argv must be 1 to {MOST_WORDS} words, the program first, such as in {_EXAMPLE}.")
+    environment = {} if environment is None else environment
+    if not isinstance(environment, dict) or len(environment) > MOST_VARIABLES:
+        raise Refusal(400, f'env must be an object of at most {MOST_VARIABLES} variables, such as {{"SEED": "1"}}.')
+    for one, value in environment.items():
+        if not _VARIABLE.fullmatch(one) or not _is_word(value):
+            raise Refusal(400, 'env must have names of letters, digits and _, and texts, such as {"SEED": "1"}.')
+    if sum(map(len, [*argv, *environment.values()])) > ALL_CHARACTERS:
+        raise Refusal(413, f"argv and env have more than {ALL_CHARACTERS} characters. Upload a script and start that.")
+    if cwd is not None and not isinstance(cwd, str):
+        raise Refusal(400, "cwd must name a folder inside the workspace, such as runs/1.")
+    if cwd:
+        names_of(cwd)
+    if job not in (None, True, False):
+        raise Refusal(400, "job must be true or false. The end of a job is the end of the session's work.")
+    return {"argv": argv, "env": environment, "cwd": cwd or "", "job": bool(job)}
+
+
+def _is_word(value: object) -> bool:
+    if not isinstance(value, str) or len(value) > WORD_CHARACTERS or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,97 @@
+"""Serve the agent's API as a process of its own, so that nothing a caller does reaches the watchdog or the check-ins.
+
+The reporter writes one JSON object a line to its standard input: the certificate first, then each signed message. It
+ends when its reporter does, and the next reporter starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bot.agent import libraries, settings
+from bot.agent.deadline import Deadline, Signed
+from bot.agent.memory import folder_of
+
+#: What a caller may take to send the head of a call, its TLS handshake included.
+HEAD_S = 15.0
+MOST_CONNECTIONS = 128
+
+
+def main(_arguments: list[str], /) -> int:
+    """Serve until the reporter is gone."""
+    found = settings.read(settings.environment_of_machine())
+    folder = folder_of(found.environment)
+    libraries.unpack(folder)
+    first = json.loads(sys.stdin.readline())
+    asyncio.run(_serve(found, folder.parent, first))
+    os._exit(0)  # A thread may still wait for its input.
+
+
+def tls(certificate: str, key: str) -> ssl.SSLContext:
+    """Return the server's side of TLS. The key is in memory only: `ssl` reads a file, so it is one without a name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    file = os.memfd_create("tls", os.MFD_CLOEXEC)
+    try:
+        os.write(file, f"{certificate}\n{key}\n".encode())
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
+    return context
+
+
+async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[str, Any]) -> None:
+    # They are large, and lie in a folder that is known only now.
+    import uvicorn  # noqa: PLC0415
+
+    from bot.agent.api.access import Access  # noqa: PLC0415
+    from bot.agent.api.app import Api  # noqa: PLC0415
+    from bot.agent.api.protocol import ImpatientProtocol  # noqa: PLC0415
+
+    access = Access(Deadline(found.instance, found.public_key))
+    api = Api(folder, access)
+    config = uvicorn.Config(
+        api.app(),
+        host="0.0.0.0",  # noqa: S104 # The cloud maps the port; the token and TLS guard it.
+        port=first["port"],
+        http=ImpatientProtocol,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=5,
+    )
+    config.load()
+    config.ssl = tls(first["certificate"], first["key"])
+    server = uvicorn.Server(config)
+    loop = asyncio.get_running_loop()
+
+    def take(line: str) -> None:
+        said = json.loads(line)
+        api.status.reported = said
+        access.accept(Signed(said["message"], said["signature"], said["at_boot_s"]))
+
+    def listen() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(take, line)
+        loop.call_soon_threadsafe(setattr, server, "should_exit", True)
+
+    threading.Thread(target=listen, daemon=True).start()
+    serving = asyncio.create_task(server.serve())
+    while not (server.started or serving.done()):
+        await asyncio.sleep(0.01)
+    if server.started:
+        print(json.dumps({"port": first["port"]}), flush=True)
+    await serving

@@ -1,0 +1,112 @@
+"""Take files into the workspace: in parts that survive a dropped connection, and whole only with the right SHA-256."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from bot.agent.api.bodies import chunks
+from bot.agent.api.problems import Refusal
+from bot.agent.api.workspace import PARTS, Workspace, names_of
+
+#: What is left free on the disk, so that an upload never stops the job's checkpoint.
+SPARE_BYTES = 1 << 30
+BLOCK = 1 << 20
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def _number(request: Request, name: str, otherwise: str) -> int:
+    text = request.query_params.get(name, otherwise)
+    if not re.fullmatch(r"[0-9]{1,15}", text, re.ASCII):
+        raise Refusal(400, f"{name} must be a number of bytes, such as {name}=1048576.")
+    return int(text)
+
+
+async def upload(request: Request, workspace: Workspace) -> Response:
+    """`POST …/files/upload?path=&size=&sha256=&offset=`: append the body to what came before."""
+    path, wanted = request.query_params.get("path", ""), request.query_params.get("sha256", "").lower()
+    names_of(path)
+    size, offset = _number(request, "size", ""), _number(request, "offset", "0")
+    if not _HASH.fullmatch(wanted):
+        raise Refusal(400, "sha256 must be the SHA-256 of the whole file, 64 hexadecimal digits.")
+    name = hashlib.sha256(f"{path}\0{size}\0{wanted}".encode()).hexdigest()
+    with _part(workspace, name) as (part, file):
+        _check_room(workspace, size - os.fstat(file).st_size)
+        at = os.lseek(file, 0, os.SEEK_END)
+        if offset != at:
+            raise Refusal(409, f"Send the file from byte {at} on: offset={at}.", offset=at)
+        try:
+            at = await _append(request, file, at, size)
+        except ClientDisconnect:
+            raise Refusal(400, "The connection ended before the body did.") from None
+        if at < size:
+            return JSONResponse({"path": path, "offset": at}, 202)
+        if await asyncio.to_thread(sha256_of, file) != wanted:
+            part.unlink()
+            raise Refusal(422, "The bytes that came do not have this SHA-256. Send the file again, with offset=0.")
+        os.fsync(file)
+        await asyncio.to_thread(workspace.move_into_place, part, path)
+    return JSONResponse({"path": path, "size": size, "sha256": wanted})
+
+
+@contextmanager
+def _part(workspace: Workspace, name: str) -> Iterator[tuple[Path, int]]:
+    """Hold the file that collects an upload. Raises Refusal (409) while another call writes to it."""
+    with workspace.folder([PARTS], make=True) as folder:
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refusal(409, "Another call uploads this file now. Wait until it ended.") from None
+        yield workspace.root / PARTS / name, file
+    finally:
+        os.close(file)
+
+
+def _check_room(workspace: Workspace, needed: int) -> None:
+    free = shutil.disk_usage(workspace.root).free - SPARE_BYTES
+    if needed > free:
+        raise Refusal(507, f"The disk has room for {max(free, 0) >> 20} MiB and the file needs {needed >> 20} MiB.")
+
+
+async def _append(request: Request, file: int, at: int, size: int) -> int:
+    """Write the body to the end of the file, a block at a time, and return the new end."""
+    waiting = bytearray()
+    try:
+        async for chunk in chunks(request):
+            if at + len(waiting) + len(chunk) > size:
+                raise Refusal(400, f"The body goes beyond the {size} bytes that size names.")
+            waiting += chunk
+            if len(waiting) >= BLOCK:
+                at += await asyncio.to_thread(_write, file, bytes(waiting))
+                waiting.clear()
+    finally:
+        at += _write(file, bytes(waiting))
+    return at
+
+
+def _write(file: int, block: bytes) -> int:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+    return len(block)
+
+
+def sha256_of(file: int) -> str:
+    """Return the SHA-256 of an open file, in hexadecimal digits."""
+    made, at = hashlib.sha256(), 0
+    while block := os.pread(file, BLOCK, at):
+        made.update(block)
+        at += len(block)
+    return made.hexdigest()

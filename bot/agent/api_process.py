@@ -1,0 +1,87 @@
+"""Keep the API's process running for the reporter, and pass on to it what the service signed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.agent.job_process import own_program
+
+
+@dataclass
+class ApiProcess:
+    """The process that serves the API, once the service gave its key and certificate."""
+
+    given: Mapping[str, Any] | None = None
+    #: The port that it serves; None while it does not.
+    port: int | None = None
+    _process: subprocess.Popen[str] | None = None
+
+    def take(self, given: object) -> None:
+        """Take over the key and the certificate of an exchange's answer; what is not both is ignored."""
+        if isinstance(given, dict) and isinstance(given.get("port"), int):
+            if isinstance(given.get("certificate"), str) and isinstance(given.get("key"), str):
+                if self.given is not None and self.given != given:
+                    self.stop()
+                self.given = given
+
+    def claim(self) -> dict[str, Any]:
+        """Return what a check-in says of the API; nothing while it does not serve."""
+        if self.given is None or self.port is None:
+            return {}
+        certificate = ssl.PEM_cert_to_DER_cert(self.given["certificate"])
+        return {"api": {"port": self.port, "certificate_sha256": hashlib.sha256(certificate).hexdigest()}}
+
+    def pass_on(self, said: Mapping[str, Any]) -> None:
+        """Start it where it does not run, and pass on a signed message and what the reporter knows."""
+        if self.given is None:
+            return
+        if self._process is not None and self._process.poll() is not None:
+            self.stop()
+        try:
+            if self._process is None:
+                self._start(self.given)
+            self._write(said)
+        except (OSError, ValueError):
+            self.stop()  # The next check-in starts another one.
+
+    def stop(self) -> None:
+        """End it; callers begin again with the next one."""
+        self.port = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            self._process = None
+
+    def _start(self, given: Mapping[str, Any]) -> None:
+        command = [sys.executable, *own_program(), "serve-api"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = process
+        self._write({name: given[name] for name in ("port", "certificate", "key")})
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(json.dumps(value) + "\n")
+            self._process.stdin.flush()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        """Learn that it serves, and that it does not any more."""
+        with contextlib.suppress(OSError, ValueError):
+            for line in process.stdout or ():
+                if process is self._process:
+                    self.port = json.loads(line)["port"]
+        if process is self._process:
+            self.port = None

@@ -1,0 +1,210 @@
+"""Start a command that outlives the agent, and control it: pause, resume and stop its whole process group.
+
+A command has a folder with `state.json` and its output, `log`. A small runner of its own session starts it, waits for
+it and writes how it ended, so neither a dropped connection nor a restart of the agent loses that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+STATE_BYTES = 1 << 16
+#: How long a command that is asked to stop may take before it is killed.
+GRACE_S = 20.0
+#: What a shell answers for a program that does not exist or can't be run.
+CANNOT_RUN = 127
+
+
+@dataclass(frozen=True)
+class CommandState:
+    """How far a command is. `exit_code` is None while it runs, and minus the signal's number if one ended it."""
+
+    id: str
+    argv: tuple[str, ...]
+    pid: int
+    #: The start time of the process in clock ticks since the boot: with the pid it names one process for ever.
+    ticks: int
+    started_at: str
+    paused: bool = False
+    exit_code: int | None = None
+    ended_at: str | None = None
+    #: Why it did not start; "" when it did.
+    problem: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there. A machine that restarted has none, whatever the file says."""
+        return self.exit_code is None and ticks_of(self.pid) == self.ticks
+
+
+@dataclass(frozen=True)
+class CommandFolder:
+    """Where one command's state and output lie. The session's job has `job`, with its output in `job.log`."""
+
+    folder: Path
+    log_name: str = "log"
+
+    @property
+    def log(self) -> Path:
+        """The file of its output."""
+        return self.folder / self.log_name
+
+    def read(self) -> CommandState | None:
+        """Return its state; None if no command was started here, or the file is not the runner's."""
+        try:
+            said = json.loads(content(self.folder / "state.json", STATE_BYTES))
+            known = {name: said[name] for name in CommandState.__dataclass_fields__ if name in said}
+            return CommandState(**known | {"argv": tuple(map(str, said["argv"]))})
+        except (OSError, ValueError, RecursionError, TypeError, KeyError):
+            return None
+
+    def write(self, state: CommandState) -> None:
+        """Write its state in one step."""
+        write_json(self.folder / "state.json", state.__dict__)
+
+    def start(self, name: str, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> CommandState:
+        """Start a command in a session of its own. Raises OSError if the runner can't be started."""
+        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        order = {"folder": str(self.folder), "log": self.log_name, "id": name, "argv": list(argv), "cwd": str(cwd)}
+        runner = subprocess.run(
+            [sys.executable, *own_program(), "run-command"],
+            input=json.dumps(order | {"environment": dict(environment)}).encode(),
+            stdout=subprocess.PIPE,
+            check=False,
+            start_new_session=True,
+            timeout=GRACE_S,
+        )
+        if runner.returncode != 0:
+            raise OSError(f"its runner ended with {runner.returncode}")
+        state = self.read()
+        if state is None or state.id != name:
+            raise OSError("its runner wrote no state")
+        return state
+
+    def pause(self, state: CommandState) -> bool:
+        """Freeze its processes; its memory, the GPUs' too, stays. False if it does not run."""
+        return self._signal(state, signal.SIGSTOP) and self._note_paused(state, paused=True)
+
+    def resume(self, state: CommandState) -> bool:
+        """Let its processes run again. False if it does not run."""
+        return self._signal(state, signal.SIGCONT) and self._note_paused(state, paused=False)
+
+    def stop(self, state: CommandState) -> bool:
+        """Ask its processes to end. A paused one is resumed, because it could not react. False if it does not run."""
+        return self._signal(state, signal.SIGTERM) and self._signal(state, signal.SIGCONT)
+
+    def kill(self, state: CommandState) -> bool:
+        """End its processes at once. False if it does not run."""
+        return self._signal(state, signal.SIGKILL)
+
+    def _signal(self, state: CommandState, number: signal.Signals) -> bool:
+        if not state.is_running:
+            return False
+        try:
+            os.killpg(state.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def _note_paused(self, state: CommandState, *, paused: bool) -> bool:
+        now = self.read()
+        if now is not None and now.id == state.id and now.exit_code is None:
+            self.write(replace(now, paused=paused))
+        return True
+
+
+def own_program() -> list[str]:
+    """Return what Python must run to be the agent again: the archive, or the package where there is none."""
+    return [sys.argv[0]] if sys.argv[0].endswith(".pyz") else ["-m", "bot.agent"]
+
+
+def ticks_of(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since the boot; None if there is none (a zombie is none)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def content(path: Path, most: int) -> bytes:
+    """Read a small regular file, and nothing that a link or a pipe leads to."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError("not a file")
+        return opened.read(most)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a file in one step. A link at its name is replaced and not followed."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with os.fdopen(file, "w", encoding="utf-8") as opened:
+        json.dump(value, opened)
+    new.replace(path)
+
+
+def main(_arguments: list[str], /) -> int:
+    """Run one command: read the order from standard input, start it, and leave a process that waits for its end."""
+    order = json.load(sys.stdin)
+    started, say = os.pipe()
+    if os.fork():
+        os.close(say)
+        return 0 if os.read(started, 1) else 1
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)  # The program that started this one reads its output up to the end.
+    place = CommandFolder(Path(order["folder"]), order["log"])
+    output = _new_log(place.log)
+    state, process = _begin(order, output)
+    place.write(state)
+    os.write(say, b"1")
+    os.close(say)
+    if process is not None:
+        code = process.wait()
+        now = place.read()
+        if now is not None and now.id == state.id:
+            place.write(replace(now, paused=False, exit_code=code, ended_at=_now()))
+    return 0
+
+
+def _begin(order: Mapping[str, Any], output: int) -> tuple[CommandState, subprocess.Popen[bytes] | None]:
+    argv = [str(one) for one in order["argv"]]
+    try:
+        process = subprocess.Popen(
+            argv,
+            cwd=order["cwd"],
+            env={**os.environ, **order["environment"]},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.write(output, f"{argv[0]} can't be started: {error}\n".encode())
+        return CommandState(order["id"], tuple(argv), 0, 0, _now(), False, CANNOT_RUN, _now(), str(error)), None
+    return CommandState(order["id"], tuple(argv), process.pid, ticks_of(process.pid) or 0, _now()), process
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _new_log(path: Path) -> int:
+    """Open a new file for the output; that of the command before it keeps its name with `.1`."""
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(path.with_name(f"{path.name}.1"))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

@@ -1,0 +1,41 @@
+"""Unpack the archive's libraries, so that Python keeps their compiled form: from the archive it compiles each time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+
+def unpack(folder: Path, archive: str = "") -> bool:
+    """Put the libraries into a folder below this one and look there first. False if they stay in the archive.
+
+    The folder's name is the archive's hash, so another build gets another. It is complete or it is not there.
+    """
+    archive = archive or sys.argv[0]
+    if not archive.endswith(".pyz"):
+        return False
+    try:
+        place = folder / f"libraries-{hashlib.sha256(Path(archive).read_bytes()).hexdigest()[:16]}"
+        if not place.is_dir():
+            _write(archive, folder, place)
+    except (OSError, zipfile.BadZipFile):
+        return False
+    sys.path.insert(0, str(place))
+    return True
+
+
+def _write(archive: str, folder: Path, place: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        with zipfile.ZipFile(archive) as file:
+            file.extractall(made, [one for one in file.namelist() if one.split("/")[0] not in ("__main__.py", "bot")])
+        try:
+            os.rename(made, place)
+        except OSError:
+            if not place.is_dir():  # Another process was faster.
+                raise
+        else:
+            os.mkdir(made)  # The temporary folder's owner expects one.
