@@ -27,11 +27,12 @@ class ApiProcess:
 
     def take(self, given: object) -> None:
         """Take over the key and the certificate of an exchange's answer; what is not both is ignored."""
-        if isinstance(given, dict) and isinstance(given.get("port"), int):
-            if isinstance(given.get("certificate"), str) and isinstance(given.get("key"), str):
-                if self.given is not None and self.given != given:
-                    self.stop()
-                self.given = given
+        if not isinstance(given, dict) or not isinstance(given.get("port"), int):
+            return
+        if isinstance(given.get("certificate"), str) and isinstance(given.get("key"), str):
+            if self.given is not None and self.given != given:
+                self.stop()
+            self.given = given
 
     def claim(self) -> dict[str, Any]:
         """Return what a check-in says of the API; nothing while it does not serve."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import tempfile
 import zipfile
@@ -29,13 +28,11 @@ def unpack(folder: Path, archive: str = "") -> bool:
 
 
 def _write(archive: str, folder: Path, place: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=folder) as made:
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as made:
         with zipfile.ZipFile(archive) as file:
             file.extractall(made, [one for one in file.namelist() if one.split("/")[0] not in ("__main__.py", "bot")])
         try:
-            os.rename(made, place)
+            Path(made).rename(place)
         except OSError:
             if not place.is_dir():  # Another process was faster.
                 raise
-        else:
-            os.mkdir(made)  # The temporary folder's owner expects one.

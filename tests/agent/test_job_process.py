@@ -14,10 +14,8 @@ import pytest
 from bot.agent import job_process
 from bot.agent.job_process import CANNOT_RUN, CommandFolder, CommandState, ticks_of
 
-WAITS = "import signal, sys, time; print('begun', flush=True); time.sleep(60)"
-STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('begun', flush=True); time.sleep(60)"
-)
+WAITS = "import time; print('begun', flush=True); time.sleep(60)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,8 +66,14 @@ class Api:
                 Route(f"{prefix}/openapi.json", _description, methods=["GET"]),
             ],
             middleware=[Middleware(Guard, access=self.access)],
+            lifespan=self._lifespan,
             exception_handlers={problems.Refusal: problems.refused, HTTPException: problems.unknown},
         )
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        async with self.chat.client:
+            yield
 
     async def _upload(self, request: Request) -> Response:
         return await upload(request, self.workspace)

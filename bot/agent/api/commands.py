@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -87,11 +86,14 @@ class Commands:
             raise Refusal(409, f"The job {job.id} runs. Stop it first, or start a command without job.", job=job.id)
         self._check_room()
         self.workspace.prepare()
+        place = CommandFolder(self.folder / "job", "job.log") if order["job"] else CommandFolder(kept)
+        try:
+            with self.workspace.folder(names_of(order["cwd"]) if order["cwd"] else []) as folder:
+                cwd = Path(f"/proc/self/fd/{folder}").readlink()
+        except OSError as error:
+            raise Refusal(404, f"The workspace has no folder {order['cwd']}: {error.strerror}.") from None
         kept.mkdir(mode=0o700, parents=True)
         write_json(kept / "order.json", order)
-        place = CommandFolder(self.folder / "job", "job.log") if order["job"] else CommandFolder(kept)
-        with self.workspace.folder(names_of(order["cwd"]) if order["cwd"] else []) as folder:
-            cwd = Path(os.readlink(f"/proc/self/fd/{folder}"))
         return shown(place.start(name, order["argv"], cwd, order["env"]))
 
     def _check_room(self) -> None:

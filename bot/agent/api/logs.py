@@ -129,7 +129,7 @@ def _is_replaced(path: Path, file: int) -> bool:
     if mine.st_size < os.lseek(file, 0, os.SEEK_CUR):
         return True
     try:
-        now = os.stat(path, follow_symlinks=False)
+        now = path.lstat()
     except OSError:
         return False
     return (now.st_ino, now.st_dev) != (mine.st_ino, mine.st_dev)

@@ -64,7 +64,7 @@ async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[s
         port=first["port"],
         http=ImpatientProtocol,
         ws="none",
-        lifespan="off",
+        lifespan="on",
         loop="asyncio",
         log_config=None,
         access_log=False,
@@ -90,7 +90,7 @@ async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[s
 
     threading.Thread(target=listen, daemon=True).start()
     serving = asyncio.create_task(server.serve())
-    while not (server.started or serving.done()):
+    while not (server.started or serving.done()):  # noqa: ASYNC110 # uvicorn has no event for it.
         await asyncio.sleep(0.01)
     if server.started:
         print(json.dumps({"port": first["port"]}), flush=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,10 +55,8 @@ class Workspace:
         try:
             for one in names:
                 if make:
-                    try:
+                    with suppress(FileExistsError):
                         os.mkdir(one, 0o755, dir_fd=opened)
-                    except FileExistsError:
-                        pass
                 inner = os.open(one, _FOLDER, dir_fd=opened)
                 os.close(opened)
                 opened = inner

@@ -1,0 +1,149 @@
+"""The API as a process behind TLS, as the reporter starts it: up after the first answer, its key on no disk."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import os
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from bot.agent.api import process
+from tests.agent.service import Call, Service, checkin_answer
+from tests.agent.signing import signed
+from tests.agent.test_processes import Agent, Start, checkins, here, start
+
+__all__ = ["here", "start"]  # Fixtures.
+TOKEN = "gpua_" + "t" * 43
+pytestmark = pytest.mark.slow
+
+
+def pair() -> tuple[str, str]:
+    """A certificate and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "machine")])
+    day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(7).not_valid_before(day).not_valid_after(day.replace(year=2046))
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return builder.sign(key, hashes.SHA256()).public_bytes(pem).decode(), private.decode()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Machine:
+    """What the service answers to one machine, and a caller of its API who knows its certificate."""
+
+    def __init__(self, here: Service) -> None:
+        self.port, (self.certificate, self.key) = free_port(), pair()
+        self.token = TOKEN
+        here.answer = self.answer
+
+    def answer(self, call: Call) -> tuple[int, Any]:
+        seq = call.body.get("seq", 0)
+        found = signed(n=seq, api_token_sha256=hashlib.sha256(self.token.encode()).hexdigest())
+        more: dict[str, Any] = {"deadline": {"message": found.message, "signature": found.signature}, "next_in_s": 1}
+        if "nonce" in call.body:
+            more["api"] = {"port": self.port, "certificate": self.certificate, "key": self.key}
+        return 200, checkin_answer(seq) | more
+
+    def get(self, path: str, token: str = TOKEN) -> httpx.Response:
+        context = ssl.create_default_context(cadata=self.certificate)
+        context.check_hostname = False
+        url = f"https://127.0.0.1:{self.port}/node/v1/{path}"
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.get(url, headers=headers, verify=context, timeout=20, trust_env=False)
+
+
+@pytest.fixture
+def machine(here: Service) -> Machine:
+    return Machine(here)
+
+
+def claims(calls: list[Call]) -> list[dict[str, Any]]:
+    return [one.body["api"] for one in checkins(calls) if "api" in one.body]
+
+
+def api_of(agent: Agent) -> int:
+    (reporter,) = agent.children()
+    (api,) = agent.children(reporter)
+    return api
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def test_from_the_exchange_to_an_answer_over_tls(here: Service, start: Start, machine: Machine, tmp_path: Path) -> None:
+    agent = start(here.environment())
+    (claim, *_) = claims(here.wait(lambda calls: bool(claims(calls))))
+    der = ssl.PEM_cert_to_DER_cert(machine.certificate)
+    assert claim == {"port": machine.port, "certificate_sha256": hashlib.sha256(der).hexdigest()}
+    reply = machine.get("status")
+    assert (reply.status_code, reply.json()["ends_in_s"] // 100) == (200, 35)
+    assert machine.get("status", TOKEN + "x").status_code == 401
+    machine.token = "gpua_" + "n" * 43
+    count = len(here.calls)
+    here.wait(lambda calls: len(calls) > count + 1)
+    assert machine.get("status").status_code == 401
+    assert machine.get("status", machine.token).status_code == 200
+    secret = machine.key.splitlines()[1].encode()
+    written = [one for one in tmp_path.rglob("*") if one.is_file()]
+    assert not [one for one in written if secret in one.read_bytes()]
+    for pid in (agent.process.pid, *agent.children(), api_of(agent)):
+        assert secret not in Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_a_killed_api_is_started_again_and_a_killed_reporter_takes_its_api_with_it(
+    here: Service, start: Start, machine: Machine
+) -> None:
+    agent = start(here.environment())
+    here.wait(lambda calls: bool(claims(calls)))
+    first = api_of(agent)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: _is_up(machine) and api_of(agent) != first)
+    second = api_of(agent)
+    os.kill(agent.children()[0], signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{second}").exists())
+    until(lambda: _is_up(machine))
+
+
+def _is_up(machine: Machine) -> bool:
+    with contextlib.suppress(httpx.HTTPError, ValueError):
+        return machine.get("status").status_code == 200
+    return False
+
+
+def test_a_silent_connection_is_closed(
+    here: Service, start: Start, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(here.environment())
+    here.wait(lambda calls: bool(claims(calls)))
+    context = ssl.create_default_context(cadata=machine.certificate)
+    context.check_hostname = False
+    with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as silent:
+        silent.settimeout(process.HEAD_S + 10)
+        silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
+        assert silent.recv(100) == b""
+    assert _is_up(machine)
