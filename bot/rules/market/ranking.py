@@ -16,7 +16,7 @@ import numpy as np
 
 from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate, reliability
-from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, image_needs, reason
+from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason
 from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
@@ -143,13 +143,13 @@ class _Answering:
 def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabilities], *, to_run: bool) -> _Answering:
     """Separate the offers that fit the job from the others, by their reason."""
     job, policy = cases.job, cases.policy
-    images = image_needs(job, policy, able)
+    needs = needs_by_cloud(job, policy, able)
 
     def code(offer: Offer) -> str | None:
         known = able.get(offer.cloud)
         if known is None:
             return "cloud_unknown"
-        found = reason(offer, job, policy, known.free, images[offer.cloud])
+        found = reason(offer, job, policy, known.free, needs[offer.cloud])
         if found is None and job.image and not known.images:
             return "own_image"
         if found is None and job.ports and known.ports is PortAccess.NONE:
@@ -157,7 +157,7 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
         return "program" if found is None and to_run and known.batch and not job.run else found
 
     prices = Prices.of(market)
-    kind = kinds(market, kind_names(job, policy, images))
+    kind = kinds(market, kind_names(job, policy, needs))
     fine = plain(market, prices, job, policy)
     why = np.zeros(len(market), dtype=np.intp)
     for place in np.flatnonzero(~fine).tolist():

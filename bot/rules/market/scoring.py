@@ -15,6 +15,8 @@ from bot.rules.market.estimate import Scenario, loss_chance, parts, reliability,
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.run_time import RunTime, run_time
 from bot.rules.sizing.throughput import FinishedRun
+from bot.rules.viability.host import host_gb, too_little
+from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
@@ -49,13 +51,16 @@ class Scored:
 class Case:
     """Describe how a job runs on one number of one GPU of one cloud: its time, its tier, and its expected scenario.
 
-    `risk_h` are the hours that the chance of losing the host is counted for as a penalty.
+    `risk_h` are the hours that the chance of losing the host is counted for as a penalty. `host_gb` is the memory that
+    the host must have; with `offloads` the run keeps a part of its state there.
     """
 
     run: RunTime | None
     tier: int
     scenario: Scenario
     risk_h: Decimal
+    host_gb: Decimal = _ZERO
+    offloads: bool = False
 
 
 class Cases:
@@ -90,6 +95,9 @@ class Cases:
             weight = self.policy.risk_weight + (_HALF if run is None else _ZERO)
             tier = TIERS * _place(offer, self.job) + _tier(run)
             found = Case(run, tier, expected, weight * expected.work_h)
+            if self._work is not None and run is not None and run.fit is not None:
+                layout = run.fit.plan
+                found = replace(found, host_gb=host_gb(self._work, layout, offer.gpu_count), offloads=layout.offload)
             self._known[key] = found
         return found
 
@@ -124,7 +132,9 @@ def unsuited(offer: Offer, case: Case) -> str | None:
     if case.run is None:
         return None
     if not case.run.fits:
-        return "vram"
+        return Obstacle.VRAM
+    if too_little(offer, case.host_gb, offloads=case.offloads):
+        return Obstacle.RAM
     short = offer.available_for_s is not None and offer.available_for_s < needed_s(case.run)
     return "too_short" if short else None
 

@@ -82,8 +82,12 @@ class Field:
             return np.ones(len(places), dtype=np.bool_)
         needed = np.array([0.0 if case.run is None else float(needed_s(case.run)) for case in every])
         wrong = flags(case.run is not None and not case.run.fits for case in every)
-        available = column([self._market[place] for place in places.tolist()], "available_for_s")
+        offers = [self._market[place] for place in places.tolist()]
+        available, memory = column(offers, "available_for_s"), column(offers, "ram_gb")
         doubtful = wrong[kind] | ~(np.isnan(available.floats) | available.at_least(needed[kind]))
+        host = np.array([float(case.host_gb) for case in every])
+        unsaid = np.isnan(memory.floats) & ~flags(case.offloads for case in every)[kind]
+        doubtful |= ~(unsaid | memory.at_least(host[kind]))
         judged = {at: unsuited(self._market[places[at]], every[kind[at]]) for at in np.flatnonzero(doubtful).tolist()}
         doubtful[[*judged]] = [code is not None for code in judged.values()]
         self.left_out |= {int(places[at]): code for at, code in judged.items() if code is not None}

@@ -123,13 +123,6 @@ def checkpoint_gb(work: Workload) -> Decimal:
     return whole * _ADAPTER_SHARE if work.adapts else whole
 
 
-def stored_gb(work: Workload) -> Decimal:
-    """Return the GB that a run keeps beside its image: its weights, its data and two checkpoints."""
-    shape = architecture(work)
-    weights = _ZERO if shape is None else shape.total_params * _WEIGHT_BYTES / _GB
-    return weights + (work.dataset_gb or _ZERO) + KEPT_AT_ONCE * checkpoint_gb(work)
-
-
 def _fetched_gb(work: Workload) -> Decimal:
     shape = architecture(work)
     weights = _ZERO if shape is None or work.kind is WorkKind.TRAINING else shape.total_params * _WEIGHT_BYTES / _GB

@@ -104,8 +104,9 @@ def usable_gb(gpu: GpuModel) -> float:
 def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
     """Return the first layout that fits, from the one that costs no speed to the one that costs most.
 
-    What was said about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller
-    micro batch is tried. More memory never turns a fit into a miss, since no layout depends on the memory.
+    Only layouts of what was asked are tried: another method or another number format is another run. What was said
+    about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller micro batch is
+    tried. More memory never turns a fit into a miss, since no layout depends on the memory.
     """
     shape, has = architecture(work), usable_gb(gpu)
     asked = MemoryLayout(work.kind, weights=_asked_format(work))
@@ -138,11 +139,11 @@ def choices(work: Workload, gpu: GpuModel, count: int) -> tuple[MemoryLayout, ..
     """
     shape, has = architecture(work), usable_gb(gpu)
     first = fit(work, gpu, count).plan
-    if shape is None or not work.trains or first.kind is not work.kind or first.offload:
+    if shape is None or not work.trains or first.offload:
         return (first,)
     found = [
         _grown(work, shape, count, plan, has)
-        for plan in _trainings(work, count, work.kind, first.micro_batch if work.micro_batch else 1)
+        for plan in _trainings(work, count, first.micro_batch if work.micro_batch else 1)
         if not plan.offload and _sum(parts(work, shape, count, plan)) <= has
     ]
     return tuple(dict.fromkeys(found)) or (first,)
@@ -179,26 +180,22 @@ def _layouts(work: Workload, count: int) -> Iterator[MemoryLayout]:
     if count < 1:
         return
     if not work.trains:
-        formats = (work.number_format, *([Precision.INT8, Precision.INT4] if work.precision is None else []))
-        yield from (MemoryLayout(work.kind, weights=weights) for weights in formats)
+        yield MemoryLayout(work.kind, weights=work.number_format)
         return
     for micro in dict.fromkeys((work.micro_batch or 1, 1)):
-        yield from _trainings(work, count, work.kind, micro)
-    lighter = {WorkKind.FINETUNE: (WorkKind.LORA, WorkKind.QLORA), WorkKind.LORA: (WorkKind.QLORA,)}
-    for kind in lighter.get(work.kind, ()):
-        yield from _trainings(work, count, kind, 1)
+        yield from _trainings(work, count, micro)
 
 
-def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterator[MemoryLayout]:
-    adapts = kind in (WorkKind.LORA, WorkKind.QLORA)
-    shardings = (Sharding.DDP, Sharding.ZERO3) if adapts else tuple(Sharding)
+def _trainings(work: Workload, count: int, micro: int) -> Iterator[MemoryLayout]:
+    kind = work.kind
+    shardings = (Sharding.DDP, Sharding.ZERO3) if work.adapts else tuple(Sharding)
     said = [work.sharding] if work.sharding is not None else [*shardings] if count > 1 else [Sharding.DDP]
     recompute = [work.checkpointing] if work.checkpointing is not None else [False, True]
     weights = Precision.INT4 if kind is WorkKind.QLORA else Precision.BF16
     for checkpointing in recompute:
         for sharding in said:
             yield MemoryLayout(kind, sharding, checkpointing, micro, weights=weights)
-    if not adapts:
+    if not work.adapts:
         yield MemoryLayout(kind, said[-1], recompute[-1], micro, offload=True, weights=weights)
 
 
@@ -220,17 +217,11 @@ _STAGE = {
     Sharding.ZERO2: "ZeRO stage 2 (shared optimizer and gradients)",
     Sharding.ZERO3: "ZeRO stage 3 (everything shared, as FSDP does)",
 }
-_LIGHTER = {WorkKind.LORA: "LoRA", WorkKind.QLORA: "QLoRA (frozen 4-bit weights)"}
-_FORMAT = {Precision.INT8: "8-bit weights", Precision.INT4: "4-bit weights"}
 
 
 def beyond(work: Workload, plan: MemoryLayout) -> tuple[str, ...]:
     """Say what `plan` uses beyond what was asked for."""
     found = []
-    if plan.kind is not work.kind:
-        found.append(_LIGHTER[plan.kind])
-    if not work.trains and plan.weights is not work.number_format:
-        found.append(_FORMAT[plan.weights])
     if work.sharding is None and plan.sharding in _STAGE:
         found.append(_STAGE[plan.sharding])
     if plan.checkpointing and not work.checkpointing:

@@ -232,13 +232,13 @@ def test_the_faster_gpu_wins_where_its_hour_costs_more() -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_what_is_too_short_too() -> None:
-    found = ranked(offer(), h100(available_for_s=60), words=("model=70B", "tokens=10B"))
+    found = ranked(offer(), h100(available_for_s=60, ram_gb=Decimal(1400)), words=("model=70B", "tokens=10B"))
     assert [one.reason_code for one in found.excluded] == ["vram", "too_short"]
 
 
 def test_a_missed_goal_is_flagged_and_stands_below_and_the_unknown_below_that() -> None:
     cheap = h100("late", gpu="A100-SXM-80GB", price_usd_h=Decimal(1))
-    unknown = h100("unknown", gpu="X9000", price_usd_h=Decimal("0.01"))
+    unknown = h100("unknown", gpu="X9000", compute_capability=Decimal("9.0"), price_usd_h=Decimal("0.01"))
     words = (*WORDS, f"goal={int(run().hours.expected * 60) + 2}m")
     found = ranked(unknown, cheap, h100("in time", price_usd_h=Decimal(90)), words=words)
     assert keys(found) == ["in time", "late", "unknown"]
@@ -284,7 +284,9 @@ def test_what_is_rented_may_last_all_of_its_hours() -> None:
     assert long.worst_usd >= Decimal(16) * Decimal("1.1") * 50
     assert long.expected_usd == short.expected_usd
     tight = replace(wanted(), hours=Decimal("0.1"))
-    late = rank([h100("1"), h100("2", gpu="X9000")], tight, POLICY, CLOUDS, whole=True)
+    late = rank(
+        [h100("1"), h100("2", gpu="X9000", compute_capability=Decimal("9.0"))], tight, POLICY, CLOUDS, whole=True
+    )
     assert keys(late) == ["1", "2"]
     assert late.options[0].estimate.late_hours == run().hours.expected - Decimal("0.1")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bot.rules.market.columns import column
 from bot.rules.market.estimate import reliability
-from bot.rules.market.filters import excluded, image_needs, reason
+from bot.rules.market.filters import excluded, needs_by_cloud, reason
 from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, ordered, rank
 from bot.rules.market.scoring import Cases, Scored, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
@@ -23,8 +23,15 @@ from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
 ANY = GpuConstraint(count_min=1, count_max=8)
-RUNS = tuple(("model=" + size, "tokens=50M", "seq=2048", "batch=64", "goal=20h") for size in ("1B", "13B"))
-POLICY = Policy(blocked_hosts=("vast:9",), blocked_countries=("CN",), risk_weight=Decimal("0.5"))
+RUNS = (
+    *(("model=" + size, "tokens=50M", "seq=2048", "batch=64", "goal=20h") for size in ("1B", "13B")),
+    ("model=7B", "type=finetune", "tokens=50M", "precision=fp16"),
+    ("model=7B", "type=finetune", "tokens=5M", "batch=1"),
+    ("model=1B", "type=serving", "precision=fp8"),
+)
+POLICY = Policy(
+    gpu_capabilities={"X9000": "8.0"}, blocked_hosts=("vast:9",), blocked_countries=("CN",), risk_weight=Decimal("0.5")
+)
 
 #: What may be wrong or odd about an offer, one thing at a time.
 FLAWS = st.one_of(
@@ -43,6 +50,8 @@ FLAWS = st.one_of(
             "host_id": ("8", "9"),
             "compute_capability": (Decimal("8.9"), Decimal("sNaN"), Decimal("12.0")),
             "cloud": ("elsewhere",),
+            "ram_gb": (Decimal(1), Decimal(4), Decimal("113.0"), Decimal("sNaN"), Decimal("15.476")),
+            "cuda_max": (Decimal("12.2"), Decimal("NaN")),
         }.items()
     ]
 )
@@ -51,7 +60,7 @@ PLAIN = st.builds(
     replace,
     OFFERS,
     cloud=st.sampled_from(["vast", "runpod", "kaggle"]),
-    gpu=st.sampled_from(["RTX4090", "H100-SXM", "X9000"]),
+    gpu=st.sampled_from(["RTX4090", "H100-SXM", "X9000", "V100-32GB", "MI300X"]),
     gpu_count=st.sampled_from([1, 1, 2]),
     price_usd_h=st.sampled_from([Decimal("0.40"), Decimal("0.4000004"), Decimal("1.20"), Decimal(3)]),
     storage_usd_h=st.sampled_from([Decimal(0), Decimal("0.01")]),
@@ -70,6 +79,7 @@ JOBS = st.builds(
     gpu=st.sampled_from([ANY, GpuConstraint((), 1, 2, Decimal(24), Decimal(80)), GpuConstraint(("RTX4090",), 1, 8)]),
     spot=st.sampled_from(SpotPolicy),
     work=st.sampled_from([(), *RUNS]),
+    image=st.sampled_from([None, None, "rocm/pytorch:latest", "own/image:1", "nvidia/cuda:11.0-devel"]),
     candidates=st.sampled_from([(), ("kaggle", "vast")]),
     regions=st.sampled_from([(), ("EU",)]),
     max_price_usd_h=st.sampled_from([None, Decimal("0.40"), Decimal("1.2")]),
@@ -86,12 +96,13 @@ JOBS = st.builds(
 def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple[list[Scored], dict[str, list[str]]]:
     """The definition: every offer judged and scored by itself, then sorted."""
     cases = Cases(wanted, policy, CLOUDS, whole=False)
-    images = image_needs(wanted, policy, CLOUDS)
+    needs = needs_by_cloud(wanted, policy, CLOUDS)
     kept: list[Scored] = []
     left_out: dict[str, list[str]] = {}
     for one in market:
         able = CLOUDS.get(one.cloud)
-        code = "cloud_unknown" if able is None else reason(one, wanted, policy, able.free, images[one.cloud])
+        code = "cloud_unknown" if able is None else reason(one, wanted, policy, able.free, needs[one.cloud])
+        code = code or ("own_image" if able is not None and wanted.image and not able.images else None)
         code = code or unsuited(one, cases.of(one))
         found = None if code else score(one, cases)
         if found and wanted.budget_cap_usd is not None and found.expected_usd > wanted.budget_cap_usd:

@@ -94,11 +94,6 @@ def test_each_stage_shares_more(sharding: str, weights: float, gradients: float,
             1,
             ("gradient checkpointing", "the optimizer in the host's memory"),
         ),
-        ("model=7B type=finetune seq=512", "RTX4090", 1, ("LoRA",)),
-        ("model=8B type=finetune seq=512", "T4", 1, ("QLoRA (frozen 4-bit weights)",)),
-        ("model=13B type=lora seq=512", "RTX4090", 1, ("QLoRA (frozen 4-bit weights)",)),
-        ("model=llama-2-70b type=serving seq=512", "A100-SXM-80GB", 1, ("8-bit weights",)),
-        ("model=llama-2-70b type=serving seq=512", "A6000", 1, ("4-bit weights",)),
         ("model=1B seq=2048 batch=512 micro-batch=64", "RTX4090", 1, ("a micro batch of 1",)),
     ],
 )
@@ -118,6 +113,10 @@ def test_the_cheapest_help_is_offered(line: str, gpu: str, count: int, with_what
         ("params=65B type=finetune sharding=ddp checkpointing=yes seq=512 precision=bf16", "T4", 1),
         ("model=405B seq=2048", "H100-SXM", 8),
         ("model=13B type=qlora seq=512", "RTX3070", 1),
+        # A lighter method and weights of fewer bits would fit; they are other runs, so they are not taken here.
+        ("model=7B type=finetune seq=512", "RTX4090", 1),
+        ("model=13B type=lora seq=512", "RTX4090", 1),
+        ("model=llama-2-70b type=serving seq=512", "A6000", 1),
     ],
 )
 def test_what_cannot_fit_says_what_takes_the_room(line: str, gpu: str, count: int) -> None:
