@@ -255,19 +255,21 @@ def _states(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, fl
     gathered = 2 * _layer_params(shape) + shape.head_params if plan.sharding is Sharding.ZERO3 else 0.0
     return {
         "weights": params * _SHORT_BYTES * share[2] + gathered * _SHORT_BYTES,
-        "gradients": params * _SHORT_BYTES * share[1],
+        # ZeRO-Offload sends each layer's gradients to the host while it computes the next (arXiv:2101.06840).
+        "gradients": (2 * _layer_params(shape) if plan.offload else params * share[1]) * _SHORT_BYTES,
         "optimizer": 0.0 if plan.offload else params * _ADAM_BYTES * share[0],
     }
 
 
 def _adapted(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     layer = 8 * shape.width + shape.mlp_matrices * (shape.width + shape.mlp_width)
-    adapters = shape.layers * LORA_RANK * layer
+    adapters = float(LORA_RANK) * shape.layers * layer * (2 * _SHORT_BYTES + _ADAM_BYTES)
     rest = max(shape.total_params - _embedding(shape), 0)
     frozen = rest * weight_bytes(plan.weights) + _embedding(shape) * _SHORT_BYTES
     if plan.sharding is Sharding.ZERO3:
         frozen = frozen / count + 2 * _layer_params(shape) * _SHORT_BYTES
-    return {"frozen weights": frozen, "adapters": float(adapters * (2 * _SHORT_BYTES + _ADAM_BYTES))}
+        adapters = adapters / count
+    return {"frozen weights": frozen, "adapters": adapters}
 
 
 def _layer_params(shape: Architecture) -> float:

@@ -4,7 +4,7 @@ Memory, in GB per machine. An optimizer in the host's memory keeps 16 bytes per 
 ZeRO-Offload: 32-bit weights, two moments, gradients; it advises half more for buffers, which is no reason to refuse).
 Weights that GPUs share are loaded whole by the first process (Accelerate, "FSDP: RAM efficient loading"); other
 weights are read file by file, and a file of a published checkpoint has up to 10 GB (Transformers, "Big models": the
-largest file, `max_shard_size`). Each process takes about 2 GB of its own, which is a judgement.
+largest file, `max_shard_size`). The system takes about 2 GB, and so does each process, which is a judgement.
 
 Disk, in GB: the image, the weights, the data and two checkpoints, because the old one is kept until the new one is
 written.
@@ -28,6 +28,7 @@ _OFFLOADED_BYTES = 16
 _STORED_BYTES = 2
 _FILE_GB = 10.0
 _PROCESS_GB = 2.0
+_SYSTEM_GB = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def host_gb(work: Workload, layout: MemoryLayout, gpus: int) -> Decimal:
     else:
         loaded = min(weights, _FILE_GB)
     offloaded = shape.total_params * _OFFLOADED_BYTES / _GB if layout.offload else 0.0
-    return Decimal(f"{loaded + offloaded + _PROCESS_GB * gpus:.3f}")
+    return Decimal(f"{loaded + offloaded + _PROCESS_GB * gpus + _SYSTEM_GB:.3f}")
 
 
 def too_little(offer: Offer, needed_gb: Decimal, *, offloads: bool) -> bool:

@@ -114,7 +114,7 @@ def test_the_cheapest_help_is_offered(line: str, gpu: str, count: int, with_what
         ("model=405B seq=2048", "H100-SXM", 8),
         ("model=13B type=qlora seq=512", "RTX3070", 1),
         # A lighter method and weights of fewer bits would fit; they are other runs, so they are not taken here.
-        ("model=7B type=finetune seq=512", "RTX4090", 1),
+        ("model=13B type=finetune seq=512", "RTX4090", 1),
         ("model=13B type=lora seq=512", "RTX4090", 1),
         ("model=llama-2-70b type=serving seq=512", "A6000", 1),
     ],
