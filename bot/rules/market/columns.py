@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bot.rules.market.filters import filtered, unfit
 from bot.rules.policy.policy import Policy
-from bot.rules.viability.gate import Needs
+from bot.rules.viability.compatibility import Needs
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer, Stock

@@ -62,8 +62,8 @@ class Estimate:
 
     `hours` are the expected ones. What follows from the work is None or empty where only hours are known: hours in the
     best and the worst case, tokens per second (expected, low, high), by how many hours the goal is missed, the layout
-    in the GPUs' memory, and what could not be known. `hold_usd` is what the worst case includes for a hold at the end,
-    `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk may be kept.
+    in the GPUs' memory, whether it is tight, and what could not be known. `hold_usd` is what the worst case includes
+    for a hold at the end, `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk is kept.
     """
 
     best_usd: Decimal
@@ -77,6 +77,7 @@ class Estimate:
     tokens_per_s: tuple[Decimal, Decimal, Decimal] | None = None
     late_hours: Decimal = _ZERO
     fit: str = ""
+    tight: bool = False
     unknown: tuple[str, ...] = ()
     hold_usd: Decimal = _ZERO
     hold_hours: Decimal = _ZERO
@@ -157,6 +158,7 @@ def _of_the_run(run: RunTime) -> dict[str, Any]:
         "tokens_per_s": rates,
         "late_hours": run.late_h,
         "fit": run.fit.sentence if run.fit is not None else "",
+        "tight": run.fit is not None and run.fit.tight,
         "unknown": run.unknown,
     }
 

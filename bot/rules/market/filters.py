@@ -13,7 +13,7 @@ from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.estimate import unpriced
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural
-from bot.rules.viability.gate import Needs, capability, obstacle
+from bot.rules.viability.compatibility import Needs, capability, obstacle
 from bot.rules.viability.obstacles import SENTENCES, Obstacle
 from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
@@ -78,7 +78,7 @@ def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, needs: Nee
     if job.offer_id is not None and offer.id != job.offer_id:
         return "offer"
     hardware = _hardware(offer, job, policy) or unfit(offer, job)
-    return hardware or obstacle(offer, needs) or _terms(offer, job, free=free)
+    return hardware or obstacle(offer, needs) or terms(offer, job, free=free)
 
 
 def filtered(job: JobRequest) -> bool:
@@ -162,7 +162,8 @@ def _hosts(offer: Offer) -> set[str]:
     return {f"{offer.cloud}:{one}" for one in (offer.host_id, offer.machine_id) if one}
 
 
-def _terms(offer: Offer, job: JobRequest, *, free: bool) -> str | None:
+def terms(offer: Offer, job: JobRequest, *, free: bool) -> str | None:
+    """Return why the terms of an offer are not those that were asked: its price, place, time and so on; else None."""
     price = offer.price_usd_h
     if price is None or unpriced(offer, free=free):
         return "price_missing"

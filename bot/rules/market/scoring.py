@@ -23,7 +23,7 @@ from providers.capabilities import Capabilities
 from providers.contract import Offer, Stock
 
 #: Tiers that rank options before any price is looked at.
-IN_TIME, LATE, UNKNOWN_TIME = range(TIERS := 3)
+IN_TIME, TIGHT, LATE, UNKNOWN_TIME = range(TIERS := 4)
 
 _ZERO = Decimal(0)
 #: The share of the work that losing the host repeats on average.
@@ -61,6 +61,11 @@ class Case:
     risk_h: Decimal
     host_gb: Decimal = _ZERO
     offloads: bool = False
+
+    @property
+    def tight(self) -> bool:
+        """Whether the run leaves hardly any of the GPUs' memory, so that its offers are never marked as best."""
+        return self.run is not None and self.run.fit is not None and self.run.fit.tight
 
 
 class Cases:
@@ -124,7 +129,9 @@ def _tier(run: RunTime | None) -> int:
         return IN_TIME
     if not run.known:
         return UNKNOWN_TIME
-    return LATE if run.late_h else IN_TIME
+    if run.late_h:
+        return LATE
+    return TIGHT if run.fit is not None and run.fit.tight else IN_TIME
 
 
 def unsuited(offer: Offer, case: Case) -> str | None:

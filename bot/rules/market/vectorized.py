@@ -167,8 +167,14 @@ class Field:
         return [self._market[place] for place in self._places[among].tolist()]
 
     def fastest(self) -> tuple[int, Scored] | None:
-        """Return the cheapest of the offers that are done first, and its place; None where no time is known."""
-        times = [case.run.hours.expected if case.run is not None and case.run.known else None for case in self._every]
+        """Return the cheapest of the offers that are done first, and its place; None where no time is known.
+
+        Where the memory is tight, the run may not be done at all.
+        """
+        times = [
+            case.run.hours.expected if case.run is not None and case.run.known and not case.tight else None
+            for case in self._every
+        ]
         present = [(time, n) for n in np.unique(self._kind) if (time := times[n]) is not None]
         if not present:
             return None

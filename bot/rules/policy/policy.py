@@ -173,7 +173,7 @@ class Policy:
     )
     image_vendor: Mapping[str, str] = setting(
         frozen(),
-        "Maker of the GPUs that an image runs on, NVIDIA or AMD, for images whose name does not say it; one without a "
+        "Maker of the GPUs that an image is built for, NVIDIA or AMD, where its name does not say it; one without a "
         "maker is not offered on AMD.",
     )
     gpu_capabilities: Mapping[str, str] = setting(

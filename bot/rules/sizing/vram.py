@@ -24,6 +24,8 @@ GIB = float(2**30)
 USABLE = 0.985
 USABLE_ECC = 0.92
 _ECC_IN_MEMORY = frozenset(["T4", "A2", "A10", "A10G", "A16", "A40", "L4", "L40", "L40S"])
+#: Above this share of the memory a run may still fail: fragmentation and longer samples take the rest.
+TIGHT = 0.97
 #: The CUDA context, the communication buffers and the allocator's slack, in GB per GPU.
 RUNTIME_GB = 0.6
 #: Tokens of one forward and backward pass beyond which a larger micro batch brings no more speed.
@@ -95,6 +97,11 @@ class Fit:
         """Whether the run can be tried: it fits, or nobody can know."""
         return self.verdict is not FitVerdict.DOES_NOT_FIT
 
+    @property
+    def tight(self) -> bool:
+        """Whether the run fits with so little memory left that it may fail all the same."""
+        return self.possible and self.utilisation > TIGHT
+
 
 def usable_gb(gpu: GpuModel) -> float:
     """Return what a program can hold in one GPU, in GB."""
@@ -104,6 +111,7 @@ def usable_gb(gpu: GpuModel) -> float:
 def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
     """Return the first layout that fits, from the one that costs no speed to the one that costs most.
 
+    One that leaves some memory comes before one that is tight.
     Only layouts of what was asked are tried: another method or another number format is another run. What was said
     about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller micro batch is
     tried. More memory never turns a fit into a miss, since no layout depends on the memory.
@@ -112,17 +120,15 @@ def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
     asked = MemoryLayout(work.kind, weights=_asked_format(work))
     if shape is None:
         return Fit(FitVerdict.UNKNOWN, 0.0, has, (), 0.0, unknown(work)[0], (), asked)
-    smallest: tuple[MemoryLayout, tuple[Part, ...]] | None = None
-    for plan in _layouts(work, count):
-        found = parts(work, shape, count, plan)
-        if _sum(found) <= has:
-            grown = _grown(work, shape, count, plan, has)
-            return _fits(work, gpu, count, grown, parts(work, shape, count, grown))
-        if smallest is None or _sum(found) < _sum(smallest[1]):
-            smallest = plan, found
-    if smallest is None:
+    if count < 1:
         raise ValueError("a run needs at least one GPU")
-    plan, found = smallest
+    tried = [(plan, parts(work, shape, count, plan)) for plan in _layouts(work, count)]
+    for room in (has * TIGHT, has):
+        first = next((plan for plan, found in tried if _sum(found) <= room), None)
+        if first is not None:
+            grown = _grown(work, shape, count, first, has)
+            return _fits(work, gpu, count, grown, parts(work, shape, count, grown))
+    plan, found = min(tried, key=lambda one: _sum(one[1]))
     needs = _sum(found)
     most = max(found, key=lambda part: part.gb)
     sentence = (
@@ -133,9 +139,9 @@ def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
 
 
 def choices(work: Workload, gpu: GpuModel, count: int) -> tuple[MemoryLayout, ...]:
-    """Return every layout of the work as asked for that fits, each with its largest micro batch.
+    """Return every layout of the work as asked for that fits and is not tight, each with its largest micro batch.
 
-    The caller picks the fastest. The layout of `fit` comes alone where none of them fits or there is nothing to choose.
+    The caller picks the fastest. The layout of `fit` comes alone where there are none or there is nothing to choose.
     """
     shape, has = architecture(work), usable_gb(gpu)
     first = fit(work, gpu, count).plan
@@ -144,7 +150,7 @@ def choices(work: Workload, gpu: GpuModel, count: int) -> tuple[MemoryLayout, ..
     found = [
         _grown(work, shape, count, plan, has)
         for plan in _trainings(work, count, first.micro_batch if work.micro_batch else 1)
-        if not plan.offload and _sum(parts(work, shape, count, plan)) <= has
+        if not plan.offload and _sum(parts(work, shape, count, plan)) <= has * TIGHT
     ]
     return tuple(dict.fromkeys(found)) or (first,)
 
@@ -155,6 +161,8 @@ def _fits(work: Workload, gpu: GpuModel, count: int, plan: MemoryLayout, found: 
     where = plural(count, gpu.name) if count == 1 else f"each of {count} {gpu.name}"
     opening = f"Fits with {_listed(extra)}" if extra else "Fits"
     sentence = f"{opening}: {needs:,.1f} of {has:,.1f} GB on {where} ({needs / has:.0%})."
+    if needs > has * TIGHT:
+        sentence += " That is tight: a longer sample may not fit."
     return Fit(verdict, needs, has, extra, needs / has, sentence, found, plan)
 
 
@@ -177,8 +185,6 @@ def _asked_format(work: Workload) -> Precision:
 
 def _layouts(work: Workload, count: int) -> Iterator[MemoryLayout]:
     """Yield every layout worth trying for `count` GPUs, cheapest in speed first."""
-    if count < 1:
-        return
     if not work.trains:
         yield MemoryLayout(work.kind, weights=work.number_format)
         return
@@ -206,7 +212,7 @@ def _grown(work: Workload, shape: Architecture, count: int, plan: MemoryLayout, 
     most = min(max(work.batch // count, 1), max(MICRO_TOKENS // work.sequence, 1))
     while plan.micro_batch * 2 <= most:
         larger = replace(plan, micro_batch=plan.micro_batch * 2)
-        if _sum(parts(work, shape, count, larger)) > has:
+        if _sum(parts(work, shape, count, larger)) > has * TIGHT:
             break
         plan = larger
     return plan

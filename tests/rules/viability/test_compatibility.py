@@ -11,7 +11,7 @@ import pytest
 from bot.rules.market.disk import disk_gb
 from bot.rules.market.ranking import Ranked, rank
 from bot.rules.policy.policy import Policy
-from bot.rules.viability.gate import capability
+from bot.rules.viability.compatibility import capability
 from bot.rules.viability.obstacles import IN_SHORT, SENTENCES, Obstacle
 from ledger.kernel.job import GpuConstraint
 from providers.gpus.table import GPUS
