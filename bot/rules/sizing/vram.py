@@ -43,6 +43,8 @@ _WEIGHT_BYTES = {
     Precision.INT4: 4.127 / 8,
 }
 _ADAM_BYTES, _SHORT_BYTES = 12, 2
+#: Matrices of a gated feed-forward block.
+_GATED = 3
 
 
 class FitVerdict(StrEnum):
@@ -292,11 +294,17 @@ def weight_bytes(precision: Precision) -> float:
 
 
 def _activations(work: Workload, shape: Architecture, plan: MemoryLayout) -> float:
-    """Count what the backward pass needs from the forward pass, and the logits: 16-bit, 32-bit copy, gradient."""
+    """Count what the backward pass needs from the forward pass, and the logits: 16-bit, 32-bit copy, gradient.
+
+    A gated feed-forward block keeps its gate before and after the activation, the other branch and their product; its
+    models normalize in 32 bits whatever the format (Llama's RMSNorm), which keeps both inputs of a layer once more.
+    """
     size = 4 if work.number_format in (Precision.FP32, Precision.TF32) else _SHORT_BYTES
     tokens = float(plan.micro_batch * work.sequence)
     attention = shape.head_width * (2 * shape.heads + 2 * shape.kv_heads)
-    layer = size * (4 * shape.width + attention + shape.mlp_matrices * shape.mlp_width)
+    gated = shape.mlp_matrices == _GATED
+    inner = shape.mlp_width * (_GATED + 1 if gated else shape.mlp_matrices)
+    layer = size * (4 * shape.width + attention + inner) + (8 * shape.width if gated else 0)
     kept = shape.layers * size * shape.width + layer if plan.checkpointing else shape.layers * layer
     return tokens * (kept + shape.vocab * (2 * size + 4))
 
