@@ -1,10 +1,10 @@
 """Published peaks and failures of memory, and how many of them the rules of `sizing.vram` judge alike.
 
-Columns of `memory_facts.txt`: whether it ran, with the published peak in GB per GPU where there is one | number and GPU |
-the run in the words of `/gpu` | what the GPUs share, and whether activations are kept or recomputed | source. Every run
-is judged with the layout and the micro batch that were published, never with one that would fit better. Peaks of LitGPT
-are in units of 10^9 bytes. Its FSDP runs first held the whole model on each GPU, which no layout here does: two of its
-failures are for that reason judged as fits.
+Columns of `memory_facts.txt`: whether it ran, with the published peak in GB per GPU where there is one | number and
+GPU | the run in the words of `/gpu` | what the GPUs share, and whether activations are kept or recomputed | source.
+Every run is judged with the layout and the micro batch that were published, never with one that would fit better. Peaks
+of LitGPT are in units of 10^9 bytes. Its FSDP runs first held the whole model on each GPU, which no layout here does:
+two of its failures are for that reason judged as fits.
 """
 
 from __future__ import annotations
