@@ -13,6 +13,7 @@ from decimal import Decimal
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.estimate import Scenario, loss_chance, parts, reliability, scenarios
 from bot.rules.policy.policy import Policy
+from bot.rules.sizing.interruptions import losses_per_h, lost_within
 from bot.rules.sizing.run_time import RunTime, run_time
 from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.viability.host import host_gb, too_little
@@ -51,7 +52,8 @@ class Scored:
 class Case:
     """Describe how a job runs on one number of one GPU of one cloud: its time, its tier, and its expected scenario.
 
-    `risk_h` are the hours that the chance of losing the host is counted for as a penalty. `host_gb` is the memory that
+    `risk_h` and, for spot offers, `spot_risk_h` are the hours that the chance of losing the host during the run is
+    counted for as a penalty. `host_gb` is the memory that
     the host must have; with `offloads` the run keeps a part of its state there.
     """
 
@@ -59,6 +61,7 @@ class Case:
     tier: int
     scenario: Scenario
     risk_h: Decimal
+    spot_risk_h: Decimal
     host_gb: Decimal = _ZERO
     offloads: bool = False
 
@@ -96,10 +99,11 @@ class Cases:
         if found is None:
             run = self.run(offer)
             expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[1]
-            # What is expected of a rental by the hour leaves interruptions out, so they count as risk alone.
+            # What is expected of a rental by the hour leaves out interruptions, except of spot offers, so they count as
+            # risk alone.
             weight = self.policy.risk_weight + (_HALF if run is None else _ZERO)
             tier = TIERS * _place(offer, self.job) + _tier(run)
-            found = Case(run, tier, expected, weight * expected.work_h)
+            found = Case(run, tier, expected, weight * expected.work_h, self.policy.risk_weight * expected.work_h)
             if self._work is not None and run is not None and run.fit is not None:
                 layout = run.fit.plan
                 found = replace(found, host_gb=host_gb(self._work, layout, offer.gpu_count), offloads=layout.offload)
@@ -161,12 +165,20 @@ def score(offer: Offer, cases: Cases) -> Scored:
     expected = sum(parts(offer, case.scenario, policy), _ZERO)
     price = offer.price_usd_h or _ZERO
     hourly = price - min(max(offer.storage_usd_h, _ZERO), price)
-    risk = money.amount_even(case.risk_h * loss_chance(offer, policy) * hourly)
+    risk_h = case.spot_risk_h if offer.spot else case.risk_h
+    during = lost_within(loss_chance(offer, policy), case.scenario.window_h, case.scenario.work_h)
+    risk = money.amount_even(risk_h * during * hourly)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
     size = (case.scenario.work_h, -offer.memory_gb, -offer.gpu_count)
     terms = (price, -reliability(offer, policy), *facts, -stock_rank(offer.stock), *size, place, offer.id)
     return Scored(offer, expected, risk, (case.tier, expected + risk, *terms))
+
+
+def expected_losses(offer: Offer, cases: Cases) -> Decimal:
+    """Return how many losses of the host are expected during the run; the fewer, the more reliable is the offer."""
+    case = cases.of(offer)
+    return losses_per_h(loss_chance(offer, cases.policy), case.scenario.window_h) * case.scenario.work_h
 
 
 def stock_rank(stock: Stock | None) -> int:

@@ -62,14 +62,17 @@ def market() -> list[Offer]:
     ("work", "runs_on"),
     [
         # 16 bytes per weight: 108 GB of states, more than one 80 GB GPU holds, and a disk for two checkpoints of 94 GB.
-        ("model=llama-2-7b type=finetune seq=2048 tokens=50M", {("A100-SXM-80GB", 8), ("A100-SXM-80GB", 2), ("H100-SXM", 8)}),
+        (
+            "model=llama-2-7b type=finetune seq=2048 tokens=50M",
+            {("A100-SXM-80GB", 8), ("A100-SXM-80GB", 2), ("H100-SXM", 8)},
+        ),
         # 1.1 TB of states: only with the optimizer in the memory of a host that has it.
         ("model=llama-2-70b type=finetune seq=2048 tokens=50M", {("H100-SXM", 8)}),
         ("model=llama-2-7b type=lora seq=1024 tokens=5M", {("RTX4090", 1), ("A6000", 1), ("A100-SXM-80GB", 1)}),
         # 129 GiB of weights in 16 bits.
         ("model=llama-2-70b type=serving tokens=10M", {("A100-SXM-80GB", 2), ("A100-SXM-80GB", 8), ("H100-SXM", 8)}),
     ],
-)  # fmt: skip
+)
 def test_what_is_recommended_runs(work: str, runs_on: set[tuple[str, int]]) -> None:
     wanted = job(gpu=GpuConstraint(count_min=1, count_max=8), work=tuple(work.split()))
     found = rank(market(), replace(wanted, disk_gb=disk_gb(wanted, POLICY)), POLICY, CLOUDS, top=99)
