@@ -77,7 +77,7 @@ def test_retries_and_interruptions_are_in_the_worst_case_of_a_rental() -> None:
     # 1 - 0.9 ^ (10 h / 24 h) is the chance of losing the host within the ten hours, 1 - 0.75 ^ (10 h / 24 h) with spot.
     assert component("interruptions", one, job("10"), "vast") == ("0.000000", "0.000000", "0.429505")
     spot = replace(one, spot=True)
-    assert component("interruptions", spot, job("10"), "vast") == ("0.000000", "0.564914", "1.129828")
+    assert component("interruptions", spot, job("10"), "vast") == ("0.000000", "0.564810", "1.129621")
 
 
 def test_reliability_is_assumed_where_none_is_reported() -> None:
