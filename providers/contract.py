@@ -69,6 +69,11 @@ class Offer:
     ram_gb: Decimal | None = None
     disk_gb_max: int | None = None
     download_mbps: Decimal | None = None
+    upload_mbps: Decimal | None = None
+    #: GB per second between two GPUs of the host and between a GPU and the host, as measured there; watts of one GPU.
+    nvlink_gb_s: Decimal | None = None
+    pcie_gb_s: Decimal | None = None
+    power_limit_w: Decimal | None = None
     min_bid_usd_h: Decimal | None = None
     #: One sentence that people should read before they choose it, such as that few free hours are left; else "".
     warning: str = ""

@@ -209,7 +209,7 @@ async def test_a_described_run_is_rented_for_the_time_that_it_may_take(stage: St
 
 
 async def test_a_run_that_fits_nowhere_or_whose_time_nobody_knows_is_not_asked_for(stage: Stage) -> None:
-    await stage.command("alice", "/gpu provision 1x4090 model=70B tokens=30M")
+    await stage.command("alice", "/gpu provision 1x4090 model=13B tokens=30M")
     told = all_text(stage.ws.ephemerals("alice")[-1])
     assert "No offer fits this run now. With " in told
     assert not (await stage.w.books()).requests

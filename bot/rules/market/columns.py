@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bot.rules.market.filters import filtered, unfit
-from bot.rules.policy.images import ImageNeeds
 from bot.rules.policy.policy import Policy
+from bot.rules.viability.compatibility import Needs
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer, Stock
@@ -134,10 +134,10 @@ def _hashable(one: Any) -> Any:
     return None if isinstance(one, Decimal) and one.is_nan() else one
 
 
-def kind_names(job: JobRequest, policy: Policy, images: Mapping[str, ImageNeeds]) -> tuple[str, ...]:
+def kind_names(job: JobRequest, policy: Policy, needs: Mapping[str, Needs]) -> tuple[str, ...]:
     """Name the attributes that decide about a `plain` offer, besides the time that its work takes."""
-    by_image = any(image.capabilities is not None for image in images.values())
-    by_driver = any(image.cuda is not None for image in images.values())
+    by_image = any(one.image.vendor is not None for one in needs.values())
+    by_driver = any(one.image.cuda is not None for one in needs.values())
     by_place = job.regions or policy.blocked_countries
     return (
         *("cloud", "gpu", "gpu_count", "spot"),

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal
-
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.run_time import stored_gb
+from bot.rules.viability.host import run_disk
 from ledger.kernel.job import JobRequest
-
-#: GB that an image with CUDA and a framework takes once it is unpacked.
-IMAGE_GB = Decimal(20)
 
 
 def disk_gb(job: JobRequest, policy: Policy) -> int:
-    """Return the GB of disk to rent: what was asked, at least the policy's minimum and what the run needs.
-
-    A run needs its image, its weights, its data and two checkpoints: the old one is kept until the new one is written.
-    """
+    """Return the GB of disk to rent: what was asked, at least the policy's minimum and what the run needs."""
     work = workload_of(job)
-    needed = 0 if work is None else math.ceil(IMAGE_GB + stored_gb(work))
+    needed = 0 if work is None else run_disk(work).whole_gb
     return max(policy.disk_gb(job.workload, job.disk_gb, job.model), needed)
+
+
+def disk_sentence(job: JobRequest) -> str:
+    """Say what the run of a job needs its disk for; empty where only hours are known, or where the job has too few."""
+    work = workload_of(job)
+    return run_disk(work).sentence if work is not None else ""

@@ -5,19 +5,22 @@ Three scenarios with worst >= expected >= best in every component:
 - compute: hours x (price - storage); storage: (hours + boot time) x storage price. At worst both are multiplied by the
   price tolerance, since an approval covers that.
 - start-up: time that is billed before the run (from the create call on, where the cloud bills from there: none, the
-  typical boot, the boot deadline), and rounding up to the cloud's billing quantum and minimum.
-- transfer: data in and out at the offer's prices: none, the assumed amount, twice that.
+  typical boot, the boot deadline), rounding up to the cloud's billing quantum and minimum, and the time in which a
+  described run fetches its weights and data at the offer's bandwidth: none, once, twice.
+- transfer: data in and out at the offer's prices, every checkpoint included: none, the assumed amount, twice that.
 - retries: none, the policy's share of compute, twice that.
 - hold: where the job names a place for its checkpoints, what holds or keeps the machine at its end (only at worst).
-- interruptions: with a chance p of losing the host (1 - reliability, plus the spot share), half of the work is
-  repeated on average and all of it at worst: 0, p / 2, p of compute at the quoted price.
+- interruptions: with a chance p of losing the host during the run, half of the work is repeated on average and all of
+  it at worst: 0, p / 2, p of compute at the quoted price. Within `loss_window_h` the chance is 1 - reliability, plus
+  the spot share; a longer run is lost more often, a shorter one less often.
 
-A rental by the hour ends when its time is over: what is expected of it is hours x price, storage and transfer, and
-nothing else. Start-up, retries and interruptions are then only in its worst case, which is the cap.
+A rental by the hour ends when its time is over: what is expected of it is hours x price, storage and transfer, and of a
+spot offer its interruptions. Start-up, retries and the interruptions of others are only in its worst case, which is the
+cap.
 
 Where the work is known, the three scenarios have hours of their own (`sizing.run_time`), checkpoints bound what an
-interruption costs (`sizing.interruptions`: none, the expected share, twice that), and storage includes the store
-that keeps the newest two checkpoints.
+interruption costs (`sizing.interruptions`: none, the expected share, twice that; `market.traffic` says how long one
+takes), and storage includes the store that keeps the newest two checkpoints.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from bot.rules.checkpoints.verification import CheckpointHold, reserve
+from bot.rules.market.traffic import RunTraffic, traffic
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
-from bot.rules.sizing.interruptions import Checkpointing, Loss, loss
+from bot.rules.sizing.interruptions import Loss, loss, lost_within
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.throughput import RunHours
 from bot.rules.values.phrases import about_hours
@@ -43,6 +47,8 @@ from providers.contract import Offer
 HOUR_S = Decimal(3600)
 MONTH_H = Decimal(730)
 KEPT_CHECKPOINTS = 2
+#: A shorter time to fetch weights and data is not worth a sentence: six minutes.
+_TOLD_H = Decimal("0.1")
 _ZERO = Decimal(0)
 
 
@@ -62,8 +68,8 @@ class Estimate:
 
     `hours` are the expected ones. What follows from the work is None or empty where only hours are known: hours in the
     best and the worst case, tokens per second (expected, low, high), by how many hours the goal is missed, the layout
-    in the GPUs' memory, and what could not be known. `hold_usd` is what the worst case includes for a hold at the end,
-    `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk may be kept.
+    in the GPUs' memory, whether it is tight, and what could not be known. `hold_usd` is what the worst case includes
+    for a hold at the end, `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk is kept.
     """
 
     best_usd: Decimal
@@ -77,6 +83,7 @@ class Estimate:
     tokens_per_s: tuple[Decimal, Decimal, Decimal] | None = None
     late_hours: Decimal = _ZERO
     fit: str = ""
+    tight: bool = False
     unknown: tuple[str, ...] = ()
     hold_usd: Decimal = _ZERO
     hold_hours: Decimal = _ZERO
@@ -85,7 +92,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Hold the factors by which one scenario multiplies an offer's prices; the same for all offers of a cloud."""
+    """Hold the factors by which one scenario multiplies an offer's prices; the same for all offers of a cloud.
+
+    `times` is 0, 1 or 2: how often what is expected once happens. `interruptions` and `spot_interruptions` are shares
+    of the work that a loss repeats; `tolerance` is what the price may rise by.
+    """
 
     work_h: Decimal
     compute_h: Decimal
@@ -95,8 +106,12 @@ class Scenario:
     ingress_gb: Decimal
     retries: Decimal
     interruptions: Decimal
+    spot_interruptions: Decimal
+    window_h: Decimal
+    times: int
+    tolerance: Decimal
     store_usd: Decimal = _ZERO
-    checkpointing: Checkpointing | None = None
+    traffic: RunTraffic | None = None
 
 
 COMPONENTS = ("compute", "storage", "start-up", "transfer", "retries", "interruptions")
@@ -157,6 +172,7 @@ def _of_the_run(run: RunTime) -> dict[str, Any]:
         "tokens_per_s": rates,
         "late_hours": run.late_h,
         "fit": run.fit.sentence if run.fit is not None else "",
+        "tight": run.fit is not None and run.fit.tight,
         "unknown": run.unknown,
     }
 
@@ -204,10 +220,9 @@ def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities,
     kept_gb = run.checkpoint_gb * KEPT_CHECKPOINTS
     return replace(
         case,
-        egress_gb=case.egress_gb + run.checkpoint_gb * n,
         ingress_gb=case.ingress_gb + run.fetched_gb * n,
         store_usd=kept_gb * policy.store_usd_gb_month * case.work_h / MONTH_H,
-        checkpointing=run.checkpointing(capabilities.boot_expected_s, policy),
+        traffic=traffic(run, capabilities.boot_expected_s, policy),
     )
 
 
@@ -226,6 +241,10 @@ def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boo
         ingress_gb=policy.ingress_gb * n,
         retries=policy.retry_buffer * n,
         interruptions=Decimal(n) / 2,
+        spot_interruptions=Decimal(n) / 2,
+        window_h=policy.loss_window_h,
+        times=n,
+        tolerance=tolerance,
     )
 
 
@@ -243,15 +262,16 @@ def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
     rate = price - storage_rate
     # The buffers repeat work at the quoted price, so the tolerance of the worst case does not multiply them again.
     work = rate * case.work_h
-    sent = max(offer.egress_usd_gb, _ZERO) * case.egress_gb
+    chance = loss_chance(offer, policy)
+    sent = max(offer.egress_usd_gb, _ZERO) * sent_gb(offer, chance, case)
     fetched = max(offer.ingress_usd_gb, _ZERO) * case.ingress_gb
     amounts = (
         rate * case.compute_h,
         storage_rate * case.storage_h + case.store_usd,
-        rate * case.startup_h,
+        rate * (case.startup_h + fetching_h(offer, case)),
         sent + fetched,
         work * case.retries,
-        work * lost_share(loss_chance(offer, policy), case),
+        work * lost_share(offer, chance, case),
     )
     return tuple(map(money.amount, amounts))
 
@@ -264,16 +284,29 @@ def reliability(offer: Offer, policy: Policy) -> Decimal:
 
 
 def loss_chance(offer: Offer, policy: Policy) -> Decimal:
-    """Return the chance between 0 and 1 that the host is lost during the run."""
+    """Return the chance between 0 and 1 that the host is lost within the policy's `loss_window_h`."""
     chance = 1 - reliability(offer, policy)
     return min(chance + policy.spot_interruption, Decimal(1)) if offer.spot else chance
 
 
-def lost_share(chance: Decimal, case: Scenario) -> Decimal:
-    """Return the share of the work that a chance of losing the host costs in this scenario."""
-    if case.checkpointing is None:
-        return case.interruptions * chance
-    return case.interruptions * 2 * loss(chance, case.checkpointing).share
+def sent_gb(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
+    """Return the GB that leave the machine in this scenario: what the policy assumes, and every checkpoint."""
+    if case.traffic is None:
+        return case.egress_gb
+    return case.egress_gb + case.times * case.traffic.sent_gb(offer, chance, case.work_h)
+
+
+def fetching_h(offer: Offer, case: Scenario) -> Decimal:
+    """Return the billed hours in which weights and data are fetched in this scenario."""
+    return _ZERO if case.traffic is None else case.times * case.tolerance * case.traffic.fetch_h(offer)
+
+
+def lost_share(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
+    """Return the share of the work that losing the host costs in this scenario; `chance` is that within the window."""
+    interruptions = case.spot_interruptions if offer.spot else case.interruptions
+    if case.traffic is None or not case.traffic.known:
+        return interruptions * lost_within(chance, case.window_h, case.work_h)
+    return interruptions * 2 * loss(chance, case.traffic.checkpointing(offer)).share
 
 
 def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case: Scenario) -> Iterator[str]:
@@ -284,23 +317,29 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
         yield f"Starting takes about {boot}; only storage is billed meanwhile."
     if capabilities.billing.quantum_s > 1:
         yield f"Time is billed in steps of {capabilities.billing.quantum_s} seconds."
+    chance = loss_chance(offer, policy)
     if offer.egress_usd_gb > 0 or offer.ingress_usd_gb > 0:
-        yield f"{case.ingress_gb:,.0f} GB are fetched and {case.egress_gb:,.0f} GB sent, at worst twice as much."
+        sent = sent_gb(offer, chance, case)
+        yield f"{case.ingress_gb:,.0f} GB are fetched and {sent:,.0f} GB sent, at worst twice as much."
+    fetching = fetching_h(offer, case)
+    if fetching >= _TOLD_H:
+        yield f"Fetching weights and data takes about {about_hours(fetching)} and is billed."
     if case.retries:
         yield f"{policy.retry_buffer:.0%} of the compute cost is kept for retries, at worst twice as much."
     else:
         yield f"At worst {policy.retry_buffer * 2:.0%} of the compute cost goes into retries."
     known = "a reported" if offer.reliability is not None else "an assumed"
     trusted = f"{known} reliability of {reliability(offer, policy):.1%}"
-    if not case.interruptions:
+    if not (case.spot_interruptions if offer.spot else case.interruptions):
         yield f"At worst, with {trusted}, all work is repeated when the host is lost."
-    elif case.checkpointing is None:
+    elif case.traffic is None or not case.traffic.known:
         yield f"A{trusted[1:]} repeats half of the work when the host is lost."
     else:
         trusted += f" within {say_hours(policy.loss_window_h)}"
-        yield _lost(trusted, loss(loss_chance(offer, policy), case.checkpointing), case)
+        yield _lost(trusted, loss(chance, case.traffic.checkpointing(offer)), case)
     if offer.spot:
-        yield f"A spot instance is taken back with a chance of {policy.spot_interruption:.0%}."
+        window = say_hours(policy.loss_window_h)
+        yield f"A spot instance is taken back within {window} with a chance of {policy.spot_interruption:.0%}."
     if policy.price_tolerance > 1:
         yield f"At worst the price is {policy.price_tolerance - 1:.0%} above the quote, as an approval covers."
 

@@ -6,23 +6,25 @@ import functools
 import heapq
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.estimate import unpriced
-from bot.rules.policy.images import ImageNeeds
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.throughput_data import LEAST_CAPABILITY
 from bot.rules.values.phrases import plural
+from bot.rules.viability.compatibility import Needs, capability, obstacle
+from bot.rules.viability.obstacles import SENTENCES, Obstacle
 from ledger.kernel.job import JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
-from providers.gpus.table import GPUS
 
 EXAMPLES = 3
 
 #: ISO 3166 codes of the European Union, so that `region=EU` works as people expect.
 EU = frozenset(re.findall("..", "ATBEBGCYCZDEDKEEESFIFRGRHRHUIEITLTLULVMTNLPLPTROSESISK"))
+
+#: What depends on the size of what was asked is named behind what was asked itself.
+_LATER = frozenset([Obstacle.DISK, Obstacle.VRAM, Obstacle.RAM])
 
 #: reason code → the sentence people read; `{n}` is how many offers.
 EXCLUSIONS: Mapping[str, str] = {
@@ -35,17 +37,14 @@ EXCLUSIONS: Mapping[str, str] = {
     "ports": "{n} skipped: that cloud opens no ports.",
     "gpu": "{n} skipped: not one of the GPUs that you named.",
     "gpu_blocked": "{n} skipped: the policy blocks that GPU.",
-    "image": "{n} skipped: the image has no code for that GPU's compute capability; a newer image may have it.",
-    "image_vendor": "{n} skipped: the image is built for the GPUs of another maker; image= names one for these.",
-    "image_cuda": "{n} skipped: the host's driver is too old for the image; image= names one built for an older CUDA.",
-    "precision": "{n} skipped: that GPU can't compute in this precision.",
+    **{one.value: "{n} skipped: " + SENTENCES[one] for one in Obstacle if one not in _LATER},
     "host_blocked": "{n} skipped: the policy blocks that host.",
     "country_blocked": "{n} skipped: the policy blocks that country.",
     "count": "{n} skipped: another number of GPUs.",
     "memory": "{n} skipped: another memory per GPU.",
     "spot": "{n} skipped: spot where you chose on-demand, or the reverse.",
     "region": "{n} skipped: another region.",
-    "disk": "{n} skipped: too little disk.",
+    Obstacle.DISK.value: "{n} skipped: " + SENTENCES[Obstacle.DISK],
     "price": "{n} skipped: above the highest price per hour.",
     "reliability": "{n} skipped: lower reliability, or none reported.",
     "memory_total": "{n} skipped: less memory in all.",
@@ -54,7 +53,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "capability": "{n} skipped: lower or unknown compute capability.",
     "available": "{n} skipped: available for less time, or for an unknown time.",
     "stock": "{n} skipped: sold out.",
-    "vram": "{n} skipped: the run does not fit into the memory.",
+    **{one.value: "{n} skipped: " + SENTENCES[one] for one in (Obstacle.VRAM, Obstacle.RAM)},
     "too_short": "{n} skipped: not available for long enough.",
     "credit": "{n} skipped: our account there can't pay for one hour, or its limit forbids it.",
     "delivery": "{n} skipped: that machine failed its check in the last 24 hours.",
@@ -72,14 +71,14 @@ class Excluded:
     example_ids: tuple[str, ...]
 
 
-def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, image: ImageNeeds) -> str | None:
+def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, needs: Needs) -> str | None:
     """Return the first reason to leave an offer out, in the order in which people can act on it; None when it fits."""
     if job.candidates and offer.cloud not in job.candidates:
         return "cloud"
     if job.offer_id is not None and offer.id != job.offer_id:
         return "offer"
-    hardware = _hardware(offer, job, policy, image) or unfit(offer, job)
-    return hardware or _old_driver(offer, image) or _terms(offer, job, free=free)
+    hardware = _hardware(offer, job, policy) or unfit(offer, job)
+    return hardware or obstacle(offer, needs) or terms(offer, job, free=free)
 
 
 def filtered(job: JobRequest) -> bool:
@@ -107,14 +106,12 @@ def _at_least(said: Decimal | int | None, least: Decimal | int) -> bool:
     return said is not None and Decimal(said).is_finite() and said >= least
 
 
-def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: ImageNeeds) -> str | None:
+def _hardware(offer: Offer, job: JobRequest, policy: Policy) -> str | None:
     gpu = job.gpu
     if gpu.names and offer.gpu not in gpu.names:
         return "gpu"
     found = blocked(offer, policy)
     if found is not None:
-        return found
-    if (found := _unable(offer, image)) is not None:
         return found
     if not gpu.count_min <= offer.gpu_count <= min(gpu.count_max, policy.max_gpus):
         return "count"
@@ -129,34 +126,17 @@ def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: ImageNeeds) 
     return None
 
 
-def _unable(offer: Offer, image: ImageNeeds) -> str | None:
-    """Return why an offer cannot run the image, or compute in the precision that was asked for; None when it can."""
-    known, able = GPUS.get(offer.gpu), capability(offer)
-    if known is not None and image.vendor is not None and known.vendor is not image.vendor:
-        return "image_vendor"
-    least, most = image.capabilities or (able, able)
-    if able is not None and not (least or able) <= able <= (most or able):
-        return "image"
-    return "precision" if image.precision is not None and able is not None and able < image.precision else None
-
-
-def _old_driver(offer: Offer, image: ImageNeeds) -> str | None:
-    """Return the reason when the host's driver is known to be too old for the image: its container never starts."""
-    known = image.cuda is not None and offer.cuda_max is not None
-    return "image_cuda" if known and not _at_least(offer.cuda_max, image.cuda or Decimal(0)) else None
-
-
 def least_cuda(job: JobRequest, policy: Policy, cloud: str) -> Decimal | None:
     """Return the least CUDA that a host at this cloud needs: the image's or the one asked for, whichever is newer."""
     said = [job.min_cuda, policy.needs_of(job.image or policy.image(cloud)).cuda]
     return max((one for one in said if one is not None), default=None)
 
 
-def image_needs(job: JobRequest, policy: Policy, clouds: Iterable[str]) -> dict[str, ImageNeeds]:
-    """Return what the image of each cloud needs of an offer, and what the precision does that the job names."""
+def needs_by_cloud(job: JobRequest, policy: Policy, clouds: Iterable[str]) -> dict[str, Needs]:
+    """Return what an offer of each cloud must be able to do: run the image that it would get, and the run."""
     work = workload_of(job)
-    least = None if work is None or work.precision is None else LEAST_CAPABILITY.get(work.precision)
-    return {cloud: replace(policy.needs_of(job.image or policy.image(cloud)), precision=least) for cloud in clouds}
+    stated = {name: Decimal(text) for name, text in policy.gpu_capabilities.items()}
+    return {cloud: Needs(policy.needs_of(job.image or policy.image(cloud)), work, stated) for cloud in clouds}
 
 
 def blocked(offer: Offer, policy: Policy) -> str | None:
@@ -168,14 +148,6 @@ def blocked(offer: Offer, policy: Policy) -> str | None:
     if policy.blocked_countries and any(in_region(offer, country) for country in policy.blocked_countries):
         return "country_blocked"
     return None
-
-
-def capability(offer: Offer) -> Decimal | None:
-    """Return the offer's CUDA compute capability: its cloud's, else that of the GPU; None when unknown."""
-    if offer.compute_capability is not None and offer.compute_capability.is_finite():
-        return offer.compute_capability
-    known = GPUS.get(offer.gpu)
-    return None if known is None else known.compute_capability
 
 
 @functools.lru_cache(maxsize=512)
@@ -190,7 +162,8 @@ def _hosts(offer: Offer) -> set[str]:
     return {f"{offer.cloud}:{one}" for one in (offer.host_id, offer.machine_id) if one}
 
 
-def _terms(offer: Offer, job: JobRequest, *, free: bool) -> str | None:
+def terms(offer: Offer, job: JobRequest, *, free: bool) -> str | None:
+    """Return why the terms of an offer are not those that were asked: its price, place, time and so on; else None."""
     price = offer.price_usd_h
     if price is None or unpriced(offer, free=free):
         return "price_missing"

@@ -16,13 +16,16 @@ import numpy as np
 
 from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
 from bot.rules.market.estimate import Estimate, estimate, reliability
-from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, image_needs, reason
+from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason, terms
 from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
-from bot.rules.values.phrases import about_hours, usd
+from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.phrases import reliability as reliability_said
+from bot.rules.viability.compatibility import Needs
+from bot.rules.viability.compatibility import in_short as refused_because
+from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities, PortAccess
 from providers.contract import Offer
@@ -56,11 +59,16 @@ class RankedOption:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Hold the options to show, how many offers fit the job in all, and what was left out and why."""
+    """Hold the options to show, how many offers fit the job in all, and what was left out and why.
+
+    `refused` says which offer would have been cheaper per hour than the first option, and why it cannot run what was
+    asked; where nothing fits, which one would have been the cheapest. It is empty where no such offer is cheaper.
+    """
 
     options: tuple[RankedOption, ...]
     excluded: tuple[Excluded, ...]
     answered: int = 0
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +119,11 @@ def rank(
         return estimate(offer, job, policy, capabilities_by_cloud[offer.cloud], cases.run(offer), whole=whole)
 
     free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
-    shown = _shown(found.field, count, free, in_order=job.clouds_in_order) if len(found.field) else []
+    shown = _shown(found.field, count, free, cases) if len(found.field) else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
     options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
-    return Ranked(options=tuple(options), excluded=found.excluded, answered=len(found.field))
+    refused = found.cheapest_refused(shown[0][1].offer if shown else None)
+    return Ranked(tuple(options), found.excluded, len(found.field), refused)
 
 
 def ordered(
@@ -138,18 +147,37 @@ def ordered(
 class _Answering:
     field: Field
     excluded: tuple[Excluded, ...]
+    why: Indices
+    market: Sequence[Offer]
+    prices: Prices
+    cases: Cases
+    needs: Mapping[str, Needs]
+    free: frozenset[str]
+
+    def cheapest_refused(self, first: Offer | None) -> str:
+        """Say which offer that cannot run what was asked is the cheapest per hour; empty unless it is below `first`."""
+        refused = np.flatnonzero(np.isin(self.why, _OBSTACLES))
+        price = self.prices.price.floats[refused]
+        for place in refused[np.argsort(price, kind="stable")].tolist():
+            offer, least = self.market[place], None if first is None else first.price_usd_h
+            if least is not None and not (offer.price_usd_h or _ZERO) < least:
+                return ""
+            if terms(offer, self.cases.job, free=offer.cloud in self.free) is None:
+                said = refused_because(offer, _CODES[int(self.why[place])], self.needs[offer.cloud])
+                return f"Cheapest per hour, but skipped: {rate(offer.price_usd_h or _ZERO)} at {offer.cloud}. {said}."
+        return ""
 
 
 def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabilities], *, to_run: bool) -> _Answering:
     """Separate the offers that fit the job from the others, by their reason."""
     job, policy = cases.job, cases.policy
-    images = image_needs(job, policy, able)
+    needs = needs_by_cloud(job, policy, able)
 
     def code(offer: Offer) -> str | None:
         known = able.get(offer.cloud)
         if known is None:
             return "cloud_unknown"
-        found = reason(offer, job, policy, known.free, images[offer.cloud])
+        found = reason(offer, job, policy, known.free, needs[offer.cloud])
         if found is None and job.image and not known.images:
             return "own_image"
         if found is None and job.ports and known.ports is PortAccess.NONE:
@@ -157,7 +185,7 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
         return "program" if found is None and to_run and known.batch and not job.run else found
 
     prices = Prices.of(market)
-    kind = kinds(market, kind_names(job, policy, images))
+    kind = kinds(market, kind_names(job, policy, needs))
     fine = plain(market, prices, job, policy)
     why = np.zeros(len(market), dtype=np.intp)
     for place in np.flatnonzero(~fine).tolist():
@@ -169,11 +197,14 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
     field = Field(market, prices, np.flatnonzero(why == 0), kind, cases)
     for place, left in field.left_out.items():
         why[place] = _NUMBERS[left]
-    return _Answering(field, tuple(_excluded(market, why)))
+    free = frozenset(cloud for cloud, known in able.items() if known.free)
+    return _Answering(field, tuple(_excluded(market, why)), why, market, prices, cases, needs, free)
 
 
 #: Reasons as numbers, so that a column can hold them; 0 is none.
 _NUMBERS: Mapping[str | None, int] = {None: 0, **{code: n for n, code in enumerate(EXCLUSIONS, 1)}}
+_CODES: Mapping[int, Obstacle] = {_NUMBERS[one.value]: one for one in Obstacle}
+_OBSTACLES = np.array(sorted(_CODES), dtype=np.intp)
 
 
 def _excluded(market: Sequence[Offer], why: Indices) -> Iterator[Excluded]:
@@ -183,17 +214,20 @@ def _excluded(market: Sequence[Offer], why: Indices) -> Iterator[Excluded]:
             yield excluded(code, [market[place].id for place in np.flatnonzero(why == number).tolist()])
 
 
-def _shown(
-    found: Field, count: int, free: frozenset[str], *, in_order: bool
-) -> list[tuple[int, Scored, tuple[str, ...]]]:
-    """Return the options to show with their place from 0 and their marks: first ones, then marked ones further down."""
+def _shown(found: Field, count: int, free: frozenset[str], cases: Cases) -> list[tuple[int, Scored, tuple[str, ...]]]:
+    """Return the options to show with their place from 0 and their marks: first ones, then marked ones further down.
+
+    An offer whose memory is tight may fail, so it is best at nothing.
+    """
     first = list(enumerate(found.cheapest(count)))
     stable, fastest = found.stable(), found.fastest()
     stability = BEST_STABILITY if stable[1].offer.reliability is not None else ASSUMED_STABILITY
-    marked = [(stable, stability), *([(fastest, FASTEST)] if fastest is not None else [])]
+    best = FIRST_CLOUD if cases.job.clouds_in_order else BEST_COST
+    named = [(first[0], best), (stable, stability), *([(fastest, FASTEST)] if fastest is not None else [])]
+    marked = [(one, mark) for one, mark in named if not cases.of(one[1].offer).tight]
     below = sorted({place: one for (place, one), _ in marked if place >= len(first)}.items())
     kept = first if len(first) + len(below) <= count else first[: max(count - len(below), 1)]
-    marks: dict[int, tuple[str, ...]] = {0: (FIRST_CLOUD if in_order else BEST_COST,)}
+    marks: dict[int, tuple[str, ...]] = {}
     for (place, _), mark in marked:
         marks[place] = (*marks.get(place, ()), mark)
     return [
@@ -205,11 +239,11 @@ def _shown(
 def _option(
     place: int, one: Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy
 ) -> RankedOption:
-    why = _why(one, costs, marks, least_usd, policy)
+    why = _why(one, costs, marks, least_usd if place else None, policy)
     return RankedOption(one.offer, costs, place + 1, marks, why, one.risk_usd)
 
 
-def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decimal, policy: Policy) -> str:
+def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decimal | None, policy: Policy) -> str:
     offer = one.offer
     kind = "Spot" if offer.spot else "On-demand"
     known = "reported" if offer.reliability is not None else "assumed"
@@ -218,19 +252,20 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
         return _why_free(offer, costs)
     if FIRST_CLOUD in marks:
         return f"The cheapest at {offer.cloud}, the first of your clouds that has one: about {usd(costs.expected_usd)}."
-    more = costs.expected_usd - first_usd
     best = ["cheapest"] if BEST_COST in marks else []
     best += ["most reliable"] if BEST_STABILITY in marks else []
     best += ["most reliable (estimate)"] if ASSUMED_STABILITY in marks else []
     best += ["fastest"] if FASTEST in marks else []
     cost = f"about {usd(costs.expected_usd)} for {about_hours(costs.hours)}"
-    if BEST_COST not in marks:
+    if first_usd is not None:
+        more = costs.expected_usd - first_usd
         cost = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than #1"
     lead = " and ".join(best)
     said = f"{lead}: {cost}" if lead else cost
     late = f" It misses the goal by {about_hours(costs.late_hours)}." if costs.late_hours else ""
     guess = f" {' '.join(costs.unknown)}" if costs.unknown else ""
-    return f"{said[0].upper()}{said[1:]}. {kind}, {trusted}.{late}{guess}"
+    tight = " Its memory is nearly full, so it may fail." if costs.tight else ""
+    return f"{said[0].upper()}{said[1:]}. {kind}, {trusted}.{late}{tight}{guess}"
 
 
 def in_short(marks: Sequence[str], beside: str = "") -> str:

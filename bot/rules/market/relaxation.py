@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.market.alternatives import alternatives, other_formats
 from bot.rules.market.ranking import ordered
 from bot.rules.market.scoring import Scored
 from bot.rules.policy.policy import Policy
@@ -76,8 +77,16 @@ def widest(job: JobRequest, policy: Policy) -> JobRequest:
 def _wider(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
     """Yield the job without each of its limits, one at a time.
 
-    Another place, image or cloud rents the same machine, so they come first; then a price, and last another machine.
+    Another place, image or cloud rents the same machine, so they come first; then a price, and then another machine.
     """
+    yield from other_formats(job)
+    yield from _wider_limits(job, policy)
+    # A lighter method is another run, so it is the last that is advised.
+    for other in alternatives(job, policy):
+        yield other.word, other.job
+
+
+def _wider_limits(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
     gpu = job.gpu
     if job.regions:
         yield "region", replace(job, regions=())
@@ -124,6 +133,9 @@ def _relaxation(word: str, job: JobRequest, wider: JobRequest, opened: Sequence[
         return _said(word, f"count={best.offer.gpu_count}", same, best)
     if word == "image":
         return _said(word, f"image={wider.image}", len(opened), best)
+    if word not in _VALUES:
+        key, _, value = (word if "=" in word else wider.work[-1]).partition("=")
+        return _said(key, f"{key}={value}", len(opened), best)
     said = _VALUES[word]
     same = sum(said(one.offer) == said(offer) for one in opened)
     return _said(word, f"{word}={said(offer)}", same, best)

@@ -13,15 +13,18 @@ from decimal import Decimal
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.estimate import Scenario, loss_chance, parts, reliability, scenarios
 from bot.rules.policy.policy import Policy
+from bot.rules.sizing.interruptions import losses_per_h, lost_within
 from bot.rules.sizing.run_time import RunTime, run_time
 from bot.rules.sizing.throughput import FinishedRun
+from bot.rules.viability.host import host_gb, too_little
+from bot.rules.viability.obstacles import Obstacle
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer, Stock
 
 #: Tiers that rank options before any price is looked at.
-IN_TIME, LATE, UNKNOWN_TIME = range(TIERS := 3)
+IN_TIME, TIGHT, LATE, UNKNOWN_TIME = range(TIERS := 4)
 
 _ZERO = Decimal(0)
 #: The share of the work that losing the host repeats on average.
@@ -49,13 +52,23 @@ class Scored:
 class Case:
     """Describe how a job runs on one number of one GPU of one cloud: its time, its tier, and its expected scenario.
 
-    `risk_h` are the hours that the chance of losing the host is counted for as a penalty.
+    `risk_h` and, for spot offers, `spot_risk_h` are the hours that the chance of losing the host during the run is
+    counted for as a penalty. `host_gb` is the memory that
+    the host must have; with `offloads` the run keeps a part of its state there.
     """
 
     run: RunTime | None
     tier: int
     scenario: Scenario
     risk_h: Decimal
+    spot_risk_h: Decimal
+    host_gb: Decimal = _ZERO
+    offloads: bool = False
+
+    @property
+    def tight(self) -> bool:
+        """Whether the run leaves hardly any of the GPUs' memory, so that its offers are never marked as best."""
+        return self.run is not None and self.run.fit is not None and self.run.fit.tight
 
 
 class Cases:
@@ -86,10 +99,14 @@ class Cases:
         if found is None:
             run = self.run(offer)
             expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[1]
-            # What is expected of a rental by the hour leaves interruptions out, so they count as risk alone.
+            # What is expected of a rental by the hour leaves out interruptions, except of spot offers, so they count as
+            # risk alone.
             weight = self.policy.risk_weight + (_HALF if run is None else _ZERO)
             tier = TIERS * _place(offer, self.job) + _tier(run)
-            found = Case(run, tier, expected, weight * expected.work_h)
+            found = Case(run, tier, expected, weight * expected.work_h, self.policy.risk_weight * expected.work_h)
+            if self._work is not None and run is not None and run.fit is not None:
+                layout = run.fit.plan
+                found = replace(found, host_gb=host_gb(self._work, layout, offer.gpu_count), offloads=layout.offload)
             self._known[key] = found
         return found
 
@@ -116,7 +133,9 @@ def _tier(run: RunTime | None) -> int:
         return IN_TIME
     if not run.known:
         return UNKNOWN_TIME
-    return LATE if run.late_h else IN_TIME
+    if run.late_h:
+        return LATE
+    return TIGHT if run.fit is not None and run.fit.tight else IN_TIME
 
 
 def unsuited(offer: Offer, case: Case) -> str | None:
@@ -124,7 +143,9 @@ def unsuited(offer: Offer, case: Case) -> str | None:
     if case.run is None:
         return None
     if not case.run.fits:
-        return "vram"
+        return Obstacle.VRAM
+    if too_little(offer, case.host_gb, offloads=case.offloads):
+        return Obstacle.RAM
     short = offer.available_for_s is not None and offer.available_for_s < needed_s(case.run)
     return "too_short" if short else None
 
@@ -144,12 +165,20 @@ def score(offer: Offer, cases: Cases) -> Scored:
     expected = sum(parts(offer, case.scenario, policy), _ZERO)
     price = offer.price_usd_h or _ZERO
     hourly = price - min(max(offer.storage_usd_h, _ZERO), price)
-    risk = money.amount_even(case.risk_h * loss_chance(offer, policy) * hourly)
+    risk_h = case.spot_risk_h if offer.spot else case.risk_h
+    during = lost_within(loss_chance(offer, policy), case.scenario.window_h, case.scenario.work_h)
+    risk = money.amount_even(risk_h * during * hourly)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
     size = (case.scenario.work_h, -offer.memory_gb, -offer.gpu_count)
     terms = (price, -reliability(offer, policy), *facts, -stock_rank(offer.stock), *size, place, offer.id)
     return Scored(offer, expected, risk, (case.tier, expected + risk, *terms))
+
+
+def expected_losses(offer: Offer, cases: Cases) -> Decimal:
+    """Return how many losses of the host are expected during the run; the fewer, the more reliable is the offer."""
+    case = cases.of(offer)
+    return losses_per_h(loss_chance(offer, cases.policy), case.scenario.window_h) * case.scenario.work_h
 
 
 def stock_rank(stock: Stock | None) -> int:

@@ -7,6 +7,7 @@ result depends on floating point.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,17 +15,18 @@ from decimal import Decimal
 import numpy as np
 
 from bot.rules.market.columns import Flags, Floats, Indices, Prices, column, examples, flags
-from bot.rules.market.estimate import reliability
-from bot.rules.market.scoring import Case, Cases, Scored, needed_s, score, stock_rank, unsuited
+from bot.rules.market.scoring import Case, Cases, Scored, expected_losses, needed_s, score, stock_rank, unsuited
+from bot.rules.market.traffic import GB_H_PER_MBPS, RunTraffic
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.interruptions import Checkpointing, loss_shares
+from bot.rules.sizing.interruptions import ManyLosses, many_losses, rates_per_h
 from providers.contract import Offer
 
 #: More than exact parts can differ from unrounded ones: six parts and the penalty, each rounded to a micro-dollar.
 _ROUNDING_USD = 8e-6
 #: More than a sum of these few products can be off in floating point, as a share of the greatest product.
 _FLOAT_SHARE = 1e-12
-#: More than a share of lost work can be off: it is rounded to nine places.
+#: More than a share of lost work, a chance, or a number of losses or checkpoints an hour can be off: each is rounded to
+#: nine places.
 _LOSS_SHARE = 2e-9
 
 
@@ -32,18 +34,21 @@ _LOSS_SHARE = 2e-9
 class _Totals:
     """Hold per offer the expected totals without and with the penalty, and a bound of their rounding, in dollars.
 
-    Beside them are the reliability that they were counted with, and whether it is a spot offer.
+    Beside them are the losses that are expected during the run with a bound of their rounding, and whether it is a spot
+    offer.
     """
 
     expected: Floats
     total: Floats
     off: Floats
-    trusted: Floats
+    losses: Floats
+    losses_off: Floats
     spot: Flags
 
     def only(self, kept: Flags) -> _Totals:
         """Keep only the totals of some offers."""
-        return _Totals(self.expected[kept], self.total[kept], self.off[kept], self.trusted[kept], self.spot[kept])
+        names = ("expected", "total", "off", "losses", "losses_off", "spot")
+        return _Totals(*(getattr(self, name)[kept] for name in names))
 
 
 class Field:
@@ -82,8 +87,12 @@ class Field:
             return np.ones(len(places), dtype=np.bool_)
         needed = np.array([0.0 if case.run is None else float(needed_s(case.run)) for case in every])
         wrong = flags(case.run is not None and not case.run.fits for case in every)
-        available = column([self._market[place] for place in places.tolist()], "available_for_s")
+        offers = [self._market[place] for place in places.tolist()]
+        available, memory = column(offers, "available_for_s"), column(offers, "ram_gb")
         doubtful = wrong[kind] | ~(np.isnan(available.floats) | available.at_least(needed[kind]))
+        host = np.array([float(case.host_gb) for case in every])
+        unsaid = np.isnan(memory.floats) & ~flags(case.offloads for case in every)[kind]
+        doubtful |= ~(unsaid | memory.at_least(host[kind]))
         judged = {at: unsuited(self._market[places[at]], every[kind[at]]) for at in np.flatnonzero(doubtful).tolist()}
         doubtful[[*judged]] = [code is not None for code in judged.values()]
         self.left_out |= {int(places[at]): code for at, code in judged.items() if code is not None}
@@ -141,7 +150,10 @@ class Field:
         return among
 
     def stable(self) -> tuple[int, Scored]:
-        """Return the cheapest of the most stable offers of the first tier, and its place in the exact order, from 0."""
+        """Return the cheapest of the most stable offers of the first tier, and its place in the exact order, from 0.
+
+        The most stable ones are those whose host is least likely lost during this run.
+        """
         tier = self._tiers.min()
         among = np.flatnonzero(self._tiers == tier)
         spot = self._totals.spot[among]
@@ -151,20 +163,25 @@ class Field:
         return self._place(best, tier), best
 
     def _trusted(self, among: Indices) -> Indices:
-        """Keep those of some offers that have the greatest reliability, exactly."""
-        about = self._totals.trusted[among]
-        greatest = among[about == about.max()]
-        said = [reliability(one, self._cases.policy) for one in self._offers(greatest)]
-        most = max(said)
-        equal = flags(one == most for one in said)
-        return np.compress(equal, greatest)
+        """Keep those of some offers that expect the fewest losses during the run, exactly."""
+        about, off = self._totals.losses[among], self._totals.losses_off[among]
+        near = among[about - off <= (about + off).min()]
+        said = [expected_losses(one, self._cases) for one in self._offers(near)]
+        least = min(said)
+        return np.compress(flags(one == least for one in said), near)
 
     def _offers(self, among: Indices) -> list[Offer]:
         return [self._market[place] for place in self._places[among].tolist()]
 
     def fastest(self) -> tuple[int, Scored] | None:
-        """Return the cheapest of the offers that are done first, and its place; None where no time is known."""
-        times = [case.run.hours.expected if case.run is not None and case.run.known else None for case in self._every]
+        """Return the cheapest of the offers that are done first, and its place; None where no time is known.
+
+        Where the memory is tight, the run may not be done at all.
+        """
+        times = [
+            case.run.hours.expected if case.run is not None and case.run.known and not case.tight else None
+            for case in self._every
+        ]
         present = [(time, n) for n in np.unique(self._kind) if (time := times[n]) is not None]
         if not present:
             return None
@@ -215,29 +232,69 @@ def _totals(
     hourly = price - stored
     said = prices.reliability.floats[places]
     spot = flags(one.spot for one in offers)
-    trusted = _trust(offers, said, policy)
-    chance = 1 - trusted
+    chance = 1 - _trust(offers, said, policy)
     chance = np.where(spot, np.minimum(chance + float(policy.spot_interruption), 1.0), chance)
+    rates = rates_per_h(chance, policy.loss_window_h)
     work = of(lambda case: case.scenario.work_h)
-    repeated = of(lambda case: case.scenario.interruptions) * work
-    lost = repeated * _lost(chance, every, kind)
-    hours = of(lambda case: case.scenario.compute_h + case.scenario.startup_h) + lost
+    during = -np.expm1(-rates * work)
+    moved = _moved(offers, rates, every, kind)
+    shares = of(lambda case: case.scenario.interruptions), of(lambda case: case.scenario.spot_interruptions)
+    repeated = np.where(spot, shares[1], shares[0]) * work
+    lost = repeated * np.where(moved.known, 2 * moved.lost.share, during)
+    hours = of(lambda case: case.scenario.compute_h + case.scenario.startup_h) + moved.fetch_h + lost
     hours += work * of(lambda case: case.scenario.retries)
-    storing, risk = of(lambda case: case.scenario.storage_h), of(lambda case: case.risk_h)
+    storing = of(lambda case: case.scenario.storage_h)
+    risk = np.where(spot, of(lambda case: case.spot_risk_h), of(lambda case: case.risk_h))
+    egress = np.maximum(prices.egress.floats[places], 0.0)
+    checkpoints = np.where(moved.known, np.maximum(moved.lost.written_per_h * work, 1.0), 1.0) * moved.checkpoint_gb
     rest = of(lambda case: case.scenario.store_usd)
-    rest += np.maximum(prices.egress.floats[places], 0.0) * of(lambda case: case.scenario.egress_gb)
+    rest += egress * (of(lambda case: case.scenario.egress_gb) + checkpoints)
     rest += np.maximum(prices.ingress.floats[places], 0.0) * of(lambda case: case.scenario.ingress_gb)
     expected = hourly * hours + stored * storing + rest
     off = _ROUNDING_USD + _FLOAT_SHARE * (price * (hours + storing + risk + work) + rest)
-    off += _LOSS_SHARE * repeated * hourly
-    return _Totals(expected, expected + risk * chance * hourly, off, trusted, spot)
+    off += _LOSS_SHARE * (2 * repeated * hourly + risk * hourly + egress * moved.checkpoint_gb * work)
+    losses = rates * work
+    losses_off = _LOSS_SHARE * work + _FLOAT_SHARE * losses
+    return _Totals(expected, expected + risk * during * hourly, off, losses, losses_off, spot)
 
 
-def _lost(chance: Floats, every: Sequence[Case], kind: Indices) -> Floats:
-    """Compute `bot.rules.market.estimate.lost_share` of all offers, over their scenario's interruptions."""
-    if not every:
-        return chance
-    none = Checkpointing(Decimal(0), Decimal(0))
-    hows = [case.scenario.checkpointing or none for case in every]
-    known = flags(case.scenario.checkpointing is not None for case in every)[kind]
-    return np.where(known, 2 * loss_shares(chance, hows, kind), chance)
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Hold per offer what its run moves: hours to fetch, GB of a checkpoint, and what losses cost where that is known.
+
+    This is `market.traffic` for all offers at once.
+    """
+
+    fetch_h: Floats
+    checkpoint_gb: Floats
+    lost: ManyLosses
+    known: Flags
+
+
+def _moved(offers: Sequence[Offer], rates: Floats, every: Sequence[Case], kind: Indices) -> _Moved:
+    runs = [case.scenario.traffic for case in every]
+    if all(run is None for run in runs):
+        none = np.zeros(len(offers))
+        return _Moved(none, none, ManyLosses(none, none), np.zeros(len(offers), dtype=np.bool_))
+
+    def of(number: Callable[[RunTraffic], Decimal | None]) -> Floats:
+        read = (None if run is None else number(run) for run in runs)
+        return np.array([math.nan if one is None else float(one) for one in read])[kind]
+
+    unsaid = of(lambda run: run.unsaid_gb_h)
+    up, down = (_rate(column(offers, name).floats, unsaid) for name in ("upload_mbps", "download_mbps"))
+    size = of(lambda run: run.checkpoint_gb)
+    write = size / up
+    pause = np.maximum(of(lambda run: run.every_h), write)
+    times = np.array([float(case.scenario.times * case.scenario.tolerance) for case in every])[kind]
+    return _Moved(
+        fetch_h=times * of(lambda run: run.fetched_gb) / down,
+        checkpoint_gb=size,
+        lost=many_losses(rates, write, of(lambda run: run.boot_h) + size / down, pause),
+        known=flags(run is not None and run.known for run in runs)[kind],
+    )
+
+
+def _rate(mbps: Floats, unsaid: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(mbps) & (mbps > 0), mbps * float(GB_H_PER_MBPS), unsaid)

@@ -16,15 +16,11 @@ Supported = tuple[Decimal, Decimal] | None
 
 @dataclass(frozen=True, slots=True)
 class ImageNeeds:
-    """What an image needs: compute capabilities, the maker of the GPU, the least CUDA of the host; None: unknown.
-
-    `precision` is the least compute capability that computes in the number format of the run.
-    """
+    """What an image needs: compute capabilities, the maker of the GPU, the least CUDA of the host; None: unknown."""
 
     capabilities: Supported = None
     vendor: Vendor | None = None
     cuda: Decimal | None = None
-    precision: Decimal | None = None
 
 
 def read_range(text: str) -> Supported:
@@ -36,6 +32,11 @@ def read_range(text: str) -> Supported:
 def read_cuda(text: str) -> Decimal | None:
     """Read a CUDA version such as `12.8`; None when it is not one."""
     return Decimal(text) if re.fullmatch(r"\d{1,2}\.\d", text) else None
+
+
+def read_vendor(text: str) -> Vendor | None:
+    """Read the maker of a GPU, `NVIDIA` or `AMD`; None when it is neither."""
+    return next((one for one in Vendor if one.value == text.strip().upper()), None)
 
 
 def images() -> Mapping[str, str]:

@@ -9,7 +9,15 @@ from decimal import Decimal
 
 from bot.rules.policy.consumers import ConsumerPolicy
 from bot.rules.policy.defaults import disks, frozen, idle_limits, setting
-from bot.rules.policy.images import ImageNeeds, Supported, image_capabilities, images, read_cuda, read_range
+from bot.rules.policy.images import (
+    ImageNeeds,
+    Supported,
+    image_capabilities,
+    images,
+    read_cuda,
+    read_range,
+    read_vendor,
+)
 from bot.rules.policy.tiers import ApprovalTier
 from providers.images import Vendor, cuda_of, vendor_of
 
@@ -163,6 +171,14 @@ class Policy:
         frozen(),
         "Least CUDA version of the host per image, for images whose name does not say it as cuda12.8 or cu128 does.",
     )
+    image_vendor: Mapping[str, str] = setting(
+        frozen(),
+        "Maker of the GPUs that an image is built for, NVIDIA or AMD, where its name does not say it; one without a "
+        "maker is not offered on AMD.",
+    )
+    gpu_capabilities: Mapping[str, str] = setting(
+        frozen(), "CUDA compute capability of GPUs that GPU Shopper does not know and whose cloud reports none."
+    )
     blocked_hosts: tuple[str, ...] = setting((), "Hosts or machines that are never offered, as cloud:id.")
     blocked_countries: tuple[str, ...] = setting(
         (), "Countries that are never offered: two letters, or EU for all of its members."
@@ -264,7 +280,8 @@ class Policy:
 
     def needs_of(self, image: str) -> ImageNeeds:
         """Return what an image needs of a host and its GPU, as the policy or else its name says."""
-        capabilities, vendor = self.capabilities_of(image), vendor_of(image)
+        capabilities, vendor = self.capabilities_of(image), read_vendor(self.image_vendor.get(image, ""))
+        vendor = vendor or vendor_of(image)
         cuda = read_cuda(self.image_cuda.get(image, "")) or cuda_of(image)
         if vendor is None and (capabilities is not None or cuda is not None):
             vendor = Vendor.NVIDIA

@@ -9,7 +9,7 @@ from typing import Final
 
 from bot.rules.budgets import budget
 from bot.rules.policy import bounds, consumers, tiers
-from bot.rules.policy.images import read_cuda, read_range
+from bot.rules.policy.images import read_cuda, read_range, read_vendor
 from bot.rules.policy.policy import Policy
 from bot.rules.reports import digest
 from bot.rules.webhooks import webhooks
@@ -100,6 +100,14 @@ def _about_machines(policy: Policy) -> Iterator[tuple[bool, str]]:
     yield (
         all(read_cuda(text) for text in policy.image_cuda.values()),
         "image_cuda needs a CUDA version for each image, for example 12.8",
+    )
+    yield (
+        all(read_vendor(text) for text in policy.image_vendor.values()),
+        "image_vendor needs NVIDIA or AMD for each image",
+    )
+    yield (
+        all(read_cuda(text) for text in policy.gpu_capabilities.values()),
+        "gpu_capabilities needs a compute capability for each GPU, for example 9.0",
     )
     yield (
         all(re.fullmatch(r"[a-z]+:\S+", host) for host in policy.blocked_hosts),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -38,12 +37,27 @@ class Checkpointing:
 class Loss:
     """Hold what losses cost: `share` of the work goes to checkpoints, repeats and restarts, at `rate_h` losses an hour.
 
-    `interval_h` is the time between checkpoints, None where none are written or none are needed.
+    `interval_h` is the time between checkpoints, None where none are written or none are needed, and `written_per_h`
+    how many of them are written in an hour of work.
     """
 
     share: Decimal
     rate_h: Decimal
     interval_h: Decimal | None
+    written_per_h: Decimal
+
+
+@functools.lru_cache(maxsize=8192)
+def losses_per_h(chance: Decimal, window_h: Decimal) -> Decimal:
+    """Return how many losses an hour are expected of a host that is lost with this chance within the window."""
+    return _exact(-math.log1p(-min(float(chance), MOST_CHANCE)) / float(window_h))
+
+
+@functools.lru_cache(maxsize=8192)
+def lost_within(chance: Decimal, window_h: Decimal, hours: Decimal) -> Decimal:
+    """Return the chance of losing such a host within some hours: 1 - (1 - chance) ^ (hours / window)."""
+    rate = -math.log1p(-min(float(chance), MOST_CHANCE)) / float(window_h)
+    return _exact(-math.expm1(-rate * float(hours)))
 
 
 @functools.lru_cache(maxsize=8192)
@@ -55,26 +69,37 @@ def loss(chance: Decimal, how: Checkpointing) -> Loss:
     rate = -math.log1p(-min(float(chance), MOST_CHANCE)) / float(how.window_h)
     write, restart = float(how.write_h), float(how.restart_h)
     interval = float(how.every_h) if how.every_h is not None else math.sqrt(2 * write / rate) if rate else 0.0
-    writing = write / interval if interval else 0.0
-    share = writing + rate * (interval / 2 + restart)
-    return Loss(_exact(share), _exact(rate), _exact(interval) if interval else None)
+    written = 1 / interval if interval else 0.0
+    share = write * written + rate * (interval / 2 + restart)
+    return Loss(_exact(share), _exact(rate), _exact(interval) if interval else None, _exact(written))
 
 
-def loss_shares(
-    chances: NDArray[np.float64], hows: Sequence[Checkpointing], of: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Compute the `share` of `loss` for many chances at once, without its rounding; `of` picks from `hows`."""
-    window = np.array([float(how.window_h) for how in hows])[of]
-    rate = -np.log1p(-np.minimum(chances, MOST_CHANCE)) / window
-    write = np.array([float(how.write_h) for how in hows])[of]
-    restart = np.array([float(how.restart_h) for how in hows])[of]
-    every = np.array([math.nan if how.every_h is None else float(how.every_h) for how in hows])[of]
+@dataclass(frozen=True, slots=True)
+class ManyLosses:
+    """Hold the same for many hosts at once, without rounding: shares of the work, and checkpoints an hour."""
+
+    share: NDArray[np.float64]
+    written_per_h: NDArray[np.float64]
+
+
+def rates_per_h(chances: NDArray[np.float64], window_h: Decimal) -> NDArray[np.float64]:
+    """Compute `losses_per_h` for many chances at once, without its rounding."""
+    found: NDArray[np.float64] = -np.log1p(-np.minimum(chances, MOST_CHANCE)) / float(window_h)
+    return found
+
+
+def many_losses(
+    rates: NDArray[np.float64],
+    write_h: NDArray[np.float64],
+    restart_h: NDArray[np.float64],
+    every_h: NDArray[np.float64],
+) -> ManyLosses:
+    """Compute `loss` for many rates and times at once; `every_h` is NaN where the best interval is taken."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        best = np.where(rate > 0, np.sqrt(2 * write / rate), 0.0)
-        interval = np.where(np.isnan(every), best, every)
-        writing = np.where(interval > 0, write / interval, 0.0)
-    share: NDArray[np.float64] = writing + rate * (interval / 2 + restart)
-    return share
+        best = np.where(rates > 0, np.sqrt(2 * write_h / rates), 0.0)
+        interval = np.where(np.isnan(every_h), best, every_h)
+        written = np.where(interval > 0, 1 / interval, 0.0)
+    return ManyLosses(write_h * written + rates * (interval / 2 + restart_h), written)
 
 
 def _exact(number: float) -> Decimal:

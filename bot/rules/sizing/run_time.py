@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.policy.policy import Policy
-from bot.rules.sizing.interruptions import Checkpointing
 from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
 from bot.rules.sizing.vram import Fit, fit
 from bot.rules.sizing.workload import WorkKind, Workload, architecture, unknown
@@ -50,14 +48,6 @@ class RunTime:
     def fits(self) -> bool:
         """Whether the run can be tried: it fits, or nobody can know."""
         return self.fit is None or self.fit.possible
-
-    def checkpointing(self, boot_s: int, policy: Policy) -> Checkpointing | None:
-        """Return how the run writes checkpoints; None where its hours do not follow from the work."""
-        if not self.known:
-            return None
-        write_h = self.checkpoint_gb / policy.checkpoint_write_gb_s / _HOUR_S
-        every_h = max(self.every_h, write_h) if self.every_h is not None else None
-        return Checkpointing(write_h, Decimal(boot_s) / _HOUR_S + write_h, every_h, policy.loss_window_h)
 
 
 def run_time(
@@ -121,13 +111,6 @@ def checkpoint_gb(work: Workload) -> Decimal:
         return _ZERO
     whole = shape.total_params * _TRAINING_BYTES / _GB
     return whole * _ADAPTER_SHARE if work.adapts else whole
-
-
-def stored_gb(work: Workload) -> Decimal:
-    """Return the GB that a run keeps beside its image: its weights, its data and two checkpoints."""
-    shape = architecture(work)
-    weights = _ZERO if shape is None else shape.total_params * _WEIGHT_BYTES / _GB
-    return weights + (work.dataset_gb or _ZERO) + KEPT_AT_ONCE * checkpoint_gb(work)
 
 
 def _fetched_gb(work: Workload) -> Decimal:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 
 from bot.rules.sizing.workload import Precision
 
@@ -91,12 +90,6 @@ GPUS_PER_MACHINE = 8
 #: and plain fp32 an eighth (between the 1/16 of A100 and the 1/4 of RTX A6000, from the makers' data sheets).
 DOUBLE_RATE_ARCHITECTURES = frozenset(["Ada", "Hopper", "Blackwell", "CDNA3", "CDNA4"])
 RATE: Mapping[Precision, float] = {Precision.TF32: 0.5, Precision.FP32: 0.125}
-#: The least compute capability whose tensor cores have a format (CUDA C++ programming guide, table of features): bf16
-#: and TF32 came with Ampere, fp8 with Ada.
-LEAST_CAPABILITY: Mapping[Precision, Decimal] = {
-    **dict.fromkeys((Precision.BF16, Precision.AMP_BF16, Precision.TF32), Decimal("8.0")),
-    Precision.FP8: Decimal("8.9"),
-}
 
 #: QLoRA against LoRA with 16-bit weights: 39 % more time for the same steps (Sebastian Raschka, "Practical Tips for
 #: Finetuning LLMs Using LoRA", 2023-11-19, Lit-GPT, Llama 2 7B on A100).

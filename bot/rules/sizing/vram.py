@@ -24,6 +24,8 @@ GIB = float(2**30)
 USABLE = 0.985
 USABLE_ECC = 0.92
 _ECC_IN_MEMORY = frozenset(["T4", "A2", "A10", "A10G", "A16", "A40", "L4", "L40", "L40S"])
+#: Above this share of the memory a run may still fail: fragmentation and longer samples take the rest.
+TIGHT = 0.97
 #: The CUDA context, the communication buffers and the allocator's slack, in GB per GPU.
 RUNTIME_GB = 0.6
 #: Tokens of one forward and backward pass beyond which a larger micro batch brings no more speed.
@@ -41,6 +43,8 @@ _WEIGHT_BYTES = {
     Precision.INT4: 4.127 / 8,
 }
 _ADAM_BYTES, _SHORT_BYTES = 12, 2
+#: Matrices of a gated feed-forward block.
+_GATED = 3
 
 
 class FitVerdict(StrEnum):
@@ -95,6 +99,11 @@ class Fit:
         """Whether the run can be tried: it fits, or nobody can know."""
         return self.verdict is not FitVerdict.DOES_NOT_FIT
 
+    @property
+    def tight(self) -> bool:
+        """Whether the run fits with so little memory left that it may fail all the same."""
+        return self.possible and self.utilisation > TIGHT
+
 
 def usable_gb(gpu: GpuModel) -> float:
     """Return what a program can hold in one GPU, in GB."""
@@ -104,24 +113,24 @@ def usable_gb(gpu: GpuModel) -> float:
 def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
     """Return the first layout that fits, from the one that costs no speed to the one that costs most.
 
-    What was said about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller
-    micro batch is tried. More memory never turns a fit into a miss, since no layout depends on the memory.
+    One that leaves some memory comes before one that is tight.
+    Only layouts of what was asked are tried: another method or another number format is another run. What was said
+    about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller micro batch is
+    tried. More memory never turns a fit into a miss, since no layout depends on the memory.
     """
     shape, has = architecture(work), usable_gb(gpu)
     asked = MemoryLayout(work.kind, weights=_asked_format(work))
     if shape is None:
         return Fit(FitVerdict.UNKNOWN, 0.0, has, (), 0.0, unknown(work)[0], (), asked)
-    smallest: tuple[MemoryLayout, tuple[Part, ...]] | None = None
-    for plan in _layouts(work, count):
-        found = parts(work, shape, count, plan)
-        if _sum(found) <= has:
-            grown = _grown(work, shape, count, plan, has)
-            return _fits(work, gpu, count, grown, parts(work, shape, count, grown))
-        if smallest is None or _sum(found) < _sum(smallest[1]):
-            smallest = plan, found
-    if smallest is None:
+    if count < 1:
         raise ValueError("a run needs at least one GPU")
-    plan, found = smallest
+    tried = [(plan, parts(work, shape, count, plan)) for plan in _layouts(work, count)]
+    for room in (has * TIGHT, has):
+        first = next((plan for plan, found in tried if _sum(found) <= room), None)
+        if first is not None:
+            grown = _grown(work, shape, count, first, has)
+            return _fits(work, gpu, count, grown, parts(work, shape, count, grown))
+    plan, found = min(tried, key=lambda one: _sum(one[1]))
     needs = _sum(found)
     most = max(found, key=lambda part: part.gb)
     sentence = (
@@ -132,18 +141,18 @@ def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
 
 
 def choices(work: Workload, gpu: GpuModel, count: int) -> tuple[MemoryLayout, ...]:
-    """Return every layout of the work as asked for that fits, each with its largest micro batch.
+    """Return every layout of the work as asked for that fits and is not tight, each with its largest micro batch.
 
-    The caller picks the fastest. The layout of `fit` comes alone where none of them fits or there is nothing to choose.
+    The caller picks the fastest. The layout of `fit` comes alone where there are none or there is nothing to choose.
     """
     shape, has = architecture(work), usable_gb(gpu)
     first = fit(work, gpu, count).plan
-    if shape is None or not work.trains or first.kind is not work.kind or first.offload:
+    if shape is None or not work.trains or first.offload:
         return (first,)
     found = [
         _grown(work, shape, count, plan, has)
-        for plan in _trainings(work, count, work.kind, first.micro_batch if work.micro_batch else 1)
-        if not plan.offload and _sum(parts(work, shape, count, plan)) <= has
+        for plan in _trainings(work, count, first.micro_batch if work.micro_batch else 1)
+        if not plan.offload and _sum(parts(work, shape, count, plan)) <= has * TIGHT
     ]
     return tuple(dict.fromkeys(found)) or (first,)
 
@@ -154,6 +163,8 @@ def _fits(work: Workload, gpu: GpuModel, count: int, plan: MemoryLayout, found: 
     where = plural(count, gpu.name) if count == 1 else f"each of {count} {gpu.name}"
     opening = f"Fits with {_listed(extra)}" if extra else "Fits"
     sentence = f"{opening}: {needs:,.1f} of {has:,.1f} GB on {where} ({needs / has:.0%})."
+    if needs > has * TIGHT:
+        sentence += " That is tight: a longer sample may not fit."
     return Fit(verdict, needs, has, extra, needs / has, sentence, found, plan)
 
 
@@ -176,29 +187,23 @@ def _asked_format(work: Workload) -> Precision:
 
 def _layouts(work: Workload, count: int) -> Iterator[MemoryLayout]:
     """Yield every layout worth trying for `count` GPUs, cheapest in speed first."""
-    if count < 1:
-        return
     if not work.trains:
-        formats = (work.number_format, *([Precision.INT8, Precision.INT4] if work.precision is None else []))
-        yield from (MemoryLayout(work.kind, weights=weights) for weights in formats)
+        yield MemoryLayout(work.kind, weights=work.number_format)
         return
     for micro in dict.fromkeys((work.micro_batch or 1, 1)):
-        yield from _trainings(work, count, work.kind, micro)
-    lighter = {WorkKind.FINETUNE: (WorkKind.LORA, WorkKind.QLORA), WorkKind.LORA: (WorkKind.QLORA,)}
-    for kind in lighter.get(work.kind, ()):
-        yield from _trainings(work, count, kind, 1)
+        yield from _trainings(work, count, micro)
 
 
-def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterator[MemoryLayout]:
-    adapts = kind in (WorkKind.LORA, WorkKind.QLORA)
-    shardings = (Sharding.DDP, Sharding.ZERO3) if adapts else tuple(Sharding)
+def _trainings(work: Workload, count: int, micro: int) -> Iterator[MemoryLayout]:
+    kind = work.kind
+    shardings = (Sharding.DDP, Sharding.ZERO3) if work.adapts else tuple(Sharding)
     said = [work.sharding] if work.sharding is not None else [*shardings] if count > 1 else [Sharding.DDP]
     recompute = [work.checkpointing] if work.checkpointing is not None else [False, True]
     weights = Precision.INT4 if kind is WorkKind.QLORA else Precision.BF16
     for checkpointing in recompute:
         for sharding in said:
             yield MemoryLayout(kind, sharding, checkpointing, micro, weights=weights)
-    if not adapts:
+    if not work.adapts:
         yield MemoryLayout(kind, said[-1], recompute[-1], micro, offload=True, weights=weights)
 
 
@@ -209,7 +214,7 @@ def _grown(work: Workload, shape: Architecture, count: int, plan: MemoryLayout, 
     most = min(max(work.batch // count, 1), max(MICRO_TOKENS // work.sequence, 1))
     while plan.micro_batch * 2 <= most:
         larger = replace(plan, micro_batch=plan.micro_batch * 2)
-        if _sum(parts(work, shape, count, larger)) > has:
+        if _sum(parts(work, shape, count, larger)) > has * TIGHT:
             break
         plan = larger
     return plan
@@ -220,17 +225,11 @@ _STAGE = {
     Sharding.ZERO2: "ZeRO stage 2 (shared optimizer and gradients)",
     Sharding.ZERO3: "ZeRO stage 3 (everything shared, as FSDP does)",
 }
-_LIGHTER = {WorkKind.LORA: "LoRA", WorkKind.QLORA: "QLoRA (frozen 4-bit weights)"}
-_FORMAT = {Precision.INT8: "8-bit weights", Precision.INT4: "4-bit weights"}
 
 
 def beyond(work: Workload, plan: MemoryLayout) -> tuple[str, ...]:
     """Say what `plan` uses beyond what was asked for."""
     found = []
-    if plan.kind is not work.kind:
-        found.append(_LIGHTER[plan.kind])
-    if not work.trains and plan.weights is not work.number_format:
-        found.append(_FORMAT[plan.weights])
     if work.sharding is None and plan.sharding in _STAGE:
         found.append(_STAGE[plan.sharding])
     if plan.checkpointing and not work.checkpointing:
@@ -264,19 +263,21 @@ def _states(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, fl
     gathered = 2 * _layer_params(shape) + shape.head_params if plan.sharding is Sharding.ZERO3 else 0.0
     return {
         "weights": params * _SHORT_BYTES * share[2] + gathered * _SHORT_BYTES,
-        "gradients": params * _SHORT_BYTES * share[1],
+        # ZeRO-Offload sends each layer's gradients to the host while it computes the next (arXiv:2101.06840).
+        "gradients": (2 * _layer_params(shape) if plan.offload else params * share[1]) * _SHORT_BYTES,
         "optimizer": 0.0 if plan.offload else params * _ADAM_BYTES * share[0],
     }
 
 
 def _adapted(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     layer = 8 * shape.width + shape.mlp_matrices * (shape.width + shape.mlp_width)
-    adapters = shape.layers * LORA_RANK * layer
+    adapters = float(LORA_RANK) * shape.layers * layer * (2 * _SHORT_BYTES + _ADAM_BYTES)
     rest = max(shape.total_params - _embedding(shape), 0)
     frozen = rest * weight_bytes(plan.weights) + _embedding(shape) * _SHORT_BYTES
     if plan.sharding is Sharding.ZERO3:
         frozen = frozen / count + 2 * _layer_params(shape) * _SHORT_BYTES
-    return {"frozen weights": frozen, "adapters": float(adapters * (2 * _SHORT_BYTES + _ADAM_BYTES))}
+        adapters = adapters / count
+    return {"frozen weights": frozen, "adapters": adapters}
 
 
 def _layer_params(shape: Architecture) -> float:
@@ -293,11 +294,17 @@ def weight_bytes(precision: Precision) -> float:
 
 
 def _activations(work: Workload, shape: Architecture, plan: MemoryLayout) -> float:
-    """Count what the backward pass needs from the forward pass, and the logits: 16-bit, 32-bit copy, gradient."""
+    """Count what the backward pass needs from the forward pass, and the logits: 16-bit, 32-bit copy, gradient.
+
+    A gated feed-forward block keeps its gate before and after the activation, the other branch and their product; its
+    models normalize in 32 bits whatever the format (Llama's RMSNorm), which keeps both inputs of a layer once more.
+    """
     size = 4 if work.number_format in (Precision.FP32, Precision.TF32) else _SHORT_BYTES
     tokens = float(plan.micro_batch * work.sequence)
     attention = shape.head_width * (2 * shape.heads + 2 * shape.kv_heads)
-    layer = size * (4 * shape.width + attention + shape.mlp_matrices * shape.mlp_width)
+    gated = shape.mlp_matrices == _GATED
+    inner = shape.mlp_width * (_GATED + 1 if gated else shape.mlp_matrices)
+    layer = size * (4 * shape.width + attention + inner) + (8 * shape.width if gated else 0)
     kept = shape.layers * size * shape.width + layer if plan.checkpointing else shape.layers * layer
     return tokens * (kept + shape.vocab * (2 * size + 4))
 

@@ -105,6 +105,14 @@ class Opening(Strict, from_attributes=True):
     sentence: Sentence
 
 
+class MethodCost(Strict):
+    """A lighter method than the one that was asked for, with its best offers; it is another run."""
+
+    heading: str = Field(description="What it is, in words.")
+    word: str = Field(description="The word of the /gpu language that asks for it.")
+    options: tuple[OptionCost, ...] = Field(description="Its ranked offers, the best first.")
+
+
 class CostEstimate(Strict):
     """`cost_estimate.json`: every option with its range, its parts and its assumptions."""
 
@@ -116,6 +124,8 @@ class CostEstimate(Strict):
     left_out: tuple[LeftOut, ...] = Field(description="Offers that were skipped, by reason.")
     clouds: tuple[CloudRead, ...] = Field(description="How each cloud answered.")
     openings: tuple[Opening, ...] = Field(description="Limits that alone keep offers out, and what to write instead.")
+    methods: tuple[MethodCost, ...] = Field(default=(), description="Lighter methods, each ranked by itself.")
+    refused: str = Field(default="", description="A cheaper offer that cannot run it and the reason, in words.")
     assumptions: tuple[str, ...] = Field(description="What was assumed because nobody said it, in words.")
     unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
 
@@ -212,6 +222,11 @@ def cost_estimate(planned: Planned) -> CostEstimate:
         ),
         clouds=tuple(CloudRead(**cloud_facts(one)) for one in planned.answers),
         openings=tuple(map(Opening.model_validate, planned.relaxations)),
+        methods=tuple(
+            MethodCost(heading=one.heading, word=one.word, options=tuple(map(_option, one.options)))
+            for one in planned.methods
+        ),
+        refused=planned.ranked.refused,
         assumptions=planned.assumed,
         unknown=planned.unknown,
     )

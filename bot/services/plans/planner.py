@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from bot.rules.grammar.run_words import workload_of
-from bot.rules.market.disk import disk_gb
+from bot.rules.market.alternatives import alternatives
+from bot.rules.market.disk import disk_gb, disk_sentence
 from bot.rules.market.filters import blocked, excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation
@@ -23,12 +24,25 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 
+#: So many offers are shown of a lighter method than the one that was asked for.
+METHOD_OPTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LighterMethod:
+    """A lighter method than the one that was asked for: its heading, the word that asks for it, and its best offers."""
+
+    heading: str
+    word: str
+    options: tuple[RankedOption, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A plan: the ranked offers for a job, the assumptions, the unknowns, and the changes that would let offers fit.
 
-    `capabilities` is what the recommended option's cloud can do, None when nothing fits.
+    `capabilities` is what the recommended option's cloud can do, None when nothing fits. `methods` are lighter ways to
+    do the run, each with a table of its own.
     """
 
     job: JobRequest
@@ -39,6 +53,7 @@ class Planned:
     relaxations: tuple[Relaxation, ...]
     capabilities: Capabilities | None
     made_at: datetime
+    methods: tuple[LighterMethod, ...] = ()
 
     @property
     def best(self) -> RankedOption | None:
@@ -48,7 +63,13 @@ class Planned:
     @property
     def assumed(self) -> tuple[str, ...]:
         """Return what was assumed because the job did not say it."""
-        return assumed(self.work) if self.work is not None else ()
+        return (*assumed(self.work), disk_sentence(self.job)) if self.work is not None else ()
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Return what was left out and why; a cheaper offer that cannot run it comes first."""
+        cheaper = (self.ranked.refused,) if self.ranked.refused else ()
+        return (*cheaper, *(one.sentence for one in self.ranked.excluded))
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -76,6 +97,10 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
     able = catalog.capabilities
     runs = await catalog.finished_runs()
     ranked = rank(market.offers, job, policy, able, runs=runs)
+    methods = []
+    for one in alternatives(job, policy):
+        found = rank(market.offers, one.job, policy, able, top=METHOD_OPTIONS, runs=runs)
+        methods += [LighterMethod(one.heading, one.word, found.options)] if found.options else []
     advised = not ranked.options and most_answered(market.answers)
     relaxations = await catalog.openings(job, policy, runs=runs) if advised else ()
     now = clock.now()
@@ -88,6 +113,7 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
         relaxations=relaxations,
         capabilities=able[ranked.options[0].offer.cloud] if ranked.options else None,
         made_at=now,
+        methods=tuple(methods),
     )
 
 
@@ -100,7 +126,7 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     best = planned.best
     if best is None:
         reasons = [one.sentence for one in planned.relaxations[:1]]
-        reasons += [one.sentence for one in planned.ranked.excluded]
+        reasons += planned.skipped
         lead = nothing_found(planned.answers, "No offer fits this run now.")
         return refuse(ReplyCode.NOTHING_FITS, " ".join([lead, *reasons, *refusals(planned.answers)]))
     worst_h = best.estimate.worst_hours

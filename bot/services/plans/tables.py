@@ -18,12 +18,20 @@ def plan_table(planned: Planned) -> TextReport:
     best = planned.best.estimate if planned.best is not None else None
     said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
     said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
-    said += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *refusals(planned.answers)]
-    table = TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))
+    said += [*planned.unknown, *planned.skipped, *refusals(planned.answers)]
+    tables = [TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))] if options else []
+    tables += [
+        TextTable(
+            title=f"{method.heading} ({method.word})",
+            head=text.HEAD,
+            rows=tuple(text.cells(one) for one in method.options),
+        )
+        for method in planned.methods
+    ]
     first = planned.nothing or silence(planned.answers)
     return TextReport(
         lead=f"Plan for {text.title(planned)}",
-        tables=(table,) if options else (),
+        tables=tuple(tables),
         sentences=tuple(filter(None, (first, *said))),
     )
 

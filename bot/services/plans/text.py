@@ -62,9 +62,7 @@ def _lines(planned: Planned) -> Iterator[str]:
         yield from _section("What would open the market", (one.sentence for one in planned.relaxations))
     else:
         yield f"Recommended: **{in_markdown(planned.best.offer.id)}**. {in_markdown(planned.best.why)}"
-        yield from ("", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}")
-        for option in options:
-            yield f"| {' | '.join(in_markdown(cell) for cell in cells(option))} |"
+        yield from _table(options)
         yield from ("", "![Cost against hours](gpu_plan.png)")
         yield from _section("Why each has its rank", (f"#{one.rank}: {one.why}" for one in options))
         fits = dict.fromkeys(one.estimate.fit for one in options if one.estimate.fit)
@@ -78,11 +76,20 @@ def _lines(planned: Planned) -> Iterator[str]:
         )
         for part in planned.best.estimate.components:
             yield f"| {part.name} | {usd(part.best_usd)} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
+    for method in planned.methods:
+        yield from ("", f"## {method.heading}", "", f"Another run, with {in_markdown(method.word)}.")
+        yield from _table(method.options)
     best = planned.best.estimate.assumptions if planned.best is not None else ()
     yield from _section("What is assumed", (*planned.assumed, *best))
     yield from _section("What could not be known", planned.unknown)
-    yield from _section("What was skipped", (*(one.sentence for one in planned.ranked.excluded), *planned.absent))
+    yield from _section("What was skipped", (*planned.skipped, *planned.absent))
     yield from _section("How old the prices are", planned.ages)
+
+
+def _table(options: Iterable[RankedOption]) -> Iterator[str]:
+    yield from ("", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}")
+    for option in options:
+        yield f"| {' | '.join(in_markdown(cell) for cell in cells(option))} |"
 
 
 def _section(heading: str, sentences: Iterable[str]) -> Iterator[str]:

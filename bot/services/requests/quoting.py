@@ -44,6 +44,8 @@ from ledger.queries.session_costs import spent_before
 from providers.contract import Offer
 
 BATCH = 16
+#: The code beside the sentence about a cheaper offer that cannot run what was asked.
+CHEAPER_REFUSED = "cheaper"
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +109,8 @@ async def _quote(ctx: Context, held: Claim) -> None:
                 approved = await _offer(ctx, tx, request, held, ranked, market, now, not_them)
             else:
                 # Why nothing fits, in the order in which the market was narrowed.
-                reasons = [*opens, *(one.sentence for one in ranked.excluded), *refusals(market.answers)]
+                cheaper = filter(None, (ranked.refused,))
+                reasons = [*opens, *cheaper, *(one.sentence for one in ranked.excluded), *refusals(market.answers)]
                 await _nothing(tx, request, held, market.answers, reasons, now, spent_usd)
     except StaleMove:
         return  # It was cancelled while the clouds were queried.
@@ -195,7 +198,10 @@ def _quote_of(
         version=version,
         created_at=now,
         expires_at=now + open_for,
-        excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
+        excluded=[
+            *([{"code": CHEAPER_REFUSED, "sentence": ranked.refused, "count": 1}] if ranked.refused else []),
+            *({"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded),
+        ],
         clouds=_answers(market.answers),
     )
 

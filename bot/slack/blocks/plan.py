@@ -6,7 +6,7 @@ from bot.rules.market.ranking import RankedOption
 from bot.rules.plans import comparison_text
 from bot.rules.values.phrases import FREE, hours, short_hours, usd
 from bot.services.market.answers import refusals
-from bot.services.plans.planner import Compared, Planned
+from bot.services.plans.planner import Compared, LighterMethod, Planned
 from bot.services.plans.text import HEAD, NARROW, RIGHT, between, cells, title
 from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
 
@@ -18,9 +18,10 @@ def plan(planned: Planned, command: str) -> Message:
     # Where nothing fits, the message itself says first which clouds did not answer.
     unknown = refusals(planned.answers) if planned.best is None else planned.absent
     refused = [f":warning: {safe(sentence)}" for sentence in unknown]
-    excluded = [safe(one.sentence) for one in planned.ranked.excluded]
+    excluded = [safe(one) for one in planned.skipped]
     small: list[Block] = [context(" ".join([*refused, *excluded][:12]))] if refused or excluded else []
     small += [context(" ".join(safe(one) for one in planned.unknown))] if planned.unknown else []
+    small += [context("\n".join(map(_method, planned.methods)))] if planned.methods else []
     if planned.best is None:
         openings = [safe(one.sentence, 400) for one in planned.relaxations[:3]]
         text = " ".join([f"{lead}: {safe(planned.nothing)}", *openings])
@@ -51,6 +52,13 @@ def plan_sections(planned: Planned) -> tuple[Block, ...]:
         lines.append(section(f"{facts}\n{_reason(one)}"))
     left = [block for block in message.blocks[1:] if block["type"] != "table"]
     return (message.blocks[0], *lines, *left[1:-1])
+
+
+def _method(method: LighterMethod) -> str:
+    """Say what a lighter method costs at its best offer, and the word that asks for it."""
+    best = method.options[0]
+    gpus, cloud, total, time = cells(best)[1:5]
+    return f"{safe(method.heading)} ({code(method.word)}): {safe(gpus)} at {safe(cloud)}, about {total}, {time}."
 
 
 def _reason(one: RankedOption) -> str:

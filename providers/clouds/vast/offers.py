@@ -141,6 +141,10 @@ def _offer(row: Mapping[str, Any], *, disk_gb: int, kind: str, at: datetime) -> 
         ram_gb=_ram_gb(row),
         disk_gb_max=None if disk_max is None else int(disk_max),
         download_mbps=number(row.get("inet_down")),
+        upload_mbps=number(row.get("inet_up")),
+        nvlink_gb_s=number(row.get("bw_nvlink")),
+        pcie_gb_s=number(row.get("pcie_bw")),
+        power_limit_w=number(row.get("gpu_max_power")),
         min_bid_usd_h=number(row.get("min_bid")),
         ticket={"ask": str(key)},
     )

@@ -244,6 +244,8 @@ def hardware(machine: VastMachine, size: int) -> dict[str, Any]:
         "cpu_cores_effective": 16.0 * size,
         "cpu_ram": 64_000 * machine.gpus,
         "pci_gen": 5.0,
+        "pcie_bw": 52.1,
+        "gpu_max_power": 450.0,
     }
 
 

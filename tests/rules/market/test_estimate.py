@@ -74,9 +74,10 @@ def test_a_rental_by_the_hour_is_expected_to_cost_its_hours_its_disk_and_its_tra
 def test_retries_and_interruptions_are_in_the_worst_case_of_a_rental() -> None:
     one = offer(price_usd_h=Decimal(1), reliability=Decimal("0.90"))
     assert component("retries", one, job("10"), "vast") == ("0.000000", "0.000000", "2.000000")
-    assert component("interruptions", one, job("10"), "vast") == ("0.000000", "0.000000", "1.000000")
+    # 1 - 0.9 ^ (10 h / 24 h) is the chance of losing the host within the ten hours, 1 - 0.75 ^ (10 h / 24 h) with spot.
+    assert component("interruptions", one, job("10"), "vast") == ("0.000000", "0.000000", "0.429505")
     spot = replace(one, spot=True)
-    assert component("interruptions", spot, job("10"), "vast") == ("0.000000", "0.000000", "2.500000")
+    assert component("interruptions", spot, job("10"), "vast") == ("0.000000", "0.564810", "1.129621")
 
 
 def test_reliability_is_assumed_where_none_is_reported() -> None:
@@ -89,7 +90,7 @@ def test_reliability_is_assumed_where_none_is_reported() -> None:
 
 def test_the_assumptions_say_what_was_assumed() -> None:
     said = " ".join(estimate(offer(reliability=None, spot=True), job(), POLICY, CLOUDS["runpod"]).assumptions)
-    assert "with an assumed reliability of 95.0%" in said
+    assert "An assumed reliability of 95.0% repeats half of the work when the host is lost." in said
     assert "billed" in said
     assert "taken back" in said
     quiet = " ".join(estimate(offer(), job(), Policy(price_tolerance=Decimal(1)), CLOUDS["vast"]).assumptions)

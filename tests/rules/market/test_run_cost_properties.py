@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from bot.rules.grammar.run_words import workload
 from bot.rules.market.estimate import COMPONENTS, Estimate, estimate
-from bot.rules.market.ranking import BEST_COST, FASTEST, Ranked, rank
+from bot.rules.market.ranking import BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank
+from bot.rules.market.traffic import traffic
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss
 from bot.rules.sizing.run_time import RunTime, checkpoint_gb, finished_run, run_time
@@ -77,7 +78,7 @@ def test_what_is_not_known_falls_back_to_hours_and_is_said(words: tuple[str, ...
     assert not found.known
     assert found.hours.best == found.hours.expected == found.hours.worst == HOUR
     assert any(said in sentence for sentence in found.unknown)
-    assert found.checkpointing(120, POLICY) is None
+    assert not traffic(found, 120, POLICY).known
     sold = h100(gpu=gpu)
     told = estimate(sold, wanted(*words), POLICY, CLOUDS["vast"], found)
     assert (told.hours, told.best_hours, told.worst_hours) == (HOUR, None, None)
@@ -118,11 +119,10 @@ def test_a_longer_window_and_a_faster_disk_lose_less() -> None:
         float(loss(Decimal("0.3"), day).rate_h) / 7, rel=1e-6
     )
     slow, fast = (replace(POLICY, checkpoint_write_gb_s=Decimal(n)) for n in ("0.5", "5"))
-    long, short = (run().checkpointing(120, policy) for policy in (slow, fast))
-    assert long is not None
-    assert short is not None
+    long, short = (traffic(run(), 120, policy).checkpointing(offer()) for policy in (slow, fast))
     assert long.write_h == 10 * short.write_h
-    assert run().checkpointing(120, replace(POLICY, loss_window_h=Decimal(48))) == replace(long, window_h=Decimal(48))
+    wide = traffic(run(), 120, replace(POLICY, loss_window_h=Decimal(48))).checkpointing(offer())
+    assert wide == replace(long, window_h=Decimal(48))
 
 
 def test_no_other_interval_is_better() -> None:
@@ -148,9 +148,57 @@ def test_a_higher_chance_never_costs_less(pair: tuple[Decimal, Decimal], write: 
 
 
 def test_a_said_pause_between_checkpoints_is_at_least_their_writing() -> None:
-    how = run("model=1B", "tokens=1B", "checkpoint-every=1m", "checkpoint-size=900GB").checkpointing(120, POLICY)
-    assert how is not None
+    found = run("model=1B", "tokens=1B", "checkpoint-every=1m", "checkpoint-size=900GB")
+    how = traffic(found, 120, POLICY).checkpointing(offer())
     assert how.every_h == how.write_h == Decimal("0.5")
+
+
+# ── what is moved ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_checkpoints_and_data_move_at_the_bandwidth_of_the_offer() -> None:
+    """14 GB are 0.311 h at 100 Mbit/s (45 GB an hour), and 200 GB are fetched in 0.444 h at 1 Gbit/s."""
+    found = traffic(run("model=1B", "tokens=1B", "dataset=200GB"), 120, POLICY)
+    slow = offer(upload_mbps=Decimal(100), download_mbps=Decimal(1000))
+    how = found.checkpointing(slow)
+    assert float(how.write_h) == pytest.approx(14 / 45)
+    assert float(how.restart_h) == pytest.approx(120 / 3600 + 14 / 450)
+    assert float(found.fetch_h(slow)) == pytest.approx(200 / 450)
+    unsaid = found.checkpointing(offer(upload_mbps=Decimal(0), download_mbps=Decimal("NaN")))
+    assert unsaid.write_h == 14 / (POLICY.checkpoint_write_gb_s * 3600)
+
+
+def test_every_checkpoint_is_sent_and_the_time_to_fetch_is_billed() -> None:
+    words = ("model=1B", "tokens=20B", "seq=2048", "batch=512", "checkpoint-every=15m", "dataset=100GB")
+    sold = h100(egress_usd_gb=Decimal("0.01"), download_mbps=Decimal(1000), upload_mbps=Decimal(1000))
+    found = costs(sold, *words)
+    by_name = dict(zip(COMPONENTS, found.components, strict=True))
+    checkpoints = found.hours / Decimal("0.25")
+    assert float(by_name["transfer"].expected_usd) == pytest.approx(0.01 * (10 + 14 * float(checkpoints)), rel=1e-6)
+    fetching_h = 100 / 450
+    assert float(by_name["start-up"].expected_usd) == pytest.approx(16 * fetching_h, rel=1e-3)
+    assert float(by_name["start-up"].worst_usd) == pytest.approx(16 * 2 * 1.1 * fetching_h, rel=1e-3)
+    assert "Fetching weights and data takes about 13 min and is billed." in found.assumptions
+
+
+def test_the_most_reliable_offer_is_the_one_that_its_run_is_least_likely_to_lose() -> None:
+    """The slower GPU has the more reliable host, but it must last six times as long."""
+    slow = h100("slow", gpu="RTX3090", memory_gb=Decimal(24), price_usd_h=Decimal(1), reliability=Decimal("0.97"))
+    fast = h100("fast", reliability=Decimal("0.95"))
+    found = ranked(slow, fast, words=("model=125M", "tokens=2B", "seq=2048", "batch=512"))
+    (stable,) = [one for one in found.options if BEST_STABILITY in one.marks]
+    assert stable.offer.key == "fast"
+
+
+def test_a_longer_spot_rental_counts_more_of_its_loss() -> None:
+    sold = offer(spot=True, price_usd_h=Decimal(1))
+    day, week = (
+        estimate(sold, job(hours, spot=SpotPolicy.YES), POLICY, CLOUDS["vast"]).components[-1]
+        for hours in ("24", "168")
+    )
+    # Within a day 1 % of the host and 15 % of the spot market; half of the hours are repeated on average.
+    assert day.expected_usd == Decimal("1.920000")
+    assert float(week.expected_usd) == pytest.approx(168 * (1 - 0.84**7) / 2, rel=1e-6)
 
 
 # ── the cost ─────────────────────────────────────────────────────────────────────────────────────
@@ -232,13 +280,13 @@ def test_the_faster_gpu_wins_where_its_hour_costs_more() -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_what_is_too_short_too() -> None:
-    found = ranked(offer(), h100(available_for_s=60), words=("model=70B", "tokens=10B"))
+    found = ranked(offer(), h100(available_for_s=60, ram_gb=Decimal(1400)), words=("model=70B", "tokens=10B"))
     assert [one.reason_code for one in found.excluded] == ["vram", "too_short"]
 
 
 def test_a_missed_goal_is_flagged_and_stands_below_and_the_unknown_below_that() -> None:
     cheap = h100("late", gpu="A100-SXM-80GB", price_usd_h=Decimal(1))
-    unknown = h100("unknown", gpu="X9000", price_usd_h=Decimal("0.01"))
+    unknown = h100("unknown", gpu="X9000", compute_capability=Decimal("9.0"), price_usd_h=Decimal("0.01"))
     words = (*WORDS, f"goal={int(run().hours.expected * 60) + 2}m")
     found = ranked(unknown, cheap, h100("in time", price_usd_h=Decimal(90)), words=words)
     assert keys(found) == ["in time", "late", "unknown"]
@@ -284,7 +332,9 @@ def test_what_is_rented_may_last_all_of_its_hours() -> None:
     assert long.worst_usd >= Decimal(16) * Decimal("1.1") * 50
     assert long.expected_usd == short.expected_usd
     tight = replace(wanted(), hours=Decimal("0.1"))
-    late = rank([h100("1"), h100("2", gpu="X9000")], tight, POLICY, CLOUDS, whole=True)
+    late = rank(
+        [h100("1"), h100("2", gpu="X9000", compute_capability=Decimal("9.0"))], tight, POLICY, CLOUDS, whole=True
+    )
     assert keys(late) == ["1", "2"]
     assert late.options[0].estimate.late_hours == run().hours.expected - Decimal("0.1")
 

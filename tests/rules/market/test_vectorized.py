@@ -12,19 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules.market.columns import column
-from bot.rules.market.estimate import reliability
-from bot.rules.market.filters import excluded, image_needs, reason
+from bot.rules.market.filters import excluded, needs_by_cloud, reason
 from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, ordered, rank
-from bot.rules.market.scoring import Cases, Scored, needed_s, score, stock_rank, unsuited
+from bot.rules.market.scoring import Cases, Scored, expected_losses, needed_s, score, stock_rank, unsuited
 from bot.rules.policy.policy import Policy
-from bot.rules.sizing.interruptions import Checkpointing, loss, loss_shares
+from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
 ANY = GpuConstraint(count_min=1, count_max=8)
-RUNS = tuple(("model=" + size, "tokens=50M", "seq=2048", "batch=64", "goal=20h") for size in ("1B", "13B"))
-POLICY = Policy(blocked_hosts=("vast:9",), blocked_countries=("CN",), risk_weight=Decimal("0.5"))
+RUNS = (
+    *(("model=" + size, "tokens=50M", "seq=2048", "batch=64", "goal=20h") for size in ("1B", "13B")),
+    ("model=7B", "type=finetune", "tokens=50M", "precision=fp16"),
+    ("model=7B", "type=finetune", "tokens=5M", "batch=1"),
+    ("model=1B", "type=finetune", "tokens=5M", "checkpoint-every=1m", "dataset=200GB"),
+    ("model=1B", "type=serving", "precision=fp8"),
+    # On 24 GB this is tight.
+    ("params=11.9B", "type=serving", "precision=bf16", "seq=512", "concurrency=1", "tokens=1M"),
+)
+POLICY = Policy(
+    gpu_capabilities={"X9000": "8.0"}, blocked_hosts=("vast:9",), blocked_countries=("CN",), risk_weight=Decimal("0.5")
+)
 
 #: What may be wrong or odd about an offer, one thing at a time.
 FLAWS = st.one_of(
@@ -43,6 +52,10 @@ FLAWS = st.one_of(
             "host_id": ("8", "9"),
             "compute_capability": (Decimal("8.9"), Decimal("sNaN"), Decimal("12.0")),
             "cloud": ("elsewhere",),
+            "ram_gb": (Decimal(1), Decimal(4), Decimal("113.0"), Decimal("sNaN"), Decimal("15.476")),
+            "cuda_max": (Decimal("12.2"), Decimal("NaN")),
+            "upload_mbps": (Decimal(0), Decimal(-1), Decimal("0.001"), Decimal(90), Decimal("sNaN"), Decimal(10_000)),
+            "download_mbps": (Decimal(0), Decimal("Infinity"), Decimal(25), Decimal("950.7"), Decimal("NaN")),
         }.items()
     ]
 )
@@ -51,7 +64,7 @@ PLAIN = st.builds(
     replace,
     OFFERS,
     cloud=st.sampled_from(["vast", "runpod", "kaggle"]),
-    gpu=st.sampled_from(["RTX4090", "H100-SXM", "X9000"]),
+    gpu=st.sampled_from(["RTX4090", "H100-SXM", "X9000", "V100-32GB", "MI300X"]),
     gpu_count=st.sampled_from([1, 1, 2]),
     price_usd_h=st.sampled_from([Decimal("0.40"), Decimal("0.4000004"), Decimal("1.20"), Decimal(3)]),
     storage_usd_h=st.sampled_from([Decimal(0), Decimal("0.01")]),
@@ -70,6 +83,7 @@ JOBS = st.builds(
     gpu=st.sampled_from([ANY, GpuConstraint((), 1, 2, Decimal(24), Decimal(80)), GpuConstraint(("RTX4090",), 1, 8)]),
     spot=st.sampled_from(SpotPolicy),
     work=st.sampled_from([(), *RUNS]),
+    image=st.sampled_from([None, None, "rocm/pytorch:latest", "own/image:1", "nvidia/cuda:11.0-devel"]),
     candidates=st.sampled_from([(), ("kaggle", "vast")]),
     regions=st.sampled_from([(), ("EU",)]),
     max_price_usd_h=st.sampled_from([None, Decimal("0.40"), Decimal("1.2")]),
@@ -86,12 +100,13 @@ JOBS = st.builds(
 def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple[list[Scored], dict[str, list[str]]]:
     """The definition: every offer judged and scored by itself, then sorted."""
     cases = Cases(wanted, policy, CLOUDS, whole=False)
-    images = image_needs(wanted, policy, CLOUDS)
+    needs = needs_by_cloud(wanted, policy, CLOUDS)
     kept: list[Scored] = []
     left_out: dict[str, list[str]] = {}
     for one in market:
         able = CLOUDS.get(one.cloud)
-        code = "cloud_unknown" if able is None else reason(one, wanted, policy, able.free, images[one.cloud])
+        code = "cloud_unknown" if able is None else reason(one, wanted, policy, able.free, needs[one.cloud])
+        code = code or ("own_image" if able is not None and wanted.image and not able.images else None)
         code = code or unsuited(one, cases.of(one))
         found = None if code else score(one, cases)
         if found and wanted.budget_cap_usd is not None and found.expected_usd > wanted.budget_cap_usd:
@@ -107,21 +122,25 @@ def marked(found: Ranked, mark: str) -> str | None:
     return next((option.offer.id for option in found.options if mark in option.marks), None)
 
 
-def most_stable(kept: list[Scored], policy: Policy) -> str:
+def most_stable(kept: list[Scored], cases: Cases) -> str:
     first = [one for one in kept if one.order[0] == kept[0].order[0]]
     firm = [one for one in first if not one.offer.spot] or first
 
     def stability(one: Scored) -> tuple[Decimal, int, int, int]:
         sold = one.offer
         facts = int(sold.datacenter or 0), int(sold.verified or 0), stock_rank(sold.stock)
-        return (reliability(sold, policy), *facts)
+        return (-expected_losses(sold, cases), *facts)
 
     most = max(map(stability, firm))
     return next(one.offer.id for one in firm if stability(one) == most)
 
 
 def fastest(kept: list[Scored], cases: Cases) -> str | None:
-    runs = [(one, run) for one in kept if (run := cases.run(one.offer)) is not None and run.known]
+    runs = [
+        (one, run)
+        for one in kept
+        if (run := cases.run(one.offer)) is not None and run.known and not cases.of(one.offer).tight
+    ]
     least = min((run.hours.expected for _, run in runs), default=None)
     return next((one.offer.id for one, run in runs if run.hours.expected == least), None)
 
@@ -139,9 +158,12 @@ def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(market: list[Offer]
     }
     assert found.answered == len(kept)
     if kept:
-        assert marked(found, BEST_COST) == kept[0].offer.id
-        assert (marked(found, BEST_STABILITY) or marked(found, ASSUMED_STABILITY)) == most_stable(kept, POLICY)
-        assert marked(found, FASTEST) == fastest(kept, Cases(wanted, POLICY, CLOUDS, whole=False))
+        cases = Cases(wanted, POLICY, CLOUDS, whole=False)
+        best = None if cases.of(kept[0].offer).tight else kept[0].offer.id
+        assert marked(found, BEST_COST) == best
+        stable = most_stable(kept, cases) if best else None
+        assert (marked(found, BEST_STABILITY) or marked(found, ASSUMED_STABILITY)) == stable
+        assert marked(found, FASTEST) == fastest(kept, cases)
         few = rank(market, wanted, POLICY, CLOUDS, top=2)
         assert {one.rank: one.offer.id for one in few.options}.items() <= {
             n: one.offer.id for n, one in enumerate(kept, 1)
@@ -198,9 +220,14 @@ def test_many_losses_at_once_are_the_same_as_one_by_one(
     chances: list[Decimal], write: Decimal, restart: Decimal, every: Decimal | None, window: Decimal
 ) -> None:
     how = Checkpointing(write, restart, every, window)
-    shares = loss_shares(np.array(chances, dtype=np.float64), [how], np.zeros(len(chances), dtype=np.intp))
-    for chance, share in zip(chances, shares.tolist(), strict=True):
-        assert share == pytest.approx(float(loss(chance, how).share), abs=1e-9)
+    rates = rates_per_h(np.array(chances, dtype=np.float64), window)
+    times = (float(write), float(restart), math.nan if every is None else float(every))
+    many = many_losses(rates, *(np.full(len(chances), time) for time in times))
+    for place, chance in enumerate(chances):
+        found = loss(chance, how)
+        assert many.share[place] == pytest.approx(float(found.share), abs=1e-9, rel=1e-12)
+        assert many.written_per_h[place] == pytest.approx(float(found.written_per_h), abs=1e-9, rel=1e-12)
+        assert rates[place] == pytest.approx(float(losses_per_h(chance, window)), abs=1e-9)
 
 
 def test_a_column_compares_exactly_at_its_limit() -> None:
