@@ -373,6 +373,7 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "restart": _switch,
     "cancel": _cancel,
     "share": _share,
+    "unshare": _share,
     "key": _key,
     "profile": _profile,
 }

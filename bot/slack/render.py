@@ -10,7 +10,7 @@ from typing import Final
 from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.instances.health import given_up_at
 from bot.rules.policy.policy import Policy
-from bot.services.access.ssh_keys import keys_of
+from bot.services.access.key_holders import keys_of
 from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
 from bot.services.grants import approvers

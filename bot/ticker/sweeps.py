@@ -17,7 +17,7 @@ from bot.services.instances import (
     termination,
     unknown_outcome,
 )
-from bot.services.nodes import host_keys
+from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
@@ -102,6 +102,14 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
             lambda: gpu_checks.checks_due(ctx),
             ctx.timing.boot_poll_s,
             (hints.logins,),
+            drain=False,
+            width=WIDTH,
+        ),
+        ScheduledJob(
+            "machine-keys",
+            lambda: key_writes.key_writes_due(ctx),
+            key_writes.LOOK_S,
+            (hints.machine_keys,),
             drain=False,
             width=WIDTH,
         ),

@@ -37,6 +37,7 @@ class EventKind(Vocabulary):
     INSTANCE_NOT_SWITCHED = "instance.not_switched", "instance not stopped or started"
     INSTANCE_ADDRESS_CHANGED = "instance.address_changed", "instance address changed"
     INSTANCE_HOST_KEY_CHANGED = "instance.host_key_changed", "instance host key changed"
+    INSTANCE_KEYS_WRITTEN = "instance.keys_written", "instance SSH keys changed"
     INSTANCE_API_CERTIFICATE_CHANGED = "instance.api_certificate_changed", "instance API certificate changed"
     INSTANCE_API_TOKEN_MADE = "instance.api_token_made", "instance API token made"
     INSTANCE_AGENT_TOKEN_EXCHANGED = "instance.agent_token_exchanged", "instance agent token exchanged"

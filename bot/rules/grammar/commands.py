@@ -126,8 +126,15 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand(
         "share",
         "share ID @WHO [off]",
-        "Let somebody else log in to the machine of your request. Keys go onto it at its launch.",
+        "Let somebody else log in to the machine of your request or session, also while it runs.",
         "share 4k7m2p U012AB3CD",
+        CommandShape.SHARE,
+    ),
+    Subcommand(
+        "unshare",
+        "unshare ID @WHO",
+        "Share it with them no longer. Their SSH keys are removed; connections that are open stay open.",
+        "unshare 4k7m2p U012AB3CD",
         CommandShape.SHARE,
     ),
     Subcommand("cancel", "cancel ID", "Cancel an open request.", "cancel 4k7m2p", CommandShape.ID),

@@ -180,14 +180,16 @@ def read_share(sub: Subcommand, words: list[WordToken], line: str, policy: Polic
     named = read_id(sub, words[:1], line, policy)
     if len(words) < 2:
         raise Wrong(end(line), f"Say with whom, as in {sub.example}.")
-    if len(words) > 3 or (len(words) == 3 and words[2].value.lower() != "off"):
-        raise Wrong(words[-1], f"{sub.name} takes one id, one person, and off to end it.")
+    ends = sub.name == "unshare"
+    if len(words) > 3 or (len(words) == 3 and (ends or words[2].value.lower() != "off")):
+        takes = "one id and one person" if ends else "one id, one person, and off to end it"
+        raise Wrong(words[-1], f"{sub.name} takes {takes}.")
     try:
         who = known_person(words[1].value, policy.same_person)
     except BadHolder as error:
         said = f"{show(words[1].value)} is nobody known here; mention the person, or write operator:ada."
         raise Wrong(words[1], said) from error
-    return replace(named, text=who.ref, action="off" if words[2:] else "")
+    return replace(named, text=who.ref, action="off" if ends or words[2:] else "")
 
 
 def read_reason(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:

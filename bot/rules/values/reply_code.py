@@ -26,7 +26,7 @@ class ReplyCode(Vocabulary):
     TOO_MANY_OPEN = "too_many_open", "You have too many open requests. Cancel one, or wait for an approval."
     BAD_SHARE = "bad_share", "The machine can't be shared with one of the people that you named."
     SHARED = "shared", "With whom the machine is shared has changed."
-    LAUNCHED = "launched", "The machine is approved or launched, so its keys are fixed."
+    LAUNCHED = "launched", "GPU Shopper can't log in to the machine, so it can't change the keys there."
     REASON_NEEDED = "reason_needed", "This needs a reason."
     REASON_TOO_LONG = "reason_too_long", "The reason is longer than the policy allows."
     NOT_A_NUMBER = "not_a_number", "The time is not a number of hours."
