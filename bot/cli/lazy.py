@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions"),
             cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests"),
             share=_entry(
-                "Let somebody else log in to the machine of your request or session.",
+                "Let somebody else log in to your machine.",
                 "POST /requests/{request}/share",
                 at="commands.people",
             ),
