@@ -116,6 +116,12 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             shares=_entry(
                 "List who may log in to a session's machine.", "GET /sessions/{session}/shares", at="commands.people"
             ),
+            transfer=_entry(
+                "Give a session to another owner.",
+                "POST /sessions/{session}/transfer, POST /sessions/{session}/transfer/accept, "
+                "POST /sessions/{session}/transfer/decline",
+                at="commands.people:transfer_app",
+            ),
             ssh=_entry(
                 "Log in to a session's machine, or run a command there.",
                 "GET /sessions/{session}/ssh",

@@ -26,7 +26,7 @@ from bot.services.runtime import idempotency, liveness
 from bot.services.runtime.context import Context
 from bot.services.runtime.event_order import NUMBER_EVERY_S, EventNumbering
 from bot.services.runtime.ports import Messenger
-from bot.services.sessions import expiration, idle_termination, overspend, retained_disks
+from bot.services.sessions import expiration, idle_termination, overspend, retained_disks, transfer
 from bot.services.webhooks import delivery
 from bot.ticker.schedule import ScheduledJob
 
@@ -113,6 +113,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
             drain=False,
             width=WIDTH,
         ),
+        ScheduledJob("transfers", lambda: transfer.transfers_due(ctx), transfer.LOOK_S, drain=False),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
         ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
         ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),

@@ -25,6 +25,9 @@ class EventKind(Vocabulary):
     SESSION_WORK_OVER = "session.work_over", "session's work finished"
     SESSION_CUT = "session.cut", "session's end brought forward"
     SESSION_UNCUT = "session.uncut", "session's end back where it was"
+    SESSION_OFFERED = "session.offered", "session offered to another owner"
+    SESSION_TRANSFERRED = "session.transferred", "session transferred to another owner"
+    SESSION_NOT_TRANSFERRED = "session.not_transferred", "offer of a session closed"
     SESSION_TRUED_UP = "session.trued_up", "session's costs set to the cloud's bill"
 
     INSTANCE_INTENDED = "instance.intended", "instance recorded before its launch"

@@ -1,4 +1,4 @@
-"""Say who may log in to the machine of a session, and change it."""
+"""Say who may log in to the machine of a session, change it, and transfer a session to another owner."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import sharing
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
+from bot.services.sessions import transfer
 from ledger.kernel.actor import Actor
 
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
@@ -47,6 +48,31 @@ async def share(deps: Deps, who: SessionOwner, session: SessionParam, body: Pers
 async def unshare(deps: Deps, who: SessionOwner, session: SessionParam, person: PersonParam) -> Done:
     """Share a session with one person less. Their SSH keys are removed; connections that are open stay open."""
     return await _change(deps, who, session, person, off=True)
+
+
+@router.post("/sessions/{session}/transfer", responses=refusals(404, 409))
+async def offer_transfer(deps: Deps, who: SessionOwner, session: SessionParam, body: PersonIn) -> Done:
+    """Offer a session to somebody. When they accept, they are its owner, and costs from then on are theirs."""
+    row = await session_named(deps, who, session)
+    to = person_named(body.person, deps.ctx.policy.same_person)
+    command = transfer.OfferSession(row.id, who.actor, to, admin=administers(who))
+    return done(await transfer.offer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
+
+
+@router.post("/sessions/{session}/transfer/accept", responses=refusals(404, 409))
+async def accept_transfer(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
+    """Accept the session that somebody offers you. A second call changes nothing."""
+    row = await session_named(deps, who, session)
+    command = transfer.AnswerOffer(row.id, who.actor, accept=True)
+    return done(await transfer.answer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
+
+
+@router.post("/sessions/{session}/transfer/decline", responses=refusals(404, 409))
+async def decline_transfer(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
+    """Decline the session that somebody offers you; or withdraw your own offer."""
+    row = await session_named(deps, who, session)
+    command = transfer.AnswerOffer(row.id, who.actor, accept=False, admin=administers(who))
+    return done(await transfer.answer(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
 
 
 async def _change(deps: Dependencies, who: Principal, session: str, person: str, *, off: bool) -> Done:

@@ -22,6 +22,7 @@ class CommandShape(StrEnum):
     DELEGATE = "delegate"
     REASON = "reason"
     SHARE = "share"
+    TRANSFER = "transfer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,13 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         "Share it with them no longer. Their SSH keys are removed; connections that are open stay open.",
         "unshare 4k7m2p U012AB3CD",
         CommandShape.SHARE,
+    ),
+    Subcommand(
+        "transfer",
+        "transfer ID @WHO, transfer ID accept, transfer ID decline",
+        "Offer your session to somebody, who becomes its owner when they accept. Costs from then on are theirs.",
+        "transfer 4k7m2p U012AB3CD",
+        CommandShape.TRANSFER,
     ),
     Subcommand("cancel", "cancel ID", "Cancel an open request.", "cancel 4k7m2p", CommandShape.ID),
     Subcommand("why", "why ID", "Show why a request needs approval, and from whom.", "why 4k7m2p", CommandShape.ID),

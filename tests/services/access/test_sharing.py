@@ -157,6 +157,9 @@ async def test_it_is_shared_by_rest_and_in_a_line(w: World) -> None:
         ("share 4k7m2p @mallory", "“@mallory” is nobody known here"),
         ("share 4k7m2p U012AB3CD on", "one id, one person, and off"),
         ("unshare 4k7m2p U012AB3CD off", "takes one id and one person."),
+        ("transfer 4k7m2p", "Say to whom"),
+        ("transfer 4k7m2p accept now", "one id, and one person, accept or decline."),
+        ("transfer 4k7m2p @mallory", "“@mallory” is nobody known here"),
     ):
         wrong = parse(line, w.ctx.policy)
         assert isinstance(wrong, GrammarError)
@@ -164,6 +167,13 @@ async def test_it_is_shared_by_rest_and_in_a_line(w: World) -> None:
     right = parse("share 4k7m2p <@UDAVE|dave> off", w.ctx.policy)
     assert not isinstance(right, GrammarError)
     assert (right.target, right.text, right.action) == ("4k7m2p", MENTIONED, "off")
+    for line, text, action in (
+        ("transfer 4k7m2p U012AB3CD", "slack:U012AB3CD", ""),
+        ("transfer 4k7m2p Accept", "", "accept"),
+    ):
+        offer = parse(line, w.ctx.policy)
+        assert not isinstance(offer, GrammarError)
+        assert (offer.target, offer.text, offer.action) == ("4k7m2p", text, action)
     same = parse("unshare 4k7m2p <@UDAVE|dave>", w.ctx.policy)
     assert not isinstance(same, GrammarError)
     assert (same.target, same.text, same.action) == ("4k7m2p", MENTIONED, "off")
