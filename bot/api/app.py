@@ -22,6 +22,7 @@ from bot.api.routes import (
     market,
     money,
     operators,
+    people,
     requests,
     sessions,
     webhooks,
@@ -51,7 +52,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     api.add_middleware(NamesInAnswers)
     nouns = [
         noun.router
-        for noun in (market, requests, approvals, sessions, money, ledger, keys, webhooks, operators, events)
+        for noun in (market, requests, approvals, sessions, people, money, ledger, keys, webhooks, operators, events)
     ]
     for router in nouns:
         _name_scopes(router)

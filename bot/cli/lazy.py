@@ -80,9 +80,14 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions"),
             cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests"),
             share=_entry(
-                "Let somebody else log in to the machine of your request.",
+                "Let somebody else log in to your machine.",
                 "POST /requests/{request}/share",
-                at="commands.requests",
+                at="commands.people",
+            ),
+            unshare=_entry(
+                "Share a machine with somebody no longer.",
+                "POST /requests/{request}/share",
+                at="commands.people",
             ),
             why=_entry(
                 "Explain why a request needs approval, and from whom.",
@@ -107,6 +112,15 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             session=_entry(
                 "Show one session and how to connect, or change it.",
                 "GET /sessions/{session}, POST /sessions/{session}/token",
+            ),
+            shares=_entry(
+                "List who may log in to a session's machine.", "GET /sessions/{session}/shares", at="commands.people"
+            ),
+            transfer=_entry(
+                "Give a session to another owner.",
+                "POST /sessions/{session}/transfer, POST /sessions/{session}/transfer/accept, "
+                "POST /sessions/{session}/transfer/decline",
+                at="commands.people:transfer_app",
             ),
             ssh=_entry(
                 "Log in to a session's machine, or run a command there.",
@@ -179,7 +193,8 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             mcp=_entry(
                 "Serve AI agents over MCP: they request, people approve.",
                 "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
-                "POST /requests/{request}/cancel, GET /sessions, GET /costs, GET /budgets",
+                "POST /requests/{request}/cancel, GET /sessions, POST /sessions/{session}/shares, "
+                "DELETE /sessions/{session}/shares, GET /costs, GET /budgets",
                 at="commands.mcp",
             ),
             instances=_entry(

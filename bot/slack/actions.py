@@ -24,7 +24,7 @@ from bot.services.runtime.commands import (
     Reply,
     Terminate,
 )
-from bot.services.sessions import extension, idle_termination, service
+from bot.services.sessions import extension, idle_termination, service, transfer
 from bot.slack import browsing, commands, forms, modals, offer_dialog, provision_form
 from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
 from bot.slack.blocks.elements import code, safe
@@ -32,6 +32,7 @@ from bot.slack.blocks.inventory import BROWSE
 from bot.slack.blocks.offer_terms import card_amounts, choices, shown_option
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.session_ready_and_ended import KEEP_HOURS
+from bot.slack.blocks.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from ledger.kernel.job import JobRequest
 from ledger.models import Request
@@ -94,6 +95,10 @@ async def _about_session(handler: HandlerContext, job: HandlerJob, verb: str) ->
         return await extension.extend(ctx, keep)
     if verb == "spare":
         return await idle_termination.keep_running(ctx, KeepRunning(session, facts, seen_end_s=seen_s))
+    if verb in (ACCEPT, DECLINE):
+        session, _, offer = job.message.value.partition("/")
+        answered = transfer.AnswerOffer(session, facts.actor, accept=verb == ACCEPT, offer=offer)
+        return await transfer.answer(ctx, answered)
     if verb in (SAVED, LET_GO):
         return await hold.answer(ctx, AnswerCheckpointHold(session, facts, seen_s, saved=verb == SAVED))
     raise ValueError(f"no button about a session is called {verb}")

@@ -24,7 +24,7 @@ from bot.services.instances import power
 from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
-from bot.services.sessions import extension, service
+from bot.services.sessions import extension, service, transfer
 from bot.slack import browsing, charts, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
@@ -37,6 +37,7 @@ from bot.slack.blocks.profile import profile
 from bot.slack.blocks.session_ending import done_question, end_question
 from bot.slack.blocks.status import details as status_details
 from bot.slack.blocks.status import status
+from bot.slack.blocks.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from bot.slack.render import card_facts
@@ -336,6 +337,14 @@ async def _share(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand
     return answer(await sharing.change(handler.ctx, wanted))
 
 
+async def _transfer(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    if parsed.action in (ACCEPT, DECLINE):
+        answered = transfer.AnswerOffer(parsed.target, job.message.actor, accept=parsed.action == ACCEPT)
+        return answer(await transfer.answer(handler.ctx, answered))
+    offered = transfer.OfferSession(parsed.target, job.message.actor, Actor.from_ref(parsed.text))
+    return answer(await transfer.offer(handler.ctx, offered))
+
+
 async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     actor = job.message.actor
     if parsed.action == "add":
@@ -373,6 +382,8 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "restart": _switch,
     "cancel": _cancel,
     "share": _share,
+    "unshare": _share,
+    "transfer": _transfer,
     "key": _key,
     "profile": _profile,
 }

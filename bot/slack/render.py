@@ -10,7 +10,7 @@ from typing import Final
 from bot.rules.approvals.approvers import ANYBODY
 from bot.rules.instances.health import given_up_at
 from bot.rules.policy.policy import Policy
-from bot.services.access.ssh_keys import keys_of
+from bot.services.access.key_holders import keys_of
 from bot.services.billing import true_up
 from bot.services.billing.metering import cost_now
 from bot.services.grants import approvers
@@ -18,6 +18,7 @@ from bot.services.people.direct_messages import slack_user
 from bot.services.reports.digest_types import DigestDocument
 from bot.services.runtime.context import Context
 from bot.services.sessions import expiration, extension
+from bot.services.sessions.transfer import remaining
 from bot.slack.blocks import checkpoint_hold, digest, instance_failed, operators, session_ready_and_ended
 from bot.slack.blocks import session_ending as ending_message
 from bot.slack.blocks.elements import TEXT_MAX, Message, safe
@@ -26,6 +27,7 @@ from bot.slack.blocks.private_answer import mentioned
 from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
+from bot.slack.blocks.transfer import transfer_message
 from bot.slack.settings import SlackSettings
 from ledger.core import Tx, notifications_of
 from ledger.core.moves import direct_to
@@ -33,7 +35,7 @@ from ledger.core.outbox import message_of
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, NotificationState, RequestState, SessionState
-from ledger.models import Instance, Notification, Orphan, Request, Session
+from ledger.models import Instance, Notification, Orphan, Request, Session, Transfer
 from ledger.queries.journal import moves_of
 from ledger.queries.lookups import session_of, waiting_extensions
 from ledger.queries.views import RequestView, SessionView, request_view, session_view
@@ -299,6 +301,14 @@ async def _orphan_found(ctx: Context, settings: SlackSettings, row: Notification
     return Shown(operators.orphan_found(orphan), channel_of(settings, row.destination), edits=True)
 
 
+async def _session_transfer(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    session_id, _, transfer_id = row.subject.partition("/")
+    async with ctx.db.read() as tx:
+        view, found = await session_view(tx, session_id), await tx.get_one(Transfer, transfer_id)
+    message = transfer_message(found, view, remaining(view)[0], settings.command)
+    return Shown(message, await _person(ctx, row.destination), edits=True)
+
+
 async def _budget_threshold(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     text = f":bank: {safe(str(row.body.get('text') or row.subject), 1_000)}"
     return Shown(Message.of(text), channel_of(settings, row.destination))
@@ -342,6 +352,7 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.SESSION_IDLE: _session_idle,
     NotificationKind.SESSION_CHECKPOINT_HOLD: _session_checkpoint_hold,
     NotificationKind.SESSION_ENDED: _session_ended,
+    NotificationKind.SESSION_TRANSFER: _session_transfer,
     NotificationKind.BUDGET_THRESHOLD: _budget_threshold,
     NotificationKind.SESSION_INTERRUPTED: _session_interrupted,
     NotificationKind.ORPHAN_FOUND: _orphan_found,

@@ -17,7 +17,7 @@ from bot.services.instances import (
     termination,
     unknown_outcome,
 )
-from bot.services.nodes import host_keys
+from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
@@ -26,7 +26,7 @@ from bot.services.runtime import idempotency, liveness
 from bot.services.runtime.context import Context
 from bot.services.runtime.event_order import NUMBER_EVERY_S, EventNumbering
 from bot.services.runtime.ports import Messenger
-from bot.services.sessions import expiration, idle_termination, overspend, retained_disks
+from bot.services.sessions import expiration, idle_termination, overspend, retained_disks, transfer
 from bot.services.webhooks import delivery
 from bot.ticker.schedule import ScheduledJob
 
@@ -105,6 +105,8 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
             drain=False,
             width=WIDTH,
         ),
+        ScheduledJob("machine-keys", lambda: key_writes.key_writes_due(ctx), key_writes.LOOK_S, (hints.machine_keys,)),
+        ScheduledJob("transfers", lambda: transfer.transfers_due(ctx), transfer.LOOK_S, drain=False),
         ScheduledJob("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
         ScheduledJob("journal-order", EventNumbering(ctx).look, NUMBER_EVERY_S, drain=False),
         ScheduledJob("seals", lambda: journal.hash_events_due(ctx), ACCRUE_S),

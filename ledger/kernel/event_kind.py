@@ -25,6 +25,9 @@ class EventKind(Vocabulary):
     SESSION_WORK_OVER = "session.work_over", "session's work finished"
     SESSION_CUT = "session.cut", "session's end brought forward"
     SESSION_UNCUT = "session.uncut", "session's end back where it was"
+    SESSION_OFFERED = "session.offered", "session offered to another owner"
+    SESSION_TRANSFERRED = "session.transferred", "session transferred to another owner"
+    SESSION_NOT_TRANSFERRED = "session.not_transferred", "offer of a session closed"
     SESSION_TRUED_UP = "session.trued_up", "session's costs set to the cloud's bill"
 
     INSTANCE_INTENDED = "instance.intended", "instance recorded before its launch"
@@ -37,6 +40,7 @@ class EventKind(Vocabulary):
     INSTANCE_NOT_SWITCHED = "instance.not_switched", "instance not stopped or started"
     INSTANCE_ADDRESS_CHANGED = "instance.address_changed", "instance address changed"
     INSTANCE_HOST_KEY_CHANGED = "instance.host_key_changed", "instance host key changed"
+    INSTANCE_KEYS_WRITTEN = "instance.keys_written", "instance SSH keys changed"
     INSTANCE_API_CERTIFICATE_CHANGED = "instance.api_certificate_changed", "instance API certificate changed"
     INSTANCE_API_TOKEN_MADE = "instance.api_token_made", "instance API token made"
     INSTANCE_AGENT_TOKEN_EXCHANGED = "instance.agent_token_exchanged", "instance agent token exchanged"

@@ -168,6 +168,7 @@ class NotificationKind(StrEnum):
     SESSION_IDLE = "session.idle", "an idle or unresponsive session is about to end", True
     SESSION_CHECKPOINT_HOLD = "session.checkpoint_hold", "a termination waits for a checkpoint", True
     SESSION_ENDED = "session.ended", "a session ended, and what it cost", False
+    SESSION_TRANSFER = "session.transfer", "an offer to become the owner of a session", False
     BUDGET_THRESHOLD = "budget.threshold", "how much of a budget is used", False
     SESSION_INTERRUPTED = "session.interrupted", "an instance failed, was lost, or is terminated early", True
     ORPHAN_FOUND = "orphan.found", "an orphan was found", False

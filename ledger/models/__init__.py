@@ -26,6 +26,7 @@ from ledger.models.journal import (
     TurnRow,
     UnnumberedEvent,
 )
+from ledger.models.people import MachineKey, Transfer
 from ledger.models.requests import Approval, Delegation, GrantRow, Option, Quote, Request, Token
 from ledger.models.sessions import Disk, Instance, Node, Orphan, Session
 
@@ -51,6 +52,7 @@ __all__ = [
     "Inbox",
     "Instance",
     "LedgerEntry",
+    "MachineKey",
     "Mark",
     "Node",
     "Notification",
@@ -64,6 +66,7 @@ __all__ = [
     "SshKey",
     "StateAssigned",
     "Token",
+    "Transfer",
     "TurnRow",
     "UnnumberedEvent",
     "Unrolled",

@@ -35,7 +35,20 @@ from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin
 from ledger.kernel.columns import MicroUsd
 from ledger.kernel.entry_kind import SPENT, EntryKind
 from ledger.kernel.states import RollupTier
-from ledger.models import Base, EntryHash, ExternalCost, Facet, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
+from ledger.kernel.transfer_state import TransferState
+from ledger.models import (
+    Base,
+    EntryHash,
+    ExternalCost,
+    Facet,
+    Instance,
+    LedgerEntry,
+    Orphan,
+    Rollup,
+    Session,
+    Transfer,
+    Unrolled,
+)
 
 #: What an entry adds to what was spent: a correction that gives money back is booked in the other direction.
 AMOUNT: ColumnElement[Decimal] = type_coerce(
@@ -68,9 +81,19 @@ ORPHAN_ID = func.substr(
 )
 
 _NONE = literal("")
+#: Who owned the session at the time of the entry, where it was transferred after that.
+_EARLIER_OWNER = (
+    select(Transfer.from_owner)
+    .where(Transfer.session_id == LedgerEntry.session_id, Transfer.state == TransferState.ACCEPTED)
+    .where(Transfer.closed_at >= LedgerEntry.at)
+    .order_by(Transfer.closed_at)
+    .limit(1)
+    .correlate(LedgerEntry)
+    .scalar_subquery()
+)
 #: What an entry's money was spent on, from the rows that it speaks of.
 FACETS: Mapping[str, ColumnElement[str]] = {
-    "owner": func.coalesce(Session.owner, ExternalCost.owner, _NONE),
+    "owner": func.coalesce(_EARLIER_OWNER, Session.owner, ExternalCost.owner, _NONE),
     "cloud": func.coalesce(Instance.cloud, Orphan.cloud, ExternalCost.provider, _NONE),
     "gpu": func.coalesce(Session.gpu, _NONE),
     "label": func.coalesce(Session.label, _NONE),

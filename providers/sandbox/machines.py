@@ -5,6 +5,8 @@ Nothing that somebody typed is ever run: a command line is read, and what is not
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import shlex
@@ -23,6 +25,7 @@ MIB_PER_GB = 1018
 DRIVER, CUDA = "580.65.06", "13.0"
 OLD_DRIVER, OLD_CUDA = "470.256.02", "11.4"
 NOT_FOUND = 127
+KEY_FILE = ".ssh/authorized_keys"
 #: GB per GPU of a model that the table of GPUs lacks.
 UNKNOWN_GB = 16
 
@@ -73,13 +76,29 @@ class SandboxMachine:
     other_gpu: str = "RTX3060"
     #: Whether a Python with torch answers; the program that it is sent is never run.
     has_torch: bool = True
+    #: What its file of keys has since somebody replaced it, by its name; nothing: the keys of its create call.
+    files: dict[str, bytes] = field(default_factory=dict)
 
     def lets_in(self, user: str, key: str) -> bool:
         """Whether this key (kind and base64, whatever follows) logs in as this user."""
-        return user == self.user and " ".join(key.split()[:2]) in self.keys and Flaw.NO_LOGIN not in self.flaws
+        known = keys_in(self._key_file().decode("latin-1"))
+        return user == self.user and " ".join(key.split()[:2]) in known and Flaw.NO_LOGIN not in self.flaws
+
+    def _key_file(self) -> bytes:
+        return self.files.get(KEY_FILE, "".join(f"{key}\n" for key in sorted(self.keys)).encode())
+
+    def _replace_key_file(self, command: str, stdin: str) -> tuple[int, str]:
+        """Replace the file of keys by standard input, in base64, if it still has the hash that the command names."""
+        expected = re.search(r"= ([0-9a-f]{64})\b", command)
+        if expected is None or hashlib.sha256(self._key_file()).hexdigest() != expected[1]:
+            return 1, ""
+        self.files[KEY_FILE] = base64.b64decode(stdin)
+        return 0, ""
 
     def run(self, command: str, stdin: str = "") -> tuple[int, str]:
         """Answer a command line of built-in commands joined by `&&`: the last exit status, and what was printed."""
+        if KEY_FILE in command and "mv -f" in command:
+            return self._replace_key_file(command, stdin)
         printed: list[str] = []
         for part in command.split("&&"):
             status, text = self._one(part, stdin)
@@ -97,6 +116,10 @@ class SandboxMachine:
             words = words[1:]
         vendor = known.vendor if (known := GPUS.get(self._gpu)) else Vendor.NVIDIA
         match words:
+            case ["echo", *said]:
+                return 0, f"{' '.join(said)}\n"
+            case ["base64", path] if path.endswith(KEY_FILE):
+                return 0, base64.encodebytes(self._key_file()).decode()
             case ["nvidia-smi", *options] if vendor is Vendor.NVIDIA and Flaw.NO_GPU_TOOL not in self.flaws:
                 return self._nvidia_smi(options)
             case ["python3", "-"] if self.has_torch:

@@ -21,6 +21,7 @@ from bot.services.billing import metering, rollup
 from bot.services.grants.amendments import amended_terms
 from bot.services.instances import gpu_checks, operator_reminders, reconcile
 from bot.services.market.catalog import Catalog
+from bot.services.nodes import key_writes
 from bot.services.outbox import dispatch
 from bot.services.plans import run_history
 from bot.services.requests import submit
@@ -190,6 +191,9 @@ class World:
         if self.ctx.hints.logins.is_set():
             self.ctx.hints.logins.clear()
             done += await gpu_checks.checks_due(self.ctx)
+        if self.ctx.hints.machine_keys.is_set():
+            self.ctx.hints.machine_keys.clear()
+            done += await key_writes.key_writes_due(self.ctx)
         return done + await dispatch.deliver_due(self.ctx, self.board)
 
     async def _worth_a_look(self) -> list[str]:

@@ -36,7 +36,7 @@ async def ssh_key(deps: Deps, who: RequestReader) -> SshKeyOut:
 async def put_ssh_key(deps: Deps, who: Requester, body: SshKeyIn) -> SshKeyOut:
     """Register a public SSH key, besides those that you have.
 
-    Machines that are created from now on accept it.
+    New machines accept it, and soon the running ones that you may use.
     """
     return answered(SshKeyOut, await ssh_keys.add(deps.ctx, AddKey(who.actor, body.public_key)))
 
@@ -45,7 +45,7 @@ async def put_ssh_key(deps: Deps, who: Requester, body: SshKeyIn) -> SshKeyOut:
 async def delete_ssh_key(deps: Deps, who: Requester, fingerprint: Fingerprint = "") -> SshKeyOut:
     """Delete a public SSH key of yours.
 
-    Machines that already have it keep it.
+    It is soon removed from the running machines that you may use.
     """
     return answered(SshKeyOut, await ssh_keys.remove(deps.ctx, who.actor, fingerprint))
 

@@ -199,12 +199,13 @@ async def cancel(deps: Deps, who: Requester, request: RequestParam, body: Reason
 
 @router.post("/requests/{request}/share", responses=refusals(404, 409))
 async def share(deps: Deps, who: Requester, request: RequestParam, body: ShareIn) -> Done:
-    """Share the machine of a request with one person more, or one less, before it is approved."""
+    """Share the machine of a request with one person more, or one less, before or after its launch."""
     row, _ = await found(deps, who, request)
     try:
         person = known_person(body.person, deps.ctx.policy.same_person)
     except BadHolder as error:
         sentence = "Name a person: a Slack id such as U012AB3CD, or operator:ada."
         raise ProblemRaised(Reply(False, ReplyCode.BAD_SHARE, sentence)) from error
-    reply = await sharing.change(deps.ctx, sharing.ShareWith(row.id, who.actor, person, off=body.off))
+    admin = Scope.ADMIN in who.scopes and not who.actor.is_program
+    reply = await sharing.change(deps.ctx, sharing.ShareWith(row.id, who.actor, person, off=body.off, admin=admin))
     return done(reply, url=f"/api/v1/requests/{row.id}")

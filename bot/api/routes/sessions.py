@@ -75,7 +75,7 @@ async def sessions(
 async def session(deps: Deps, who: SessionReader, session: SessionParam) -> SessionOut:
     """Show one session, by its id or by its request's."""
     ctx = deps.ctx
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
     async with ctx.db.read() as tx:
         own = await authorization.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
@@ -86,7 +86,7 @@ async def session(deps: Deps, who: SessionReader, session: SessionParam) -> Sess
 @router.get("/sessions/{session}/ssh", responses=refusals(404, 409))
 async def ssh(deps: Deps, who: SessionReader, session: SessionParam) -> LoginOut:
     """Say how to log in to the session's machine now; refused with the reason when nobody can."""
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
     reply = await login.login(deps.ctx, row.id, who.actor)
     if not reply.ok:
         raise ProblemRaised(reply)
@@ -96,7 +96,7 @@ async def ssh(deps: Deps, who: SessionReader, session: SessionParam) -> LoginOut
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
 async def end(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
     """End a session now. 202: it is ending, and has ended when its cloud no longer lists the machine."""
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
     reply = await service.terminate(deps.ctx, Terminate(row.id, DeciderFacts(who.actor)))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
@@ -104,7 +104,7 @@ async def end(deps: Deps, who: SessionOwner, session: SessionParam) -> Done:
 @router.post("/sessions/{session}/extend", status_code=202, response_model=Done, responses=refusals(404, 409))
 async def extend(deps: Deps, who: SessionOwner, session: SessionParam, body: ExtendIn, key: Repeat) -> Any:
     """Request more time. 202: an approver decides on the request that is named; 200: it was approved already."""
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
     policy = deps.ctx.policy
 
     async def request_extension(command: str) -> tuple[int, Done]:
@@ -124,7 +124,7 @@ async def extend(deps: Deps, who: SessionOwner, session: SessionParam, body: Ext
 @router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))
 async def work_done(deps: Deps, who: SessionOwner, session: SessionParam, body: DoneIn) -> Done:
     """Report that the work is done and how it went. The session ends, or stops so that its disk is retained."""
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
     preserve = body.storage == "preserve"
     command = WorkDone(row.id, DeciderFacts(who.actor), succeeded=body.succeeded, preserve=preserve)
     return done(await service.done(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
@@ -151,7 +151,7 @@ async def restart(deps: Deps, who: SessionOwner, session: SessionParam, key: Rep
 @router.post("/sessions/{session}/token", status_code=201, responses=refusals(404, 409))
 async def node_token(deps: Deps, who: SessionOwner, session: SessionParam) -> NodeTokenOut:
     """Create the token for the API of the session's machine. It is shown once and replaces the one before."""
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
     reply = await node_api.make_token(deps.ctx, row.id, who.actor)
     made = reply.data.get("opened")
     if not isinstance(made, node_api.Opened):
@@ -167,7 +167,7 @@ async def node_token(deps: Deps, who: SessionOwner, session: SessionParam) -> No
 
 
 async def _switch_once(deps: Dependencies, who: Principal, session: str, order: PowerAction, key: str) -> JSONResponse:
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
 
     async def switch(command: str) -> tuple[int, Done]:
         return 202, await _switch(deps, who, row.id, order, command)
@@ -176,12 +176,12 @@ async def _switch_once(deps: Dependencies, who: Principal, session: str, order: 
 
 
 async def _switch(deps: Dependencies, who: Principal, session: str, order: PowerAction, key: str = "") -> Done:
-    row = await _held(deps, who, session)
+    row = await session_named(deps, who, session)
     reply = await power.switch(deps.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 
-async def _held(deps: Dependencies, who: Principal, session: str) -> Session:
+async def session_named(deps: Dependencies, who: Principal, session: str) -> Session:
     """Return the session that an id names, if the principal may see it."""
     _, row = await found(deps, who, session)
     if row is None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from importlib import metadata
 from typing import Annotated, Any, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import httpx
 from mcp.server import MCPServer
@@ -50,6 +51,7 @@ Words = Annotated[str, Field(description="The job in the /gpu language: 1x4090 2
 Request = Annotated[
     str, Field(description="The id of a request, or its last characters.", pattern=r"^[A-Za-z0-9_]{4,64}$")
 ]
+Person = Annotated[str, Field(description="A Slack id such as U012AB3CD, or operator:ada.", max_length=90)]
 LOOK = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 ASK = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
 
@@ -72,7 +74,8 @@ def server(api: ApiClient) -> MCPServer[Any]:
     for one in (tools.inventory, tools.plan, tools.compare, tools.request, tools.requests, tools.sessions, tools.costs):
         made.add_tool(one, annotations=LOOK, structured_output=False)
     # The tool is called `ask`, whatever its method is called: agents know it by that name.
-    for name, act in (("ask", tools.submit_request), ("cancel", tools.cancel)):
+    acts = (("ask", tools.submit_request), ("cancel", tools.cancel), ("share", tools.share), ("unshare", tools.unshare))
+    for name, act in acts:
         made.add_tool(act, name=name, annotations=ASK, structured_output=False)
     return made
 
@@ -181,6 +184,18 @@ class Tools:
     ) -> str:
         """Withdraw your own undecided request."""
         done = await self._api.post(f"/requests/{request}/cancel", {"reason": reason})
+        return str(done["sentence"])
+
+    @_with_refusals
+    async def share(self, session: Request, person: Person) -> str:
+        """Share your own session: the person's SSH keys go onto its machine, and they may log in."""
+        done = await self._api.post(f"/sessions/{session}/shares", {"person": person})
+        return str(done["sentence"])
+
+    @_with_refusals
+    async def unshare(self, session: Request, person: Person) -> str:
+        """Share your own session with a person no longer: their SSH keys are removed from its machine."""
+        done = await self._api.delete(f"/sessions/{session}/shares?person={quote(person, safe='')}")
         return str(done["sentence"])
 
 

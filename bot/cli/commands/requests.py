@@ -1,4 +1,4 @@
-"""`gpu-shopper provision`, `requests`, `request`, `share` and `cancel`: request GPUs, and show or change requests."""
+"""`gpu-shopper provision`, `requests`, `request` and `cancel`: request GPUs, and show or change requests."""
 
 from __future__ import annotations
 
@@ -193,18 +193,4 @@ def request(
 def cancel(request: Named, reason: Annotated[str, typer.Option(help="Why.")] = "", as_json: Json = False) -> None:
     """Withdraw an undecided request."""
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
-    show_result(done, as_json=as_json)
-
-
-def share(
-    request: Named,
-    person: Annotated[str, typer.Argument(help="A Slack id, operator:ada, or a name that the policy links.")],
-    off: Annotated[bool, typer.Option("--off", help="Share it with them no longer.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Let somebody else log in to the machine of your request, before it is approved.
-
-    Their SSH keys go onto the machine at its launch. They see the session, and can't change it.
-    """
-    done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/share", {"person": person, "off": off}))
     show_result(done, as_json=as_json)

@@ -74,6 +74,7 @@ SENT_BY: Mapping[NotificationKind, str] = MappingProxyType(
         NotificationKind.SESSION_FINAL_WARNING: "the expiration job, at the last of these times",
         NotificationKind.SESSION_IDLE: "the idle job, when an agent reports no work or stops reporting",
         NotificationKind.SESSION_CHECKPOINT_HOLD: "the checkpoint check, while a checkpoint is not verified",
+        NotificationKind.SESSION_TRANSFER: "an owner who offers the session, and again when the offer is closed",
         NotificationKind.BUDGET_THRESHOLD: "an approval that reaches a share of `budget_thresholds`",
         NotificationKind.SESSION_INTERRUPTED: "the health check and the overspend job, before a session ends early",
         NotificationKind.OPERATOR_PAGE: "any job that needs an operator",

@@ -22,6 +22,7 @@ class CommandShape(StrEnum):
     DELEGATE = "delegate"
     REASON = "reason"
     SHARE = "share"
+    TRANSFER = "transfer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,23 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand(
         "share",
         "share ID @WHO [off]",
-        "Let somebody else log in to the machine of your request. Keys go onto it at its launch.",
+        "Let somebody else log in to the machine of your request or session, also while it runs.",
         "share 4k7m2p U012AB3CD",
         CommandShape.SHARE,
+    ),
+    Subcommand(
+        "unshare",
+        "unshare ID @WHO",
+        "Share it with them no longer. Their SSH keys are removed; connections that are open stay open.",
+        "unshare 4k7m2p U012AB3CD",
+        CommandShape.SHARE,
+    ),
+    Subcommand(
+        "transfer",
+        "transfer ID @WHO, transfer ID accept, transfer ID decline",
+        "Offer your session to somebody, who becomes its owner when they accept. Costs from then on are theirs.",
+        "transfer 4k7m2p U012AB3CD",
+        CommandShape.TRANSFER,
     ),
     Subcommand("cancel", "cancel ID", "Cancel an open request.", "cancel 4k7m2p", CommandShape.ID),
     Subcommand("why", "why ID", "Show why a request needs approval, and from whom.", "why 4k7m2p", CommandShape.ID),

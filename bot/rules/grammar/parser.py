@@ -30,6 +30,7 @@ from bot.rules.grammar.readers import (
     read_reason,
     read_share,
     read_topic,
+    read_transfer,
 )
 from bot.rules.grammar.run_words import question, question_word
 from bot.rules.policy.policy import Policy
@@ -183,6 +184,7 @@ _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Poli
     CommandShape.END: read_end,
     CommandShape.DELEGATE: read_delegate,
     CommandShape.SHARE: read_share,
+    CommandShape.TRANSFER: read_transfer,
     CommandShape.REASON: read_reason,
 }
 

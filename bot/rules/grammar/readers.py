@@ -14,6 +14,7 @@ from bot.rules.grammar.market_words import SortKey
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.values.text import WordToken
+from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 from providers import cloud_names
 
@@ -180,14 +181,32 @@ def read_share(sub: Subcommand, words: list[WordToken], line: str, policy: Polic
     named = read_id(sub, words[:1], line, policy)
     if len(words) < 2:
         raise Wrong(end(line), f"Say with whom, as in {sub.example}.")
-    if len(words) > 3 or (len(words) == 3 and words[2].value.lower() != "off"):
-        raise Wrong(words[-1], f"{sub.name} takes one id, one person, and off to end it.")
+    ends = sub.name == "unshare"
+    if len(words) > 3 or (len(words) == 3 and (ends or words[2].value.lower() != "off")):
+        takes = "one id and one person" if ends else "one id, one person, and off to end it"
+        raise Wrong(words[-1], f"{sub.name} takes {takes}.")
+    return replace(named, text=_person(words[1], policy).ref, action="off" if ends or words[2:] else "")
+
+
+def read_transfer(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, and to whom it is offered; or `accept` or `decline`."""
+    named = read_id(sub, words[:1], line, policy)
+    if len(words) < 2:
+        raise Wrong(end(line), f"Say to whom, as in {sub.example}; or accept, or decline.")
+    if len(words) > 2:
+        raise Wrong(words[2], f"{sub.name} takes one id, and one person, accept or decline.")
+    action = words[1].value.lower()
+    if action in ("accept", "decline"):
+        return replace(named, action=action)
+    return replace(named, text=_person(words[1], policy).ref)
+
+
+def _person(word: WordToken, policy: Policy) -> Actor:
     try:
-        who = known_person(words[1].value, policy.same_person)
+        return known_person(word.value, policy.same_person)
     except BadHolder as error:
-        said = f"{show(words[1].value)} is nobody known here; mention the person, or write operator:ada."
-        raise Wrong(words[1], said) from error
-    return replace(named, text=who.ref, action="off" if words[2:] else "")
+        said = f"{show(word.value)} is nobody known here; mention the person, or write operator:ada."
+        raise Wrong(word, said) from error
 
 
 def read_reason(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:

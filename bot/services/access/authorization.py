@@ -21,6 +21,7 @@ from ledger.core import Tx
 from ledger.kernel.actor import Actor
 from ledger.models import Request, Session
 from ledger.queries.access import Whose, consumers_owned, shared_with
+from ledger.queries.people.transfers import is_offered
 from ledger.queries.views import nothing_ends_in, resolve, session_to_change
 
 
@@ -101,6 +102,9 @@ async def find(
     if names is not None and request.requester not in names:
         shared = await shared_with(tx, [request.parent_id or request.id])
         if any(person in names for people in shared.values() for person in people):
+            return request, session
+        # Who is offered a session reads about it before accepting it.
+        if session is not None and await is_offered(tx, session.id, names):
             return request, session
         raise LookupError(nothing_ends_in(text))
     return request, session

@@ -10,25 +10,22 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from bot.rules.approvals.approvers import linked
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import no_key
 from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.rules.values.reply_code import ReplyCode
+from bot.services.access import key_holders, machine_keys
 from bot.services.runtime.commands import AddKey, Reply, refuse
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core import Tx, record
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Request, Session, SshKey
-from ledger.queries.access import Whose, shared_with
+from ledger.models import Request, SshKey
 from ledger.queries.journal import done_before
-from ledger.queries.lookups import public_keys
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
@@ -87,7 +84,8 @@ async def add(ctx: Context, command: AddKey) -> Reply:
         return refuse(refused.code, str(refused))
     now, actor, data = ctx.clock.now(), command.actor, {"fingerprint": fingerprint}
     async with ctx.db.write() as tx:
-        known = await keys_of(tx, ctx.policy, actor)
+        await machine_keys.lock_person(tx, ctx.policy, actor)
+        known = await key_holders.keys_of(tx, ctx.policy, actor)
         if await done_before(tx, actor.ref, CHANGES, command.key, now - KEPT) is not None:
             sentence = f"Your key {fingerprint} was registered. To see your keys: {LISTS}."
             return Reply(True, ReplyCode.KEY_ADDED, sentence, data)
@@ -98,22 +96,27 @@ async def add(ctx: Context, command: AddKey) -> Reply:
             return refuse(ReplyCode.TOO_MANY_SSH_KEYS, sentence)
         tx.add(SshKey(owner=actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_ADDED, reason=fingerprint, key=command.key)
+        await tx.flush()
+        running = await machine_keys.follow_person(ctx, tx, actor, now)
     others = "other key" if len(known) == 1 else f"{len(known)} other keys"
     accept = f"accept it, and your {others}" if known else "accept it"
-    return Reply(True, ReplyCode.KEY_ADDED, f"Your key {fingerprint} is registered. New machines {accept}.", data)
+    soon = f" {_machines(running)} that you use will accept it in about a minute." if running else ""
+    sentence = f"Your key {fingerprint} is registered. New machines {accept}.{soon}"
+    return Reply(True, ReplyCode.KEY_ADDED, sentence, data)
 
 
 async def remove(ctx: Context, actor: Actor, which: str = "", key: str = "") -> Reply:
     """Delete a public key of the actor: the only one, or that of the fingerprint `which`, or of its beginning.
 
-    Instances that already have it keep it. `key` names the call, as in `AddKey`.
+    It is removed from the machines that they may use. `key` names the call, as in `AddKey`.
     """
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
+        await machine_keys.lock_person(tx, ctx.policy, actor)
         done = await done_before(tx, actor.ref, CHANGES, key, now - KEPT)
         if done is not None:
             return _removed(done.reason)
-        known = await keys_of(tx, ctx.policy, actor)
+        known = await key_holders.keys_of(tx, ctx.policy, actor)
         named = which.strip().removeprefix(HASH)
         found = [one for one in known if one.fingerprint.removeprefix(HASH).startswith(named)]
         if not known:
@@ -125,11 +128,23 @@ async def remove(ctx: Context, actor: Actor, which: str = "", key: str = "") -> 
             return refuse(ReplyCode.WHICH_KEY, sentence)
         await tx.delete(found[0])
         record(tx, now, actor, actor.ref, EventKind.SSH_KEY_REMOVED, reason=found[0].fingerprint, key=key)
-    return _removed(found[0].fingerprint)
+        await tx.flush()
+        running = await machine_keys.follow_person(ctx, tx, actor, now, [found[0].public_key])
+    return _removed(found[0].fingerprint, running)
 
 
-def _removed(fingerprint: str) -> Reply:
-    return Reply(True, ReplyCode.KEY_REMOVED, f"The key {fingerprint} is removed. Running instances still accept it.")
+def _removed(fingerprint: str, running: int = 0) -> Reply:
+    """Say that a key is removed. The machines keep connections that are open, because no key is asked for again."""
+    soon = (
+        f" {_machines(running)} that you use will refuse it in about a minute. Open connections stay."
+        if running
+        else ""
+    )
+    return Reply(True, ReplyCode.KEY_REMOVED, f"The key {fingerprint} is removed.{soon}")
+
+
+def _machines(count: int) -> str:
+    return "Running machines" if count > 1 else "The running machine"
 
 
 def _lines(keys: Sequence[SshKey]) -> str:
@@ -140,16 +155,11 @@ def _lines(keys: Sequence[SshKey]) -> str:
 async def show(ctx: Context, actor: Actor) -> Reply:
     """Reply with the keys that the actor has."""
     async with ctx.db.read() as tx:
-        known = await keys_of(tx, ctx.policy, actor)
+        known = await key_holders.keys_of(tx, ctx.policy, actor)
     if not known:
         return refuse(ReplyCode.NO_KEY, NONE)
     keys = [{name: getattr(one, name) for name in ("fingerprint", "public_key", "created_at")} for one in known]
     return Reply(True, ReplyCode.KEY, _lines(known), {"keys": keys})
-
-
-async def keys_of(tx: Tx, policy: Policy, owner: Actor) -> list[SshKey]:
-    """Return the keys of a person under all of their names, the oldest first."""
-    return await public_keys(tx, Whose.of([owner, *linked(policy, owner)]))
 
 
 async def keyless(tx: Tx, policy: Policy, request: Request, has: str) -> str:
@@ -160,14 +170,6 @@ async def keyless(tx: Tx, policy: Policy, request: Request, has: str) -> str:
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.is_program or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""
-    if request.job.public_key or await keys_of(tx, policy, owner):
+    if request.job.public_key or await key_holders.keys_of(tx, policy, owner):
         return ""
     return f"{no_key(has, ADDS)}."
-
-
-async def for_instance(tx: Tx, policy: Policy, session: Session, job: JobRequest) -> tuple[str, ...]:
-    """Return the keys that a session's instance gets: the job's own, or else all of its owner's; and of who shares."""
-    people = (await shared_with(tx, [session.request_id])).get(session.request_id, ())
-    people = people if job.public_key else (session.owner, *people)
-    keys = [one.public_key for ref in people for one in await keys_of(tx, policy, Actor.from_ref(ref))]
-    return tuple(dict.fromkeys([job.public_key, *keys] if job.public_key else keys))

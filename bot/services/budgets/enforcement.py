@@ -91,6 +91,21 @@ async def check_budgets(
     return Room(verdict, lines)
 
 
+async def check_transfer(ctx: Context, tx: Tx, spend: PlannedSpend, before: str, now: datetime) -> Room:
+    """Whether a spend that moves from the owner `before` to `spend.owner` fits into the budgets that it is new to.
+
+    Budgets of both owners count it already. They stay locked until the transaction ends.
+    """
+    limits = await budget_limits.in_force(ctx, tx)
+    if not limits:
+        return Room(Verdict(True, ReplyCode.OK, ""))
+    await lock_budgets(tx)
+    both = {(one.key, one.period) for one in await _lines(ctx, tx, limits, before, spend.label, now)}
+    mine = await _lines(ctx, tx, limits, spend.owner, spend.label, now)
+    lines = tuple(one for one in mine if (one.key, one.period) not in both)
+    return Room(fits(lines, spend.total_usd, spend.rate_usd_h), lines)
+
+
 async def reserved(ctx: Context, tx: Tx, spend: PlannedSpend, room: Room, now: datetime) -> None:
     """Notify the budget owners of the thresholds that an approval has reached, each once per period."""
     await _notify(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)

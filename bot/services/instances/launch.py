@@ -16,7 +16,7 @@ from bot.rules.instances.recovery_mode import HOLD
 from bot.rules.market.affordability import cannot_pay
 from bot.rules.pricing.bids import inside
 from bot.rules.pricing.spend_limits import RequoteOutcome, requote
-from bot.services.access import ssh_keys
+from bot.services.access import key_holders, machine_keys
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import try_next
 from bot.services.instances.launch_spec import authority, order
@@ -123,7 +123,7 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
             request,
             session,
             await tx.get_one(GrantRow, instance.grant_id),
-            await ssh_keys.for_instance(tx, ctx.policy, session, request.job),
+            await key_holders.for_instance(tx, ctx.policy, session, request.job),
         )
 
 
@@ -219,6 +219,8 @@ async def _commit_to_send(
         if session.state is SessionState.QUEUED:
             await move(tx, Session, session.id, SessionState.PROVISIONING, now, SYSTEM)
         store(tx, work.instance, minted, now)
+        if able.ssh:
+            await machine_keys.launched(ctx, tx, work.instance, session, work.job, spec.public_keys, now)
         committed_s = ctx.clock.monotonic()
     ctx.hints.outbox.set()
     return committed_s

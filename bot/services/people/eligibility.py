@@ -34,6 +34,12 @@ async def looked_up(ctx: Context, facts: DeciderFacts) -> DeciderFacts:
     return facts if found is None else replace(found, actor=facts.actor, groups=facts.groups, behalf=facts.behalf)
 
 
+async def facts_of(ctx: Context, actor: Actor) -> DeciderFacts:
+    """Return what Slack says now of a person under any of their names, with their user groups."""
+    found = await _of_slack(ctx, actor)
+    return DeciderFacts(actor) if found is None else replace(found, actor=actor)
+
+
 async def refused(ctx: Context, who: DeciderFacts, deed: Deed) -> Verdict | None:
     """Return why somebody may not do this, by what their client and Slack say of them now; None when they may."""
     return ineligible(ctx.policy, await looked_up(ctx, who), deed)

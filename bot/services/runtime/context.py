@@ -34,6 +34,7 @@ class Hints:
     instances: asyncio.Event = field(default_factory=asyncio.Event)
     sweep: asyncio.Event = field(default_factory=asyncio.Event)
     logins: asyncio.Event = field(default_factory=asyncio.Event)
+    machine_keys: asyncio.Event = field(default_factory=asyncio.Event)
     sessions: asyncio.Event = field(default_factory=asyncio.Event)
     spend: asyncio.Event = field(default_factory=asyncio.Event)
     leftovers: asyncio.Event = field(default_factory=asyncio.Event)

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from bot.api.schemas.requests import RequestOut
 from bot.api.views import session_out
 from bot.cli.terminal.views import request_details, session_details
+from bot.rules.access.scopes import Scope
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.grammar.parser import GrammarError, parse
 from bot.rules.policy.policy import Policy
@@ -128,8 +129,6 @@ async def test_a_request_that_waits_is_shared_and_no_longer(w: World) -> None:
         "request.shared",
     ]
     assert (await w.decide(request_id)).ok
-    code, sentence = await share(off=True)
-    assert (code, "keys go onto a machine only at its launch" in sentence) == ("launched", True)
     await w.settle()
     runpod = w.clouds["runpod"]
     assert isinstance(runpod, RunPodSandbox)
@@ -157,6 +156,10 @@ async def test_it_is_shared_by_rest_and_in_a_line(w: World) -> None:
         ("share 4k7m2p", "Say with whom"),
         ("share 4k7m2p @mallory", "“@mallory” is nobody known here"),
         ("share 4k7m2p U012AB3CD on", "one id, one person, and off"),
+        ("unshare 4k7m2p U012AB3CD off", "takes one id and one person."),
+        ("transfer 4k7m2p", "Say to whom"),
+        ("transfer 4k7m2p accept now", "one id, and one person, accept or decline."),
+        ("transfer 4k7m2p @mallory", "“@mallory” is nobody known here"),
     ):
         wrong = parse(line, w.ctx.policy)
         assert isinstance(wrong, GrammarError)
@@ -164,6 +167,43 @@ async def test_it_is_shared_by_rest_and_in_a_line(w: World) -> None:
     right = parse("share 4k7m2p <@UDAVE|dave> off", w.ctx.policy)
     assert not isinstance(right, GrammarError)
     assert (right.target, right.text, right.action) == ("4k7m2p", MENTIONED, "off")
+    for line, text, action in (
+        ("transfer 4k7m2p U012AB3CD", "slack:U012AB3CD", ""),
+        ("transfer 4k7m2p Accept", "", "accept"),
+    ):
+        offer = parse(line, w.ctx.policy)
+        assert not isinstance(offer, GrammarError)
+        assert (offer.target, offer.text, offer.action) == ("4k7m2p", text, action)
+    same = parse("unshare 4k7m2p <@UDAVE|dave>", w.ctx.policy)
+    assert not isinstance(same, GrammarError)
+    assert (same.target, same.text, same.action) == ("4k7m2p", MENTIONED, "off")
+
+
+async def test_a_session_is_shared_over_rest_by_its_owner_or_an_administrator(w: World) -> None:
+    w.tune(same_person=((DAVE.id, "operator:dave"), (ALICE.id, "operator:alice")))
+    assert isinstance(w.ctx.reach, RealReach)
+    w.ctx.reach.keys = True
+    await key_of(w, ALICE)
+    request_id = await w.running(candidates=("runpod",))
+    await key_of(w, DAVE)
+    async with opened(w) as door:
+        path = f"/sessions/{request_id[-6:]}/shares"
+        alice, dave = await door.key("operator:alice"), await door.key("operator:dave")
+        admin = await door.key("operator:root", scopes=tuple(Scope))
+        assert code_of(await door.call("POST", path, dave, json={"person": "dave"})) == "unknown_id"
+        assert code_of(await door.call("POST", path, alice, json={"person": "nobody"})) == "bad_share"
+        assert (await door.call("POST", path, alice, json={"person": "dave"})).json()["code"] == "shared"
+        before = (await door.call("GET", path, dave)).json()
+        assert [(one["person_name"], one["keys"], one["is_owner"]) for one in before] == [
+            ("alice", 1, True),
+            ("dave", 1, False),
+        ]
+        assert before[1]["placed_at"] is None
+        await w.settle()
+        assert (await door.call("GET", path, dave)).json()[1]["placed_at"] is not None
+        assert code_of(await door.call("DELETE", path, dave, params={"person": "dave"})) == "not_yours"
+        assert (await door.call("DELETE", path, admin, params={"person": "dave"})).json()["code"] == "shared"
+        assert [one["person_name"] for one in (await door.call("GET", path, alice)).json()] == ["alice"]
 
 
 @dataclass

@@ -38,3 +38,37 @@ async def test_whom_a_machine_is_shared_with_reads_how_to_connect_and_ends_nothi
     await stage.command("alice", f"/gpu terminate {request.id[-6:]} now")
     await stage.w.run(150, 15)
     assert stage.ws.dm_messages("dave")[-1].text == "The *1× RTX4090* of <@U0ALICE> has ended."
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@laptop"
+
+
+@pytest.mark.slow
+async def test_a_session_is_offered_and_accepted_by_a_button(stage: Stage) -> None:
+    message = await stage.ask("/gpu provision 1x4090 2h")
+    (request,) = (await stage.w.books()).requests
+    await stage.click("bob", message, stage.approve_button(message))
+    await stage.w.run(60)
+    short = request.id[-6:]
+    await stage.command("dave", f"/gpu key add {KEY}")
+    await stage.command("alice", f"/gpu transfer {short} <@U0DAVE|dave>")
+    assert f"Session {short} is offered to <@U0DAVE>. The offer expires " in heard(stage, "alice").text
+    offer = stage.ws.dm_messages("dave")[-1]
+    assert "<@U0ALICE> offers you the *1× RTX4090* of <@U0ALICE> at " in offer.text
+    accept, decline = buttons(offer)
+    assert [one["text"]["text"] for one in (accept, decline)] == ["Accept", "Decline"]
+    await stage.command("dave", f"/gpu status {short}")
+    await stage.click("dave", offer, accept["action_id"])
+    await stage.w.run(30)
+    said = [one.text for one in (*stage.ws.dm_messages("dave"), *stage.ws.ephemerals("dave"))]
+    assert any(f"Session {short} is yours now." in text for text in said), said
+    assert any(text.endswith("is yours now.") for text in said)
+    assert any(" is ready" in text for text in said)
+    assert "<@U0DAVE>" in all_text(stage.message())
+    assert any(f"Session {short} is now <@U0DAVE>'s." in one.text for one in stage.ws.dm_messages("alice"))
+    await stage.command("alice", f"/gpu terminate {short} now")
+    assert "Only its owner or an approver can end this session." in heard(stage, "alice").text
+    await stage.command("dave", f"/gpu transfer {short} <@U0ALICE|alice>")
+    await stage.command("alice", f"/gpu transfer {short} decline")
+    assert "is declined" in heard(stage, "alice").text
+    assert any("declined session" in one.text for one in stage.ws.dm_messages("dave"))

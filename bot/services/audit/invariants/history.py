@@ -6,13 +6,14 @@ The journal itself must be numbered without gaps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.services.audit.invariants.world import Violation
 from ledger.core import MOVED
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     LEGAL,
@@ -97,6 +98,7 @@ def _announced(books: Books) -> Iterator[Violation]:
     there = {(note.kind, note.subject) for note in books.notifications}
     requests = {row.id: row for row in books.requests}
     owners = {row.id: row.request_id for row in books.sessions} | {row.id: row.request_id for row in books.instances}
+    moved = [one for one in books.events if one.kind == EventKind.SESSION_TRANSFERRED]
     for event in books.events:
         state = _state(event)
         if state is None:
@@ -104,7 +106,7 @@ def _announced(books: Books) -> Iterator[Violation]:
         request_id = owners.get(event.subject, event.subject)
         request = requests.get(request_id)
         for kind in announced(state):
-            if request is not None and not _is_said(request, kind, state):
+            if request is not None and not _is_said(request, kind, state, _requester(event, request, owners, moved)):
                 continue
             if request is not None and request.kind is RequestKind.OVERRIDE_12H and request.parent_id:
                 request_id = request.parent_id
@@ -114,9 +116,15 @@ def _announced(books: Books) -> Iterator[Violation]:
                 yield Violation("every move has its outbox row", event.subject, text)
 
 
-def _is_said(request: Request, kind: NotificationKind, state: State) -> bool:
+def _requester(event: Event, request: Request, owners: Mapping[str, str], moved: Sequence[Event]) -> str:
+    """Return whose a request was at an event: a transfer after that made it somebody else's."""
+    later = [one for one in moved if owners.get(one.subject) == request.id and one.at >= event.at]
+    return str(min(later, key=lambda one: one.at).data["from"]) if later else request.requester
+
+
+def _is_said(request: Request, kind: NotificationKind, state: State, requester: str) -> bool:
     """Whether a move has this notification: an override has only the card of its request, and a fact one message."""
-    in_slack = Actor.from_ref(request.requester).kind is ActorKind.SLACK
+    in_slack = Actor.from_ref(requester).kind is ActorKind.SLACK
     if kind is NotificationKind.REQUEST_RESULT and isinstance(state, SessionState):
         return not in_slack
     return kind is NotificationKind.REQUEST_MESSAGE or request.kind is not RequestKind.OVERRIDE_12H

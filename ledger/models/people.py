@@ -1,0 +1,60 @@
+"""Store which SSH keys belong on which machine, and the offers to transfer a session to another owner."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Boolean, ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.kernel.columns import EnumText, SafeString, SafeText, UtcDateTime
+from ledger.kernel.key_problem import KeyProblem
+from ledger.kernel.transfer_state import TransferState
+from ledger.models.base import Base
+
+
+class MachineKey(Base):
+    """Store that a person's public key belongs on a machine, or no longer, and whether the machine has that already."""
+
+    __tablename__ = "machine_keys"
+
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    #: Kind and base64. A copy: the person may remove the key, and then it has to be found on the machine.
+    public_key: Mapped[str] = mapped_column(SafeText)
+    #: The reference of the person whose key it is.
+    person: Mapped[str] = mapped_column(SafeString(96))
+    #: Whether it belongs on the machine; false: it has to be removed there.
+    wanted: Mapped[bool] = mapped_column(Boolean)
+    #: Whether the create call brought it, so that it is on the machine again after its disk was wiped.
+    at_launch: Mapped[bool] = mapped_column(Boolean)
+    #: Since when `wanted` says so, and when the machine was last seen with it; None: not yet.
+    since: Mapped[datetime] = mapped_column(UtcDateTime)
+    placed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Why the last attempt failed, and when the next one is due.
+    problem: Mapped[KeyProblem | None] = mapped_column(EnumText(KeyProblem))
+    due_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+_OFFERED = text(f"state = '{TransferState.OFFERED}'")
+
+
+class Transfer(Base):
+    """Store one offer to make somebody else the owner of a session, and what became of it."""
+
+    __tablename__ = "transfers"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
+    from_owner: Mapped[str] = mapped_column(SafeString(96))
+    to_person: Mapped[str] = mapped_column(SafeString(96), index=True)
+    offered_by: Mapped[str] = mapped_column(SafeString(96))
+    state: Mapped[TransferState] = mapped_column(EnumText(TransferState))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: When it was accepted, declined, withdrawn or expired. Costs until an acceptance are the earlier owner's.
+    closed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    __table_args__ = (
+        Index("uq_transfers_offered", "session_id", unique=True, sqlite_where=_OFFERED, postgresql_where=_OFFERED),
+    )

@@ -1,0 +1,200 @@
+"""A session gets another owner: offered, accepted once, declined, withdrawn, expired, and refused where it must be."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from sqlalchemy import select, update
+
+from bot.services.access import sharing
+from bot.services.access.key_holders import keys_of
+from bot.services.access.sharing import ShareWith
+from bot.services.billing import costs
+from bot.services.runtime.commands import Reply
+from bot.services.sessions import service, transfer
+from bot.services.sessions.transfer import AnswerOffer, OfferSession
+from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import NotificationKind
+from ledger.models import Node, Session
+from tests.api.door import code_of, opened
+from tests.services.access.test_sharing import key_of
+from tests.services.nodes.test_key_writes import machine
+from tests.support.wire import RealReach
+from tests.support.world import ALICE, BOB, CAROL, DAVE, World
+
+EVE = Actor.from_ref("operator:eve")
+
+
+@pytest.fixture(autouse=True)
+def _real_logins(w: World) -> None:
+    assert isinstance(w.ctx.reach, RealReach)
+    w.ctx.reach.keys = True
+
+
+async def running(w: World, **changes: object) -> str:
+    """A session of Alice, who has a key; so has Dave."""
+    for who in (ALICE, DAVE):
+        await key_of(w, who)
+    return await w.running(**{"candidates": ("runpod",), "hours": Decimal(6), **changes})
+
+
+async def offer(w: World, of: str, by: Actor = ALICE, to: Actor = DAVE) -> Reply:
+    return await transfer.offer(w.ctx, OfferSession(of, by, to))
+
+
+async def answer(w: World, of: str, by: Actor = DAVE, *, accept: bool = True) -> Reply:
+    return await transfer.answer(w.ctx, AnswerOffer(of, by, accept=accept))
+
+
+async def session(w: World) -> Session:
+    return (await w.books()).sessions[-1]
+
+
+async def kinds(w: World) -> list[str]:
+    return [one.kind for one in (await w.books()).events if one.kind.startswith("session.") and "ffer" in one.kind] + [
+        one.kind for one in (await w.books()).events if one.kind == EventKind.SESSION_TRANSFERRED
+    ]
+
+
+async def test_the_new_owner_gets_the_session_its_later_costs_and_its_keys(w: World) -> None:
+    request_id = await running(w)
+    await w.run(2 * 3600 + 600, 300)
+    own = await session(w)
+    await sharing.change(w.ctx, ShareWith(request_id, ALICE, DAVE))
+    await w.settle()
+    async with w.ctx.db.write() as tx:
+        tx.add(
+            Node(
+                instance_id=(await w.books()).instances[-1].id,
+                session_id=own.id,
+                token_hash="t",
+                made_at=own.created_at,
+            )
+        )
+        await tx.flush()
+        await tx.execute(update(Node).values(api_token_hash="h", api_token_at=own.created_at))
+    offered = await offer(w, request_id)
+    assert (offered.code, "The offer expires 2026-03-02 " in offered.sentence) == ("offered", True)
+    assert (await offer(w, request_id)).sentence == offered.sentence
+    assert (await offer(w, request_id, to=EVE)).code == "bad_transfer"
+    assert (await session(w)).owner == ALICE.ref
+    before = await costs.overview(w.ctx, ALICE)
+    booked = (await w.session(own.id)).accrued_usd
+    assert booked > 0
+    replies = await asyncio.gather(*(answer(w, request_id) for _ in range(3)))
+    assert [one.code for one in replies] == ["transferred"] * 3
+    assert sum("is yours already" in one.sentence for one in replies) == 2
+    own = await session(w)
+    view = await w.view(request_id)
+    assert (own.owner, view.request.requester, view.shared_with) == (DAVE.ref, DAVE.ref, ())
+    (event,) = [one for one in (await w.books()).events if one.kind == EventKind.SESSION_TRANSFERRED]
+    assert (event.data["from"], event.data["to"], Decimal(event.data["booked_usd"])) == (ALICE.ref, DAVE.ref, booked)
+    async with w.ctx.db.read() as tx:
+        assert (await tx.scalars(select(Node.api_token_hash))).all() == [None]
+    await w.settle()
+    _, inside = await machine(w)
+    async with w.ctx.db.read() as tx:
+        (alices,), (daves,) = [await keys_of(tx, w.ctx.policy, who) for who in (ALICE, DAVE)]
+    assert (inside.lets_in("root", alices.public_key), inside.lets_in("root", daves.public_key)) == (False, True)
+    assert [one.session.id for one in (await service.listing(w.ctx, DAVE)).sessions] == [own.id]
+    assert (await service.listing(w.ctx, ALICE)).sessions == ()
+    await w.run(2 * 3600, 300)
+    alice, dave = await costs.overview(w.ctx, ALICE), await costs.overview(w.ctx, DAVE)
+    total = (await w.session(own.id)).accrued_usd
+    assert alice.month_usd == before.month_usd - before.running_usd == booked
+    assert dave.month_usd - dave.running_usd == total - booked > 0
+    assert (await w.end(request_id, ALICE)).code == "not_yours"
+    assert (await w.end(request_id, DAVE)).ok
+    await w.run(300, 30)
+    ended = [one for one in (await w.books()).notifications if one.kind is NotificationKind.SESSION_ENDED]
+    assert [one.destination for one in ended] == [DAVE.id]
+    assert (await answer(w, request_id)).sentence.endswith("is yours already.")
+
+
+async def test_an_offer_is_declined_withdrawn_expires_and_ends_with_its_session(w: World) -> None:
+    request_id = await running(w)
+    short = request_id[-6:]
+    assert (await answer(w, request_id)).sentence == f"Session {short} is not offered to you."
+    assert (await offer(w, request_id, by=DAVE)).code == "not_yours"
+    assert (await offer(w, request_id)).ok
+    assert (await answer(w, request_id, by=EVE)).code == "no_transfer"
+    assert (await answer(w, request_id, by=EVE, accept=False)).code == "no_transfer"
+    declined = await answer(w, request_id, accept=False)
+    assert declined.sentence == f"The offer of session {short} is declined. Its owner stays the same."
+    assert "no longer open (declined)" in (await answer(w, request_id)).sentence
+    said = [one.body.get("text", "") for one in (await w.books()).notifications if one.destination == ALICE.id]
+    assert f"{DAVE.ref} declined session {short}. It stays yours." in said
+    assert (await offer(w, request_id)).ok
+    withdrawn = await answer(w, request_id, by=ALICE, accept=False)
+    assert "is withdrawn" in withdrawn.sentence
+    w.clock.advance(60)
+    assert (await offer(w, request_id)).ok
+    async with w.ctx.db.write() as tx:
+        await tx.execute(update(transfer.Transfer).values(expires_at=w.clock.now() + timedelta(seconds=5)))
+    w.clock.advance(6)
+    assert "no longer open (expired)" in (await answer(w, request_id)).sentence
+    assert await transfer.transfers_due(w.ctx) == 1
+    assert await transfer.transfers_due(w.ctx) == 0
+    assert (await offer(w, request_id)).ok
+    assert (await w.end(request_id)).ok
+    refused = await answer(w, request_id)
+    assert (refused.code, "can't be transferred" in refused.sentence) == ("bad_transfer", True)
+    assert await transfer.transfers_due(w.ctx) == 1
+    assert "no longer open (overtaken)" in (await answer(w, request_id)).sentence
+    assert (await offer(w, request_id)).code == "bad_transfer"
+    assert (await session(w)).owner == ALICE.ref
+
+
+async def test_it_is_refused_where_nobody_has_approved_it_for_the_new_owner(w: World) -> None:
+    request_id = await running(w)
+    own = await offer(w, request_id, to=BOB)
+    assert (own.code, "nobody may approve their own spend" in own.sentence) == ("transfer_not_approved", True)
+    w.tune(approvers=("UCAROL",))
+    other = await offer(w, request_id)
+    assert (other.code, "It has none from" in other.sentence) == ("transfer_not_approved", True)
+    w.tune(approvers=("UBOB", "UCAROL"))
+    assert (await offer(w, request_id, to=ALICE)).code == "bad_transfer"
+    assert (await w.more(request_id, "3")).code == "asked"
+    waiting = await offer(w, request_id)
+    assert (waiting.code, "waits for approval" in waiting.sentence) == ("bad_transfer", True)
+    assert (await offer(w, "zzzzzz")).code == "unknown_id"
+    assert (await offer(w, str((await w.ask()).data["request_id"]))).code == "no_session"
+    await w.settle()
+
+
+async def test_the_budget_of_the_new_owner_is_checked_at_the_offer_and_at_the_acceptance(w: World) -> None:
+    request_id = await running(w)
+    w.tune(budgets={f"user:{DAVE.id}": {"total": Decimal("0.01")}})
+    assert (await offer(w, request_id)).code == "over_budget"
+    w.tune(budgets={})
+    assert (await offer(w, request_id)).ok
+    w.tune(budgets={f"user:{DAVE.id}": {"total": Decimal("0.01")}})
+    assert (await answer(w, request_id)).code == "over_budget"
+    # The budget of everybody counts the session already, so a transfer adds nothing to it.
+    w.tune(budgets={"global": {"total": Decimal("0.01")}})
+    assert (await answer(w, request_id)).code == "transferred"
+
+
+async def test_who_has_no_key_accepts_after_adding_one(w: World) -> None:
+    w.tune(same_person=((CAROL.id, "operator:carol"),))
+    await key_of(w, ALICE)
+    request_id = await w.running(candidates=("runpod",))
+    carol = Actor.from_ref("operator:carol")
+    assert (await offer(w, request_id, to=carol)).ok
+    async with opened(w) as door:
+        key, eve = await door.key("operator:carol"), await door.key("operator:eve")
+        path = f"/sessions/{request_id[-6:]}"
+        assert code_of(await door.call("GET", path, eve)) == "unknown_id"
+        assert (await door.call("GET", path, key)).json()["owner"] == ALICE.ref
+        assert code_of(await door.call("POST", f"{path}/transfer/accept", key)) == "no_key"
+        await key_of(w, CAROL)
+        assert (await door.call("POST", f"{path}/transfer/accept", key)).json()["code"] == "transferred"
+        assert (await door.call("POST", f"{path}/transfer", key, json={"person": "operator:eve"})).json()[
+            "code"
+        ] == "offered"
+        assert (await door.call("POST", f"{path}/transfer/decline", key)).json()["code"] == "declined"
+    assert (await session(w)).owner == carol.ref
