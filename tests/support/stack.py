@@ -28,6 +28,7 @@ from ledger.queries.audit import Books, read_books
 from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud, truth
+from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.server import build_app
 from tests.scenarios.processes.processes import Nursery, Served, fork, launch
 from tests.support import canaries
@@ -275,14 +276,21 @@ class Town:
 
 
 @asynccontextmanager
-async def town(db_url: str, folder: Path, parent: Nursery, cloud: str, **timing: float) -> AsyncIterator[Town]:
-    """The stand-ins around a ledger. No process runs yet; those that still run at the end are killed."""
+async def town(
+    db_url: str, folder: Path, parent: Nursery, cloud: str, processes: ProcessNodes | None = None, **timing: float
+) -> AsyncIterator[Town]:
+    """The stand-ins around a ledger. No process runs yet; those that still run at the end are killed.
+
+    With `processes` the clouds' machines are real processes, too.
+    """
     clock = TravelClock()
     workspace = Workspace(
         clock, signing_secret=SIGNING, bot_token=BOT_TOKEN, manifest=ROOT / "manifest.yml", signing_clock=clock
     )
     practice = Practice(workspace)
-    clouds = sandboxes(clock, SandboxTiming.quick(boot_s=0.3, reachable_s=0.1, destroy_s=0.1), bad_rows=True)
+    clouds = sandboxes(
+        clock, SandboxTiming.quick(boot_s=0.3, reachable_s=0.1, destroy_s=0.1), bad_rows=True, processes=processes
+    )
     slack_gate, cloud_gate = Gate(practice.app), Gate(build_app(clouds, tick_s=0.05))
     db = Database(db_url)
     async with serve_on_loopback(slack_gate) as slack_url, serving(cloud_gate) as clouds_url:

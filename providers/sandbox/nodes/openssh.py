@@ -1,0 +1,61 @@
+"""Serve SSH to a machine with OpenSSH's own server, where this machine has one and runs as its administrator."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from providers.sandbox.nodes.ssh_server import HOST_KEY, host_key
+
+SERVER = "/usr/sbin/sshd"
+
+
+def missing() -> str:
+    """Return why OpenSSH's server can't be used here; "" when it can."""
+    if shutil.which(SERVER) is None:
+        return f"{SERVER} is not installed"
+    return "" if os.geteuid() == 0 else f"{SERVER} lets in other users only when it runs as root"
+
+
+async def serve(said: Mapping[str, Any], listening: socket.socket) -> OpenSsh:
+    """Start the server on the port of this socket, which is given up for it."""
+    root, port = Path(said["root"]), listening.getsockname()[1]
+    host_key(root)
+    shell = root / "bin/login-shell"
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in said["login"].items())
+    interactive = f"exec /bin/bash --noprofile --rcfile {root}/etc/bashrc -i"
+    shell.write_text(
+        f'#!/bin/bash\n{exports}cd\n[ -n "$SSH_ORIGINAL_COMMAND" ] || {interactive}\n'
+        'exec /bin/bash -c "$SSH_ORIGINAL_COMMAND"\n'
+    )
+    shell.chmod(0o755)
+    settings = root / "etc/ssh/sshd_config"
+    settings.write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {root}/{HOST_KEY}\nPidFile none\nUsePAM no\nStrictModes no\n"
+        f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys\nPasswordAuthentication no\n"
+        f"KbdInteractiveAuthentication no\nPermitRootLogin yes\nForceCommand {shell}\nPrintMotd no\nLogLevel ERROR\n"
+    )
+    await asyncio.to_thread(Path("/run/sshd").mkdir, exist_ok=True)
+    listening.close()
+    process = await asyncio.create_subprocess_exec(
+        SERVER, "-D", "-e", "-f", settings, stdin=asyncio.subprocess.DEVNULL, env={"PATH": os.environ["PATH"]}
+    )
+    return OpenSsh(process)
+
+
+class OpenSsh:
+    """The running server."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    def close(self) -> None:
+        """End it; its sessions end with the machine."""
+        if self._process.returncode is None:
+            self._process.terminate()
