@@ -29,34 +29,30 @@ REAP_S, END_S = 0.5, 5.0
 OFF = "off"
 
 
-def main() -> int:
+def main() -> None:
     """Read what to boot from the first line of standard input, and run until the power goes."""
     said = json.loads(sys.stdin.buffer.readline())
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.setpgid(0, 0)  # A Ctrl-C at the sandbox's terminal is the sandbox's.
-    order = asyncio.run(_run(said))
-    end_descendants()
-    if order != OFF:
-        shutil.rmtree(said["root"], ignore_errors=True)
-    return 0
+    asyncio.run(_run(said))
 
 
-async def _run(said: Mapping[str, Any]) -> str:
-    boot, reaper = asyncio.create_task(_boot(said)), asyncio.create_task(_reap())
-    server = await _serve(said)
+async def _run(said: Mapping[str, Any]) -> None:
+    booting, reaping = asyncio.create_task(_boot(said)), asyncio.create_task(_reap())
+    await _serve(said)
     orders = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
-    try:
-        return (await orders.readline()).decode().strip()
-    finally:
-        for task in (boot, reaper):
-            task.cancel()
-        await asyncio.gather(boot, reaper, return_exceptions=True)
-        server.close()
+    order = (await orders.readline()).decode().strip()
+    booting.cancel()
+    reaping.cancel()
+    end_descendants()
+    if order != OFF:
+        shutil.rmtree(said["root"], ignore_errors=True)
+    os._exit(0)  # Open logins are cut, as they are when a machine loses its power.
 
 
-async def _serve(said: Mapping[str, Any]) -> Any:
+async def _serve(said: Mapping[str, Any]) -> object:
     """Serve SSH on the port that the sandbox reserved: by OpenSSH's server where that is asked for."""
     listening = socket.socket(fileno=said["port_fd"])
     if said["openssh"]:
@@ -128,4 +124,4 @@ def end_descendants() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

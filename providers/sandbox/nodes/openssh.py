@@ -23,7 +23,7 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else f"{SERVER} lets in other users only when it runs as root"
 
 
-async def serve(said: Mapping[str, Any], listening: socket.socket) -> OpenSsh:
+async def serve(said: Mapping[str, Any], listening: socket.socket) -> asyncio.subprocess.Process:
     """Start the server on the port of this socket, which is given up for it."""
     root, port = Path(said["root"]), listening.getsockname()[1]
     host_key(root)
@@ -43,19 +43,6 @@ async def serve(said: Mapping[str, Any], listening: socket.socket) -> OpenSsh:
     )
     await asyncio.to_thread(Path("/run/sshd").mkdir, exist_ok=True)
     listening.close()
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         SERVER, "-D", "-e", "-f", settings, stdin=asyncio.subprocess.DEVNULL, env={"PATH": os.environ["PATH"]}
     )
-    return OpenSsh(process)
-
-
-class OpenSsh:
-    """The running server."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    def close(self) -> None:
-        """End it; its sessions end with the machine."""
-        if self._process.returncode is None:
-            self._process.terminate()

@@ -21,12 +21,13 @@ from pathlib import Path
 
 from providers.sandbox.nodes.boot import NodeBoot
 from providers.sandbox.nodes.folders import MARK, prepare
-from providers.sandbox.ssh import SshPorts
+from providers.sandbox.ssh import HOST, SshPorts
 
 #: What boots each machine that has power, by its key, and the keys of all machines that still exist.
 Look = Callable[[], tuple[Mapping[str, Callable[[], NodeBoot | None]], AbstractSet[str]]]
 #: How long a machine may take to end its processes before the rest of them is looked for by its mark.
 OFF_S = 8.0
+BOOT_S, LOOK_S = 30.0, 0.05
 PROGRAM = "providers.sandbox.nodes.first_process"
 SOURCES = Path(__file__).parents[3]
 #: What it does, in one sentence, for whom it is about to run commands.
@@ -76,8 +77,13 @@ class ProcessNodes:
     #: How many times faster the machines' clocks run, and how far their calendars are wrong.
     clock_speed: float = 1.0
     calendar_off_s: float = 0.0
+    #: Whether a cloud answers only once the SSH server of a machine that just got power does: for clocks that jump.
+    waits: bool = False
     running: dict[str, ProcessNode] = field(default_factory=dict)
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def explained(self) -> str:
         """Say what runs where."""
@@ -122,6 +128,8 @@ class ProcessNodes:
             raise AssertionError("it is a pipe")
         process.stdin.write(json.dumps({**said, "port_fd": port_fd, "openssh": self.openssh}).encode() + b"\n")
         await process.stdin.drain()
+        if self.waits:
+            await _answers(ports.reserve(key))
         return ProcessNode(root, process)
 
     def set_clock(self, root: Path) -> None:
@@ -158,6 +166,19 @@ class ProcessNodes:
             await asyncio.gather(*(node.off() for node in nodes))
             for root in list(self.folder.iterdir()):
                 await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+async def _answers(port: int) -> None:
+    """Wait until something listens on a port. TimeoutError when nothing does."""
+    async with asyncio.timeout(BOOT_S):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(HOST, port)
+            except OSError:
+                await asyncio.sleep(LOOK_S)
+            else:
+                writer.close()
+                return
 
 
 def end_marked(root: Path) -> int:

@@ -99,9 +99,11 @@ class _Machine:
         shell = await asyncio.create_subprocess_exec(
             *words, env=env, cwd=home, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
-        await process.redirect(stdin=shell.stdin, stdout=shell.stdout, stderr=shell.stderr)
+        # The end of one stream must not end the other, so neither is passed on.
+        await process.redirect(stdin=shell.stdin, stdout=shell.stdout, stderr=shell.stderr, send_eof=False)
         code = await shell.wait()
         await process.stdout.drain()
+        await process.stderr.drain()
         _leave(process, code)
 
 
@@ -139,6 +141,10 @@ class _Files(asyncssh.SFTPServer):
             return os.path.normpath(path)
         begin = b"" if path.startswith(b"/") else self.reverse_map_path(self._home)
         return self._root + os.path.normpath(b"/" + begin.lstrip(b"/") + b"/" + path)
+
+    def exit(self) -> None:
+        """End as OpenSSH's own does: its client takes no exit status for a failure."""
+        self.channel.exit(0)
 
     def reverse_map_path(self, path: bytes) -> bytes:
         return path.removeprefix(self._root) or b"/"

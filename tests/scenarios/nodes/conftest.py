@@ -6,17 +6,19 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 
-from providers.sandbox.nodes.first_process import processes as all_processes
-from providers.sandbox.nodes.folders import MARK
+from ledger.models import Node
+from providers.sandbox.nodes.folders import authorize
 from providers.sandbox.nodes.process_nodes import ProcessNode, ProcessNodes
+from tests.providers.sandbox.nodes.machines import marked
 from tests.scenarios.processes.processes import Nursery, nursery
 from tests.support.stack import LOOK_S, Town, town
 
@@ -49,10 +51,18 @@ class NodeTown:
 
     town: Town
     nodes: ProcessNodes
+    #: The file of a private key that logs in to every machine.
+    key: Path
+    public_key: str
 
     def node(self) -> ProcessNode:
         """The newest machine with power."""
         return list(self.nodes.running.values())[-1]
+
+    @property
+    def user(self) -> str:
+        """Who logs in at this cloud."""
+        return {"lambda": "ubuntu", "tensordock": "user"}.get(self.town.cloud, "root")
 
     def read(self, path: str) -> str:
         """A file of that machine; "" where there is none."""
@@ -70,22 +80,35 @@ class NodeTown:
             logs = [*self.nodes.folder.glob("*/opt/gpu-shopper/agent.log"), *self.nodes.folder.glob("*/var/log/*")]
             raise TimeoutError("\n".join(f"{log}:\n{log.read_text()}" for log in logs)) from None
 
+    async def node_row(self) -> Node | None:
+        """What the ledger has of the newest machine's agent."""
+        rows = (await self.town.books()).instances
+        async with self.town.db.read() as tx:
+            return await tx.get(Node, rows[-1].id) if rows else None
+
+    async def reported(self, look: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+        """Return what the newest machine's agent says of its machine, once that is as wanted."""
+        async with asyncio.timeout(NODE_S):
+            while True:
+                row = await self.node_row()
+                if row is not None and look(said := row.report.get("machine") or {}):
+                    return dict(said)
+                await asyncio.sleep(LOOK_S)  # The ledger of another process tells nobody when it changes.
+
+    async def on_node(self, command: str) -> None:
+        """Start a command on the newest machine as a person does who logged in, and leave it running there."""
+        authorize(self.node().root, self.user, (self.public_key,))
+        (row,) = [row for row in (await self.town.books()).instances if row.reachable_at is not None]
+        login = f"{self.user}@{row.ssh_host}"
+        words = ["ssh", "-F", "none", "-q", "-p", str(row.ssh_port), "-i", str(self.key), "-o", "BatchMode=yes"]
+        words += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", login]
+        words.append(f"nohup {command} >~/out 2>&1 </dev/null & true")
+        await asyncio.to_thread(subprocess.run, words, check=True, timeout=NODE_S, capture_output=True)
+
     async def nothing_left(self) -> None:
         """No process and no file of any machine is left."""
         await self.until(lambda: not self.nodes.running and not list(self.nodes.folder.iterdir()))
         assert marked(self.nodes.folder) == []
-
-
-def marked(folder: Path) -> list[str]:
-    """The command lines of every process of machines below a folder."""
-    mark, found = f"{MARK}={folder}".encode(), []
-    for pid, (_, state) in all_processes().items():
-        try:
-            if state != "Z" and mark in Path(f"/proc/{pid}/environ").read_bytes():
-                found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
 
 
 Build = Callable[..., AbstractAsyncContextManager[NodeTown]]
@@ -97,7 +120,6 @@ def build(sqlite_db_url: str, tmp_path: Path, nurse: Nursery, agent_file: Path) 
 
     @asynccontextmanager
     async def make(cloud: str, *, starts: bool = True, **options: Any) -> AsyncIterator[NodeTown]:
-        (tmp_path / "nodes").mkdir()
         nodes = ProcessNodes(tmp_path / "nodes", **options)
         async with town(sqlite_db_url, tmp_path, nurse, cloud, nodes) as built:
             port = free_port()
@@ -109,7 +131,10 @@ def build(sqlite_db_url: str, tmp_path: Path, nurse: Nursery, agent_file: Path) 
             }
             if starts:
                 await built.start()
-            yield NodeTown(built, nodes)
+            key = asyncssh.generate_private_key("ssh-ed25519")
+            key.write_private_key(tmp_path / "key")
+            (tmp_path / "key").chmod(0o600)
+            yield NodeTown(built, nodes, tmp_path / "key", key.export_public_key().decode().strip())
         assert marked(nodes.folder) == []
         assert list(nodes.folder.iterdir()) == []
 
