@@ -115,6 +115,8 @@ class ProcessNodes:
             process = await asyncio.create_subprocess_exec(
                 *self._confinement(root),
                 sys.executable,
+                "-W",
+                "ignore",  # Of a library, about logins that are cut at the power-off.
                 "-m",
                 PROGRAM,
                 stdin=asyncio.subprocess.PIPE,

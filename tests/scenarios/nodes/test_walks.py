@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledger.kernel.states import SessionState
+from providers.sandbox.nodes import openssh
 from tests.scenarios.nodes.conftest import Build, NodeTown
 from tests.support.stack import CALLS
 
@@ -64,4 +65,17 @@ async def test_a_machine_boots_reports_shows_its_gpus_and_leaves_nothing(
         assert said["host_key"] == row.host_key
         await place.finish()
         assert (await place.books()).sessions[-1].state is SessionState.TERMINATED
+        await here.nothing_left()
+
+
+@pytest.mark.skipif(bool(openssh.missing()), reason=openssh.missing() or "it is there")
+async def test_openssh_s_own_server_lets_the_bot_in(build: Build) -> None:
+    async with build("vast", openssh=True) as here:
+        await to_ready(here)
+        (row,) = (await here.town.books()).instances
+        assert row.gpu_check is not None
+        assert len(row.gpu_check["tflops"]) == 1
+        await here.on_node("sh -c 'echo $SSH_CONNECTION'")
+        await here.until(lambda: here.read("root/out").startswith("127.0.0.1 "))
+        await here.town.finish()
         await here.nothing_left()

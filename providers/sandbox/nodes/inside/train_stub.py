@@ -56,7 +56,7 @@ class TrainingStub:
         busy = self.machine / "busy"
         while self.step < self.options.steps:
             asks = self.asks()
-            if asks & {"save", "stop"} and not self.last_asks & {"save", "stop"}:
+            if "stop" in asks or ("save" in asks and "save" not in self.last_asks):
                 self.save()
             self.last_asks = asks
             if "stop" in asks:
