@@ -39,7 +39,7 @@ def main() -> None:
 
 async def _run(said: Mapping[str, Any]) -> None:
     booting, reaping = asyncio.create_task(_boot(said)), asyncio.create_task(_reap())
-    await _serve(said)
+    _serving = await _serve(said)  # Kept, because nothing else refers to it.
     orders = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)

@@ -9,6 +9,7 @@ import shutil
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 from providers.sandbox.nodes.ssh_server import HOST_KEY, host_key
@@ -23,9 +24,9 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else f"{SERVER} lets in other users only when it runs as root"
 
 
-async def serve(said: Mapping[str, Any], listening: socket.socket) -> asyncio.subprocess.Process:
-    """Start the server on the port of this socket, which is given up for it."""
-    root, port = Path(said["root"]), listening.getsockname()[1]
+async def serve(said: Mapping[str, Any], listening: socket.socket) -> asyncio.Task[None]:
+    """Answer on a bound socket: each connection gets a server of its own, as inetd starts it."""
+    root = Path(said["root"])
     host_key(root)
     shell = root / "bin/login-shell"
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in said["login"].items())
@@ -37,12 +38,22 @@ async def serve(said: Mapping[str, Any], listening: socket.socket) -> asyncio.su
     shell.chmod(0o755)
     settings = root / "etc/ssh/sshd_config"
     settings.write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {root}/{HOST_KEY}\nPidFile none\nUsePAM no\nStrictModes no\n"
+        f"HostKey {root}/{HOST_KEY}\nPidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin yes\n"
         f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys\nPasswordAuthentication no\n"
-        f"KbdInteractiveAuthentication no\nPermitRootLogin yes\nForceCommand {shell}\nPrintMotd no\nLogLevel ERROR\n"
+        f"KbdInteractiveAuthentication no\nForceCommand {shell}\nPrintMotd no\nLogLevel ERROR\n"
     )
     await asyncio.to_thread(Path("/run/sshd").mkdir, exist_ok=True)
-    listening.close()
-    return await asyncio.create_subprocess_exec(
-        SERVER, "-D", "-e", "-f", settings, stdin=asyncio.subprocess.DEVNULL, env={"PATH": os.environ["PATH"]}
-    )
+    listening.setblocking(False)
+    listening.listen()
+    return asyncio.create_task(_answer(listening, settings))
+
+
+async def _answer(listening: socket.socket, settings: Path) -> None:
+    loop, environment = asyncio.get_running_loop(), {"PATH": os.environ.get("PATH", os.defpath)}
+    while True:
+        connection, _ = await loop.sock_accept(listening)
+        connection.setblocking(True)
+        with connection:
+            await asyncio.create_subprocess_exec(
+                *(SERVER, "-i", "-f", settings), stdin=connection.fileno(), stdout=connection.fileno(), stderr=DEVNULL, env=environment
+            )
