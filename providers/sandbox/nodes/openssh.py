@@ -54,6 +54,6 @@ async def _answer(listening: socket.socket, settings: Path) -> None:
         connection, _ = await loop.sock_accept(listening)
         connection.setblocking(True)
         with connection:
-            await asyncio.create_subprocess_exec(
-                *(SERVER, "-i", "-f", settings), stdin=connection.fileno(), stdout=connection.fileno(), stderr=DEVNULL, env=environment
-            )
+            both = connection.fileno()
+            command = (SERVER, "-i", "-f", settings)
+            await asyncio.create_subprocess_exec(*command, stdin=both, stdout=both, stderr=DEVNULL, env=environment)
