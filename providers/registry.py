@@ -23,6 +23,7 @@ from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.kaggle.sandbox import KaggleSandbox
 from providers.sandbox.lambda_cloud.sandbox import LambdaSandbox
+from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.runpod.sandbox import RunPodSandbox
 from providers.sandbox.tensordock.sandbox import TensorDockSandbox
 from providers.sandbox.vast.sandbox import VastSandbox
@@ -140,7 +141,8 @@ def sandboxes(
     names: Iterable[str] = (),
     *,
     bad_rows: bool = False,
+    processes: ProcessNodes | None = None,
 ) -> dict[str, SandboxCloud]:
     """A sandbox per cloud (all of the registry, or `names`), on one engine: what `build_app` takes."""
-    engine = Engine(clock, timing, seed, bad_rows=bad_rows)
+    engine = Engine(clock, timing, seed, bad_rows=bad_rows, processes=processes)
     return {name: REGISTRY[name].sandbox(engine) for name in (tuple(names) or tuple(REGISTRY))}

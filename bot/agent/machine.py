@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bot.agent.gpus import NvmlGpu, NvmlGpus
+from bot.agent.memory import folder_of
 
+#: Names the folder that is the machine's `/`, for sandboxes that run several machines on one computer.
+ROOT = "GPU_SHOPPER_MACHINE_ROOT"
 HOST_KEYS = tuple(Path(f"/etc/ssh/ssh_host_{kind}_key.pub") for kind in ("ed25519", "ecdsa", "rsa"))
 _HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*", re.ASCII)
 #: One line for each step of the start script that ended: its name, its exit code, and the seconds since the boot.
@@ -33,6 +37,14 @@ class Places:
     startup: Path = STARTUP
     logs: tuple[Path, ...] = LOGS
     disk: Path = Path("/")
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Places:
+        """Return where they are for an agent with this environment."""
+        root = environment.get(ROOT)
+        here = (lambda path: Path(root) / path.relative_to("/")) if root else Path
+        startup = folder_of(environment).parent / STARTUP.name
+        return cls(tuple(map(here, HOST_KEYS)), startup, tuple(map(here, LOGS)), here(Path("/")))
 
 
 def report(seen: NvmlGpus, places: Places) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def main(_arguments: list[str], /) -> int:
     found = settings.read(settings.environment_of_machine())
     given = json.loads(sys.stdin.readline())
     job = JobFiles(folder_of(found.environment).parent)
-    reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"])
+    reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"], places=machine.Places.of(found.environment))
     signal.signal(signal.SIGTERM, _shut_down)
     try:
         _check_in_always(reporter)

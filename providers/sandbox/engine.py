@@ -25,7 +25,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -39,6 +39,8 @@ from providers.sandbox.agents import Nodes
 from providers.sandbox.clock import SandboxClock, SandboxTiming
 from providers.sandbox.faults import Faults, FaultTable
 from providers.sandbox.machines import Flaw, SandboxMachine
+from providers.sandbox.nodes.boot import NodeBoot
+from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.ssh import SshPorts
 
 CALLS_KEPT = 20_000
@@ -96,9 +98,18 @@ class Engine:
     """The common part of the sandboxes of one process. `timing` may be replaced while it runs."""
 
     def __init__(
-        self, clock: Clock, timing: SandboxTiming | None = None, seed: int = 7, *, bad_rows: bool = False
+        self,
+        clock: Clock,
+        timing: SandboxTiming | None = None,
+        seed: int = 7,
+        *,
+        bad_rows: bool = False,
+        processes: ProcessNodes | None = None,
     ) -> None:
-        """`bad_rows` puts offers without a usable price on the markets, as real ones have had them."""
+        """`bad_rows` puts offers without a usable price on the markets, as real ones have had them.
+
+        With `processes` machines are real processes; without, this process answers for them and runs nothing.
+        """
         self.clock = SandboxClock(clock)
         self.timing = timing or SandboxTiming()
         self.seed = seed
@@ -106,6 +117,7 @@ class Engine:
         self.faults = Faults()
         self.ssh_ports = SshPorts()
         self.nodes = Nodes(self.clock)
+        self.processes = processes
         self.creates: list[CreateCall] = []
         self.calls: deque[Call] = deque(maxlen=CALLS_KEPT)
 
@@ -173,10 +185,22 @@ class SandboxCloud(ABC):
 
     async def tick(self) -> None:
         """Make the SSH ports and the agents agree with what is reachable now."""
+        if self.engine.processes is not None:
+            await self.engine.processes.match(f"{self.name}/", self._powered, self.engine.ssh_ports)
+            return
         up = self.reachable()
         machines = {self.port_key(ref): partial(self.machine, ref) for ref in up}
         await self.engine.ssh_ports.match(f"{self.name}/", machines)
         await self.engine.nodes.match(f"{self.name}/", {self.port_key(ref): self.variables(ref) for ref in up})
+
+    def _powered(self) -> tuple[dict[str, Callable[[], NodeBoot | None]], set[str]]:
+        """What boots each machine that has power, and the keys of all that still exist."""
+        boots = {self.port_key(ref): partial(self.boot, ref) for ref in self.reachable()}
+        return dict(boots), {self.port_key(one.ref) for one in self.instances() if one.alive}
+
+    def boot(self, ref: str) -> NodeBoot | None:  # Clouds whose machines have some say so.
+        """What an instance that just became reachable boots with, as its create call gave it; None: nothing runs."""
+        return None
 
     def machine(self, ref: str) -> SandboxMachine | None:
         """The inside of an instance that just became reachable, with the armed flaws; None: nobody can log in."""

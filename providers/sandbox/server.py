@@ -49,6 +49,8 @@ def build_app(clouds: Mapping[str, SandboxCloud], *, tick_s: float | None = TICK
                 with contextlib.suppress(asyncio.CancelledError):
                     await ticker
             await engine.nodes.close()
+            if engine.processes is not None:
+                await engine.processes.close()
             await engine.ssh_ports.close_all()
 
     routes: list[BaseRoute] = [Mount("/_sandbox", routes=Controls(engine, clouds).routes())]
@@ -77,6 +79,8 @@ class _Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if self._cloud.engine.processes is not None and (server := scope.get("server")):
+            self._cloud.engine.processes.address = f"http://{server[0]}:{server[1]}"
         sent = scope.get("raw_path") or str(scope["path"]).encode()
         path = sent.decode("ascii", "replace").removeprefix(str(scope.get("root_path", "")))
         self._cloud.engine.note_call(self._cloud.name, scope["method"], path)

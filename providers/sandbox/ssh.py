@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +35,11 @@ class SshPorts:
             sock.setblocking(False)
             self._sockets[key] = sock
         return int(self._sockets[key].getsockname()[1])
+
+    def hand_over(self, key: str) -> int:
+        """A file descriptor of the port of `key`, for the process that answers there; who gets it closes it."""
+        self.reserve(key)
+        return os.dup(self._sockets[key].fileno())
 
     async def open(self, key: str) -> None:
         """Start answering on the port of `key`; does nothing when it already does."""

@@ -44,6 +44,7 @@ from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
+from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.server import build_app
 from tests.support.clock import MachineClock, SteppedClock
 from tests.support.jobs import due_jobs, work_off
@@ -339,10 +340,15 @@ async def world(
     policy: Policy | None = None,
     timing: Timing | None = None,
     sandbox: SandboxTiming | None = None,
+    processes: ProcessNodes | None = None,
 ) -> AsyncIterator[World]:
-    """Build a world on `db`. Bob and Carol are approvers, Alice asks, Dave is nobody."""
+    """Build a world on `db`. Bob and Carol are approvers, Alice asks, Dave is nobody.
+
+    With `processes` the clouds' machines are real processes; who brings them ends them.
+    """
     timing = timing or Timing()
-    clouds = sandboxes(clock, sandbox or replace(SandboxTiming(), enforce_rate_limits=False), bad_rows=True)
+    sandbox = sandbox or replace(SandboxTiming(), enforce_rate_limits=False)
+    clouds = sandboxes(clock, sandbox, bad_rows=True, processes=processes)
     engine = next(iter(clouds.values())).engine
     machine = MachineClock(clock)
     guarded = GuardedClock(machine)

@@ -24,6 +24,7 @@ from bot.services.access.api_keys import NewKey, issue
 from bot.services.runtime.context import Context
 from bot.settings.policy_file import read_policy_file
 from ledger.kernel.actor import Actor, ActorKind
+from providers.sandbox.nodes.process_nodes import WARNING
 
 PORT = 8077
 #: Long enough to watch a machine boot; nobody watches the headless demo.
@@ -46,6 +47,7 @@ def demo(
     port: int | None = typer.Option(None, help=f"Port of the page on 127.0.0.1 ({PORT}); 0 takes a free one."),
     seed: int = typer.Option(7, help="The same seed gives the same market."),
     empty: bool = typer.Option(False, "--empty", help="Start without the team's two weeks of history."),
+    real_nodes: bool = typer.Option(False, "--real-nodes", help=f"Run machines as real processes. {WARNING}"),
     policy: Annotated[
         Path | None, typer.Option(help="A policy file to try; its approvers become Bob and Carol.")
     ] = None,
@@ -56,35 +58,44 @@ def demo(
     with explained():
         tried = demo_policy(read_policy_file(policy, practice=True).policy) if policy else None
     if headless:
-        raise typer.Exit(asyncio.run(_headless(seed, tried or POLICY)))
+        raise typer.Exit(asyncio.run(_headless(seed, tried or POLICY, real_nodes=real_nodes)))
     try:
-        asyncio.run(_interactive(port, seed, tried, with_history=not empty))
+        asyncio.run(_interactive(port, seed, tried, with_history=not empty, real_nodes=real_nodes))
     except OSError as error:
         fail(f"The page cannot be served: {error}. Try another port: gpu-shopper demo --port 0")
 
 
-async def _interactive(port: int | None, seed: int, policy: Policy | None, *, with_history: bool) -> None:
+async def _interactive(port: int | None, seed: int, policy: Policy | None, **options: bool) -> None:
     stopping = stop_on_signals()
     try:
-        await serve_until(stopping, PORT if port is None else port, seed, policy, with_history=with_history)
+        await serve_until(stopping, PORT if port is None else port, seed, policy, **options)
     except OSError:
         if port is not None:
             raise
-        await serve_until(stopping, 0, seed, policy, with_history=with_history)
+        await serve_until(stopping, 0, seed, policy, **options)
 
 
 async def serve_until(
-    stopping: asyncio.Event, port: int, seed: int, policy: Policy | None = None, *, with_history: bool = False
+    stopping: asyncio.Event,
+    port: int,
+    seed: int,
+    policy: Policy | None = None,
+    *,
+    with_history: bool = False,
+    real_nodes: bool = False,
 ) -> None:
     """Serve the page until the event is set; raises OSError when the port is taken.
 
     `policy` is somebody's own. Without one, the demo has its own, which with a history has a budget and a tier.
     """
     tried = policy or (history.team_policy(POLICY) if with_history else POLICY)
-    async with playground(port=port, seed=seed, boot_s=BOOT_S, policy=tried, with_history=with_history) as running:
+    options = {"with_history": with_history, "real_nodes": real_nodes}
+    async with playground(port=port, seed=seed, boot_s=BOOT_S, policy=tried, **options) as running:
         keys = {name: await _key(running.ctx, name, *scopes) for name, *scopes in ((ALICE,), (BOB,), (ADMIN, "admin"))}
         # Copied lines stay in one piece, however narrow the terminal is.
         out = partial(console().print, soft_wrap=True, markup=False, highlight=False)
+        if running.explained:
+            out(f"\n  {running.explained}")
         out(f"\n  Open {running.url}/\n", style="bold")
         out('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"')
         out("  Then become Bob, an approver, and press Approve. Dave can't; the clock can be moved.")
@@ -118,13 +129,13 @@ async def _key(ctx: Context, name: str, *scopes: str) -> str:
     return str(made.data["token"])
 
 
-async def _headless(seed: int, policy: Policy) -> int:
+async def _headless(seed: int, policy: Policy, *, real_nodes: bool) -> int:
     """Play the walk; 130 when a signal stopped it before its end."""
     stopping = stop_on_signals()
     try:
         async with (
             asyncio.timeout(HEADLESS_LIMIT_S),
-            playground(port=0, seed=seed, boot_s=HEADLESS_BOOT_S, policy=policy) as running,
+            playground(port=0, seed=seed, boot_s=HEADLESS_BOOT_S, policy=policy, real_nodes=real_nodes) as running,
         ):
             walking, stop = asyncio.ensure_future(walk(running, console())), asyncio.ensure_future(stopping.wait())
             try:

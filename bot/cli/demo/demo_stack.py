@@ -6,7 +6,9 @@ needs a key, nothing leaves loopback, and the ledger is a file that is deleted a
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +27,7 @@ from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.audit.invariants import Truth
 from bot.services.runtime import liveness
+from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
 from bot.services.runtime.rate_limits import LedgerPacer
@@ -37,6 +40,7 @@ from migrations.run import upgrade
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud, truth
+from providers.sandbox.nodes.process_nodes import ProcessNodes
 from providers.sandbox.server import build_app
 
 MANIFEST = Path(__file__).resolve().parents[3] / "manifest.yml"
@@ -85,6 +89,8 @@ class Playground:
     bot: Bot
     clock: TravelClock
     secrets: tuple[str, ...]
+    #: Says what runs where, where machines are real processes.
+    explained: str = ""
 
     @property
     def ctx(self) -> Context:
@@ -105,11 +111,13 @@ async def playground(
     socket_mode: bool = False,
     policy: Policy = POLICY,
     with_history: bool = False,
+    real_nodes: bool = False,
 ) -> AsyncIterator[Playground]:
     """Start everything, yield it, and stop it in reverse; raises OSError when `port` is taken. Port 0 picks a free one.
 
     The workspace sends signed requests to the bot, or with `socket_mode` the bot connects to the workspace. The ledger
-    is empty, or `with_history` has two weeks of a team.
+    is empty, or `with_history` has two weeks of a team. With `real_nodes` each rented machine is real processes in a
+    folder; without, nothing that somebody types is ever run.
     """
     clock = TravelClock()
     signing, token, label = secrets.token_hex(16), f"xoxb-practice-{secrets.token_hex(8)}", secrets.token_bytes(32)
@@ -125,12 +133,14 @@ async def playground(
         signing_clock=clock,
     )
     practice = Practice(workspace)
-    clouds = sandboxes(clock, SandboxTiming.quick(boot_s=boot_s), seed)
-    keys = tuple(cloud.API_KEY for cloud in clouds.values())
     with scratch_folder() as folder:
+        processes = ProcessNodes(folder / "nodes") if real_nodes else None
+        clouds = sandboxes(clock, SandboxTiming.quick(boot_s=boot_s), seed, processes=processes)
+        keys = tuple(cloud.API_KEY for cloud in clouds.values())
         async with practice.serve(port) as url, _sandbox(clouds) as sandbox_url:
             labels = LabelKey(DEPLOYMENT, label)
             ctx = _context(folder / "ledger.db", GuardedClock(clock), clouds, sandbox_url, labels, policy)
+            ctx = replace(ctx, agent=await _agent(folder)) if processes is not None else ctx
             try:
                 slack = SlackSettings(
                     bot_token=token,
@@ -144,9 +154,22 @@ async def playground(
                     await history.fill(ctx)
                 async with _bot(ctx, slack, workspace) as bot:
                     hidden = tuple(filter(None, (signing, token, app_token, label.hex(), *keys)))
-                    yield Playground(url, practice, clouds, bot, clock, hidden)
+                    explained = processes.explained() if processes is not None else ""
+                    yield Playground(url, practice, clouds, bot, clock, hidden, explained)
             finally:
                 await close(ctx)
+
+
+async def _agent(folder: Path) -> AgentArchive | None:
+    """Return the agent for real machines: the one that was built here, else one of these sources."""
+    found = AgentArchive.read(None)
+    if found is None:
+        (folder / "libraries").mkdir()
+        command = (sys.executable, "-m", "bot.agent.build", folder / "libraries", folder / "agent.pyz")
+        built = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+        await built.wait()
+        found = AgentArchive.read(folder / "agent.pyz")
+    return found
 
 
 @asynccontextmanager
@@ -216,7 +239,8 @@ def _travels(workspace: Workspace, bot: Bot) -> None:
         return (due_at - now).total_seconds() if due_at is not None else None
 
     async def pass_over(passed_s: float) -> None:
-        await liveness.count_as_listened(bot.ctx)
+        if bot.ctx.agent is None:  # Real agents report by the computer's clock, so they were not silent meanwhile.
+            await liveness.count_as_listened(bot.ctx)
         # The clock waits for a cloud that hangs once, not at each of a hundred stops.
         patience[0] = PASS_S if await bot.ticker.pass_over(passed_s, patience[0]) else IMPATIENT_S
 

@@ -19,6 +19,7 @@ from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import LambdaAccount, LambdaInstance
 from providers.sandbox.lambda_cloud.market import REGIONS, images, region
 from providers.sandbox.machines import SandboxMachine, keys_in
+from providers.sandbox.nodes.boot import NodeBoot, virtual_machine
 
 _TAG_KEY = re.compile(r"[a-z][a-z0-9:-]+")
 _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
@@ -56,6 +57,12 @@ class LambdaSandbox(ApiSandbox[LambdaAccount]):
         named = (key["public_key"] for key in self.account.ssh_keys if key["name"] == machine.key_name)
         brought = keys_in("\n".join((machine.user_data, *named)))
         return SandboxMachine(machine.gpu, machine.gpu_count, brought, LOGIN_USER)
+
+    def boot(self, ref: str) -> NodeBoot | None:
+        """Lambda boots Ubuntu with the named key and the launch's cloud-init."""
+        machine, instance = self.machine(ref), self.account.instances[ref]
+        named = tuple(str(key["public_key"]) for key in self.account.ssh_keys if key["name"] == instance.key_name)
+        return None if machine is None else virtual_machine(machine, instance.user_data, named)
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return exported(self.account.instances[ref].user_data)

@@ -14,9 +14,11 @@ from starlette.responses import Response
 from providers.sandbox.api import RateWindow
 from providers.sandbox.faults import DEARER
 from providers.sandbox.machines import SandboxMachine, keys_in
+from providers.sandbox.nodes.boot import NodeBoot, container
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import RunPodAccount
 from providers.sandbox.runpod.faults import ACCESS_DENIED, WINDOWS, RunPodProblem, bearer, key_problem, problem
+from providers.sandbox.runpod.instance import Pod
 from providers.sandbox.runpod.market import GpuType, RunPodMarket
 from providers.sandbox.runpod.routes_rest import POD_KEY, RunPodRest
 
@@ -107,7 +109,7 @@ class RunPodSandbox(RunPodRest):
         return [p.port_key for p in self.account.living.at(now) if p.reachable(now)]
 
     def inside(self, ref: str) -> SandboxMachine | None:
-        pod = next((pod for pod in self.account.living.at(self.now) if pod.port_key == ref), None)
+        pod = self._pod(ref)
         if pod is None:
             return None
         encoded = re.search(r"echo (\S+) \| base64 -d", pod.order.args)
@@ -115,8 +117,22 @@ class RunPodSandbox(RunPodRest):
         brought = keys_in(f"{pod.order.env.get('PUBLIC_KEY', '')}\n{script}")
         return SandboxMachine(pod.gpu, pod.gpu_count, brought)
 
+    def boot(self, ref: str) -> NodeBoot | None:
+        """RunPod's images put the keys of PUBLIC_KEY onto the machine, and run the arguments of the container."""
+        machine, pod = self.machine(ref), self._pod(ref)
+        if machine is None or pod is None:
+            return None
+        keys = tuple(pod.order.env.get("PUBLIC_KEY", "").splitlines())
+        variables = {**pod.order.env, **self.injected(ref)}
+        kept = (pod.order.volume_path,) if pod.order.volume_path else ()
+        return container(machine, pod.order.args, variables, keys, container=pod.port_key, kept=kept)
+
+    def _pod(self, port_key: str) -> Pod | None:
+        return next((pod for pod in self.account.living.at(self.now) if pod.port_key == port_key), None)
+
     def variables(self, ref: str) -> Mapping[str, str]:
-        return next((pod.order.env for pod in self.account.living.at(self.now) if pod.port_key == ref), {})
+        pod = self._pod(ref)
+        return pod.order.env if pod is not None else {}
 
     # ── moves from outside ───────────────────────────────────────────────────────────────────────
 

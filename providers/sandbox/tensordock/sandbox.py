@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from providers.sandbox.agents import exported
 from providers.sandbox.api import ApiSandbox, Endpoint, Handler, RateWindow, Refused, shows
 from providers.sandbox.machines import SandboxMachine, keys_in
+from providers.sandbox.nodes.boot import NodeBoot, virtual_machine
 from providers.sandbox.tensordock import faults as say
 from providers.sandbox.tensordock.account import RUNNING, TensorDockAccount, TensorDockInstance, TensorDockPhase
 from providers.sandbox.tensordock.market import Place, TensorDockStock
@@ -60,6 +61,11 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     def inside(self, ref: str) -> SandboxMachine:
         machine = self.account.instances[ref]
         return SandboxMachine(machine.gpu, machine.gpu_count, keys_in(json.dumps(machine.cloud_init)), LOGIN_USER)
+
+    def boot(self, ref: str) -> NodeBoot | None:
+        """TensorDock boots Ubuntu with the create's cloud-init, which brings the keys."""
+        machine = self.machine(ref)
+        return None if machine is None else virtual_machine(machine, self.account.instances[ref].cloud_init, ())
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return exported(self.account.instances[ref].cloud_init)

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 from providers.sandbox.api import Handler, RateWindow
 from providers.sandbox.faults import DEARER
 from providers.sandbox.machines import SandboxMachine, keys_in
+from providers.sandbox.nodes.boot import NodeBoot, container
 from providers.sandbox.vast import faults as say
 from providers.sandbox.vast.account import Contract, VastAccount, VastPhase
 from providers.sandbox.vast.market import Slice
@@ -53,6 +54,14 @@ class VastSandbox(VastPages):
         registered = (str(key["public_key"]) for key in self.account.ssh_keys)
         brought = keys_in("\n".join((contract.onstart, *contract.ssh_keys, *registered)))
         return SandboxMachine(contract.gpu, contract.gpu_count, brought)
+
+    def boot(self, ref: str) -> NodeBoot | None:
+        """Vast.ai runs the start script at each start, and adds the account's keys."""
+        machine, contract = self.machine(ref), self.account.instances[int(ref)]
+        registered = tuple(str(key["public_key"]) for key in self.account.ssh_keys)
+        variables = {**self.variables(ref), **self.injected(ref)}
+        keys = (*registered, *contract.ssh_keys)
+        return None if machine is None else container(machine, contract.onstart, variables, keys)
 
     def variables(self, ref: str) -> Mapping[str, str]:
         return {pair[0]: pair[1] for pair in self.account.instances[int(ref)].extra_env}

@@ -1,0 +1,148 @@
+"""Fixtures of the walks over real machines."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from ledger.models import Node
+from providers.sandbox.nodes.folders import authorize
+from providers.sandbox.nodes.process_nodes import ProcessNode, ProcessNodes
+from tests.providers.sandbox.nodes.machines import marked
+from tests.scenarios.processes.processes import Nursery, nursery
+from tests.support.stack import LOOK_S, Town, town
+
+#: How long anything on a machine may take that takes a second on an idle computer.
+NODE_S = 40.0
+
+
+@pytest.fixture(scope="session")
+def agent_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The agent's archive, built once."""
+    folder = tmp_path_factory.mktemp("agent")
+    (folder / "libraries").mkdir()
+    out = folder / "agent.pyz"
+    subprocess.run(
+        [sys.executable, "-m", "bot.agent.build", folder / "libraries", out], check=True, capture_output=True
+    )
+    return out
+
+
+@pytest.fixture(scope="session")
+def nurse() -> Iterator[Nursery]:
+    """Where processes of the bot come from."""
+    with nursery() as opened:
+        yield opened
+
+
+@dataclass
+class NodeTown:
+    """A town whose machines are real."""
+
+    town: Town
+    nodes: ProcessNodes
+    #: The file of a private key that logs in to every machine.
+    key: Path
+    public_key: str
+
+    def node(self) -> ProcessNode:
+        """The newest machine with power."""
+        return list(self.nodes.running.values())[-1]
+
+    @property
+    def user(self) -> str:
+        """Who logs in at this cloud."""
+        return {"lambda": "ubuntu", "tensordock": "user"}.get(self.town.cloud, "root")
+
+    def read(self, path: str) -> str:
+        """A file of that machine; "" where there is none."""
+        file = self.node().root / path
+        return file.read_text() if file.exists() else ""
+
+    async def until(self, look: Callable[[], Any], timeout_s: float = NODE_S) -> Any:
+        """Wait until it is so on a machine. TimeoutError with what its agent wrote."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (found := look()):  # noqa: ASYNC110 # There is no event to wait for.
+                    await asyncio.sleep(LOOK_S)  # A process of a machine tells nobody what it does.
+                return found
+        except TimeoutError:
+            logs = [*self.nodes.folder.glob("*/opt/gpu-shopper/agent.log"), *self.nodes.folder.glob("*/var/log/*")]
+            raise TimeoutError("\n".join(f"{log}:\n{log.read_text()}" for log in logs)) from None
+
+    async def node_row(self) -> Node | None:
+        """What the ledger has of the newest machine's agent."""
+        rows = (await self.town.books()).instances
+        async with self.town.db.read() as tx:
+            return await tx.get(Node, rows[-1].id) if rows else None
+
+    async def reported(self, look: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+        """Return what the newest machine's agent says of its machine, once that is as wanted."""
+        async with asyncio.timeout(NODE_S):
+            while True:
+                row = await self.node_row()
+                if row is not None and look(said := row.report.get("machine") or {}):
+                    return dict(said)
+                await asyncio.sleep(LOOK_S)  # The ledger of another process tells nobody when it changes.
+
+    async def on_node(self, command: str) -> None:
+        """Start a command on the newest machine as a person does who logged in, and leave it running there."""
+        authorize(self.node().root, self.user, (self.public_key,))
+        (row,) = [row for row in (await self.town.books()).instances if row.reachable_at is not None]
+        login = f"{self.user}@{row.ssh_host}"
+        words = ["ssh", "-F", "none", "-q", "-p", str(row.ssh_port), "-i", str(self.key), "-o", "BatchMode=yes"]
+        words += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", login]
+        words.append(f"nohup {command} >~/out 2>&1 </dev/null & true")
+        await asyncio.to_thread(subprocess.run, words, check=True, timeout=NODE_S, capture_output=True)
+
+    async def nothing_left(self) -> None:
+        """No process and no file of any machine is left."""
+        await self.until(lambda: not self.nodes.running and not list(self.nodes.folder.iterdir()))
+        assert marked(self.nodes.folder) == []
+
+
+Build = Callable[..., AbstractAsyncContextManager[NodeTown]]
+
+
+@pytest.fixture
+def build(sqlite_db_url: str, tmp_path: Path, nurse: Nursery, agent_file: Path) -> Build:
+    """Build a town with real machines at one cloud, and start a process of the bot."""
+
+    @asynccontextmanager
+    async def make(cloud: str, *, starts: bool = True, **options: Any) -> AsyncIterator[NodeTown]:
+        nodes = ProcessNodes(tmp_path / "nodes", **options)
+        async with town(sqlite_db_url, tmp_path, nurse, cloud, nodes) as built:
+            port = free_port()
+            built.environment = {
+                **built.environment,
+                "GPU_SHOPPER_PORT": str(port),
+                "GPU_SHOPPER_NODE_URL": f"http://127.0.0.1:{port}",
+                "GPU_SHOPPER_AGENT_FILE": str(agent_file),
+            }
+            if starts:
+                await built.start()
+            key = asyncssh.generate_private_key("ssh-ed25519")
+            key.write_private_key(tmp_path / "key")
+            (tmp_path / "key").chmod(0o600)
+            yield NodeTown(built, nodes, tmp_path / "key", key.export_public_key().decode().strip())
+        assert marked(nodes.folder) == []
+        assert list(nodes.folder.iterdir()) == []
+
+    return make
+
+
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port

@@ -1,0 +1,125 @@
+"""The bot is killed: machines end themselves after their paid end where their cloud lets them, and never before it.
+
+The machines' boot clocks run 60 times faster, so ten of their minutes take ten seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from ledger.core.writes import amend
+from ledger.kernel.states import SessionState
+from ledger.models import Session
+from tests.scenarios.nodes.conftest import NODE_S, Build, NodeTown
+from tests.support.barriers import Which
+from tests.support.stack import CALLS
+
+pytestmark = pytest.mark.slow
+SPEED = 60.0
+#: Seconds of the machine from the kill to its paid end, and how long after that it must be gone.
+PAID_S, GRACE_S = 240.0, 600.0
+STOP = Which("PUT", r"/vast/api/v0/instances/\d+/")
+#: The machine's calendar when it boots, and in the middle of its life: years behind, then years ahead.
+BEHIND_S, AHEAD_S = -3e8, 3e8
+
+
+@asynccontextmanager
+async def abandoned(build: Build, cloud: str, **options: float) -> AsyncIterator[tuple[NodeTown, float]]:
+    """A machine that trains and whose bot was killed; with the time when it last received its end."""
+    async with build(cloud, clock_speed=SPEED, **options) as here:
+        place = here.town
+        await place.ask()
+        await place.approve()
+        await place.ready()
+        await here.on_node("train-stub --step-s 0.1 --steps 100000")
+        session = (await place.books()).sessions[-1]
+        end = place.clock.now() + timedelta(seconds=PAID_S)
+        async with place.db.write() as tx:
+            await amend(tx, Session, session.id, deadline=end)
+
+        def received() -> bool:
+            kept = json.loads(here.read("opt/gpu-shopper/agent/state.json") or "{}")
+            return bool(json.loads(kept.get("message", "{}")).get("deadline_s") == int(end.timestamp()))
+
+        await here.until(received)
+        await place.kill()
+        yield here, time.monotonic()
+
+
+def step(here: NodeTown) -> int:
+    """How far the training run is."""
+    return int(json.loads(here.read("opt/gpu-shopper/job/report.json") or '{"step": 0}')["step"])
+
+
+async def runs_on_until_its_end(here: NodeTown, since_s: float) -> None:
+    """The job goes on until the paid end; then it is asked to save and to stop, and does."""
+    first = step(here)
+    await here.until(lambda: step(here) > first)
+    assert here.town.alive()
+    await here.until(lambda: "stopped as asked" in here.read(f"{home(here)}/out"))
+    assert (time.monotonic() - since_s) * SPEED > PAID_S - SPEED  # The last message may be a second old.
+    assert json.loads(here.read("opt/gpu-shopper/job/report.json"))["checkpoint"]["step"] > first
+
+
+def home(here: NodeTown) -> str:
+    """The folder of who logs in."""
+    return "root" if here.user == "root" else f"home/{here.user}"
+
+
+async def is_booked_once(here: NodeTown) -> None:
+    """A new bot finds the machine gone, or ends it, and closes its session."""
+    place = here.town
+    await place.restart(down_s=PAID_S + 60)
+    await place.until(lambda books: books.sessions[-1].state is SessionState.TERMINATED)
+    # The cloud's clock did not run as fast as the machine's, so its bill says nothing here.
+    await place.comes_to_rest(but="the ledger agrees with the bill")
+    await here.nothing_left()
+
+
+@pytest.mark.parametrize("cloud", ["vast", "runpod"])
+async def test_a_machine_without_its_bot_ends_itself_after_its_paid_end(build: Build, cloud: str) -> None:
+    async with abandoned(build, cloud) as (here, since_s):
+        await runs_on_until_its_end(here, since_s)
+        await here.until(lambda: not here.town.alive())
+        gone_after_s = (time.monotonic() - since_s) * SPEED - PAID_S
+        print(f"{cloud}: gone {gone_after_s / 60:.1f} of its minutes after its paid end")
+        assert 0 < gone_after_s < GRACE_S
+        await is_booked_once(here)
+
+
+async def test_a_wrong_and_stepped_calendar_changes_nothing(build: Build) -> None:
+    async with abandoned(build, "vast", calendar_off_s=BEHIND_S) as (here, since_s):
+        here.nodes.calendar_off_s = AHEAD_S
+        here.nodes.set_clock(here.node().root)
+        await runs_on_until_its_end(here, since_s)
+        await here.until(lambda: not here.town.alive())
+        assert 0 < (time.monotonic() - since_s) * SPEED - PAID_S < GRACE_S
+        await is_booked_once(here)
+
+
+async def test_a_machine_whose_network_was_cut_ends_itself_when_it_is_back(build: Build) -> None:
+    async with abandoned(build, "vast") as (here, since_s):
+        cut = [here.town.cloud_gate.hold(which) for which in (CALLS["vast"]["destroy"], STOP)]
+        for one in cut:
+            await one.caught(limit_s=NODE_S)
+            one.drop()
+        await here.until(lambda: not here.town.alive())
+        assert (time.monotonic() - since_s) * SPEED > PAID_S
+        await is_booked_once(here)
+
+
+@pytest.mark.parametrize("cloud", ["lambda", "tensordock"])
+async def test_where_a_machine_cannot_end_itself_it_says_so_and_the_bot_does(build: Build, cloud: str) -> None:
+    async with abandoned(build, cloud) as (here, since_s):
+        log = "opt/gpu-shopper/agent.log"
+        assert "This cloud has no way for a machine to end itself." in here.read(log)
+        await runs_on_until_its_end(here, since_s)
+        await here.until(lambda: "The approved end has passed and this machine still runs" in here.read(log))
+        assert here.town.alive()
+        await is_booked_once(here)
