@@ -17,10 +17,10 @@ from itertools import product
 from statistics import median
 
 from bot.rules.sizing.throughput import predicted_s, tokens_per_s
-from bot.rules.sizing.throughput_data import COEFFICIENTS, EXPONENTS, Exponents
+from bot.rules.sizing.throughput_fitted import EXPONENTS, TRAINING_TERMS, Exponents
 from bot.rules.sizing.training import TERMS, flops_per_token, machine, peak_flops, terms
 from bot.rules.sizing.vram import FitVerdict, fit
-from tests.bench.least_squares import relative
+from tests.bench.fitting.least_squares import relative
 from tests.bench.throughput_data import FILE, Measured, folder, load
 
 
@@ -183,6 +183,13 @@ def _answered(rows: Sequence[Measured], *, keep: bool = False) -> list[tuple[flo
     return found
 
 
+def prepare(rows: Sequence[Measured]) -> Sequence[Measured]:
+    """Compute the physical times of `rows` for every choice, once; the same rows."""
+    for choice in CHOICES:
+        _TERMS.update({(row, choice.exponents): row_terms(row, choice.exponents) for row in rows})
+    return rows
+
+
 def _print_fit(rows: Sequence[Measured]) -> None:
     for key in (_model, _gpu):
         for value in sorted({key(row) for row in rows}):
@@ -191,7 +198,7 @@ def _print_fit(rows: Sequence[Measured]) -> None:
     choice = chosen(rows)
     sys.stdout.write(f"  on all rows: {choice} (stored: {EXPONENTS})\n")
     for term, coefficient in zip(TERMS, fitted(rows, choice), strict=True):
-        sys.stdout.write(f'    "{term}": {coefficient:.6g},  # stored: {COEFFICIENTS[term]:.6g}\n')
+        sys.stdout.write(f'    "{term}": {coefficient:.6g},  # stored: {TRAINING_TERMS[term]:.6g}\n')
 
 
 _TERMS: dict[tuple[Measured, Exponents], tuple[float, ...]] = {}
@@ -204,8 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     every = load(folder() / FILE)
     rows, fp8 = [row for row in every if not row.is_fp8], [row for row in every if row.is_fp8]
-    for choice in CHOICES:
-        _TERMS.update({(row, choice.exponents): row_terms(row, choice.exponents) for row in rows})
+    prepare(rows)
     if options.fit:
         _print_fit(rows)
     return 0 if _report(rows, fp8) else 1

@@ -1,33 +1,59 @@
 """Estimate tokens per second of text generation: every step reads the weights and the KV cache from memory once.
 
-The shares of the bandwidth and the fixed time per layer come from published single-stream rates (see
-`sizing.throughput_data`). Many sequences at once share one reading of the weights until the multiplications take
-longer than the reading; a mixture of experts then touches more of its experts.
+The coefficients come from published single-stream rates (see `sizing.throughput_fitted`). Many sequences at once share
+one reading of the weights until the multiplications take longer than the reading; a mixture of experts then touches
+more of its experts. Terms, in seconds by the data sheet where bytes are read:
+
+- reading: the weights, and the KV cache of half-full sequences, over the memory bandwidth.
+- layer: one for each layer, for launching its kernels.
+- exchange: one more for each layer that GPUs share over NVLink, three over PCI Express, whose latency is higher.
 """
 
 from __future__ import annotations
 
-from bot.rules.sizing import throughput_data as table
+from collections.abc import Mapping
+
+from bot.rules.sizing.throughput_data import NVLINK_GB_S
 from bot.rules.sizing.training import peak_flops
 from bot.rules.sizing.vram import MemoryLayout, kv_bytes, most_at_once, weight_bytes
 from bot.rules.sizing.workload import Architecture, Workload
 from providers.gpus.table import GpuModel
 
+TERMS = ("reading", "layer", "exchange")
+_OVER_PCIE = 3.0
 
-def tokens_per_s(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
-    """Return generated tokens per second of all sequences together, on GPUs that share every layer.
 
-    The sequences are half full on average. The GPU's bandwidth and peak must be known.
+def terms(
+    work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout, at_once: int
+) -> dict[str, float]:
+    """Return the time of each of `TERMS` for one step of `at_once` sequences, on GPUs that share every layer.
+
+    The GPU's bandwidth must be known.
     """
-    at_once = most_at_once(work, shape, gpu, count, plan)
-    share = table.DECODE_SHARE.get(plan.weights, table.OTHER_DECODE_SHARE)
     bandwidth = float(gpu.bandwidth_gb_s or 0) * 1e9 * count
-    weights = touched(shape, at_once) * weight_bytes(plan.weights) / share
-    cache = kv_bytes(shape) * work.sequence / 2 * at_once / table.OTHER_DECODE_SHARE
-    reading = (weights + cache) / bandwidth
+    weights = touched(shape, at_once) * weight_bytes(plan.weights)
+    cache = kv_bytes(shape) * work.sequence / 2 * at_once
+    shared = 0.0 if count == 1 else 1.0 if gpu.name in NVLINK_GB_S else _OVER_PCIE
+    return {
+        "reading": (weights + cache) / bandwidth,
+        "layer": float(shape.layers),
+        "exchange": shared * shape.layers,
+    }
+
+
+def tokens_per_s(
+    work: Workload,
+    shape: Architecture,
+    gpu: GpuModel,
+    count: int,
+    plan: MemoryLayout,
+    coefficients: Mapping[str, float],
+) -> float:
+    """Return generated tokens per second of all sequences together. The GPU's bandwidth and peak must be known."""
+    at_once = most_at_once(work, shape, gpu, count, plan)
+    times = {name: coefficients[name] * time for name, time in terms(work, shape, gpu, count, plan, at_once).items()}
     multiplying = 2.0 * shape.matmul_params * at_once / ((peak_flops(gpu, work.number_format) or 0.0) * count)
-    layer = table.LAYER_S + (table.EXCHANGE_S if count > 1 else 0.0)
-    return at_once / (max(reading, multiplying) + shape.layers * layer)
+    return at_once / (max(times["reading"], multiplying) + times["layer"] + times["exchange"])
 
 
 def touched(shape: Architecture, at_once: int) -> float:

@@ -1,9 +1,8 @@
 """List the shapes of models that people name: parameters, layers, width, heads, vocabulary.
 
-Sources: each model's published configuration (`config.json` on the Hugging Face Hub under the organisation in the
-table), the GPT-3 paper's Table 2.1 (arXiv:2005.14165) for the ladder of sizes without a name, and mosaicml/llm-foundry
-(Apache-2.0) for MPT. The parameter counts of the table are not typed in: they follow from the shape, and a test holds
-them against the published counts.
+Sources: `bot.rules.sizing.model_table` names them for the rows; the GPT-3 paper's Table 2.1 (arXiv:2005.14165) is the
+ladder of sizes without a name. Parameter counts are not typed in where all layers are alike: they follow from the
+shape, and a test holds them against the published counts.
 """
 
 from __future__ import annotations
@@ -14,13 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from bot.rules.sizing.model_table import ALIASES, TABLE
+
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """Describe one transformer.
 
     `mlp_width` is the inner width of one feed-forward block (of one expert, where there are many), `gated` whether it
-    has a third matrix, `positions` the number of learned positions (0: rotary or ALiBi).
+    has a third matrix, `positions` the number of learned positions (0: rotary or ALiBi). `stated_params` and
+    `stated_active_params` are the makers' counts where layers differ from each other, 0 elsewhere.
     """
 
     name: str
@@ -36,6 +38,8 @@ class ModelShape:
     positions: int = 0
     experts: int = 1
     experts_used: int = 1
+    stated_params: int = 0
+    stated_active_params: int = 0
     source: str = ""
 
     @property
@@ -51,14 +55,26 @@ class ModelShape:
     @property
     def active_body_params(self) -> int:
         """Count the weights that one token passes through, without embeddings and output head."""
+        if self.stated_active_params:
+            return self.stated_active_params - self.embedding_params
         router = self.width * self.experts if self.experts > 1 else 0
         return self.layers * (self.attention_params + self.expert_params * self.experts_used + router)
 
     @property
     def body_params(self) -> int:
         """Count all weights of the layers."""
+        if self.stated_params:
+            return self.stated_params - self.embedding_params
         idle = self.layers * self.expert_params * (self.experts - self.experts_used)
         return self.active_body_params + idle
+
+    @property
+    def all_experts_params(self) -> int:
+        """Count the weights of all experts; 0 where the layers have none."""
+        if self.experts == 1:
+            return 0
+        idle = self.body_params - self.active_body_params
+        return idle * self.experts // (self.experts - self.experts_used)
 
     @property
     def embedding_params(self) -> int:
@@ -75,65 +91,6 @@ class ModelShape:
         """Count the weights that one token uses."""
         return self.active_body_params + self.embedding_params
 
-
-# name | layers | width | heads | kv heads | head width | MLP width | gated | vocabulary | tied | positions | experts
-_TABLE = """
-openai-community: gpt2        | 12 | 768  | 12 | 12 | 64  | 3072  | no  | 50257  | yes | 1024 | 1/1
-openai-community: gpt2-medium | 24 | 1024 | 16 | 16 | 64  | 4096  | no  | 50257  | yes | 1024 | 1/1
-openai-community: gpt2-large  | 36 | 1280 | 20 | 20 | 64  | 5120  | no  | 50257  | yes | 1024 | 1/1
-openai-community: gpt2-xl     | 48 | 1600 | 25 | 25 | 64  | 6400  | no  | 50257  | yes | 1024 | 1/1
-mosaicml: mpt-125m            | 12 | 768  | 12 | 12 | 64  | 3072  | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-350m            | 24 | 1024 | 16 | 16 | 64  | 4096  | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-760m            | 24 | 1536 | 12 | 12 | 128 | 6144  | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-1b              | 24 | 2048 | 16 | 16 | 128 | 8192  | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-3b              | 32 | 2560 | 20 | 20 | 128 | 10240 | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-7b              | 32 | 4096 | 32 | 32 | 128 | 16384 | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-13b             | 40 | 5120 | 40 | 40 | 128 | 20480 | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-30b             | 48 | 7168 | 56 | 56 | 128 | 28672 | no  | 50368  | yes | 2048 | 1/1
-mosaicml: mpt-70b             | 80 | 8192 | 64 | 64 | 128 | 32768 | no  | 50368  | yes | 2048 | 1/1
-meta-llama: llama-2-7b        | 32 | 4096 | 32 | 32 | 128 | 11008 | yes | 32000  | no  | 0 | 1/1
-meta-llama: llama-2-13b       | 40 | 5120 | 40 | 40 | 128 | 13824 | yes | 32000  | no  | 0 | 1/1
-meta-llama: llama-2-70b       | 80 | 8192 | 64 | 8  | 128 | 28672 | yes | 32000  | no  | 0 | 1/1
-meta-llama: llama-3-8b        | 32 | 4096 | 32 | 8  | 128 | 14336 | yes | 128256 | no  | 0 | 1/1
-meta-llama: llama-3-70b       | 80 | 8192 | 64 | 8  | 128 | 28672 | yes | 128256 | no  | 0 | 1/1
-meta-llama: llama-3.1-405b    | 126 | 16384 | 128 | 8 | 128 | 53248 | yes | 128256 | no | 0 | 1/1
-meta-llama: llama-3.2-1b      | 16 | 2048 | 32 | 8  | 64  | 8192  | yes | 128256 | yes | 0 | 1/1
-meta-llama: llama-3.2-3b      | 28 | 3072 | 24 | 8  | 128 | 8192  | yes | 128256 | yes | 0 | 1/1
-mistralai: mistral-7b         | 32 | 4096 | 32 | 8  | 128 | 14336 | yes | 32000  | no  | 0 | 1/1
-mistralai: mistral-nemo       | 40 | 5120 | 32 | 8  | 128 | 14336 | yes | 131072 | no  | 0 | 1/1
-mistralai: mixtral-8x7b       | 32 | 4096 | 32 | 8  | 128 | 14336 | yes | 32000  | no  | 0 | 8/2
-mistralai: mixtral-8x22b      | 56 | 6144 | 48 | 8  | 128 | 16384 | yes | 32768  | no  | 0 | 8/2
-Qwen: qwen2.5-0.5b            | 24 | 896  | 14 | 2  | 64  | 4864  | yes | 151936 | yes | 0 | 1/1
-Qwen: qwen2.5-1.5b            | 28 | 1536 | 12 | 2  | 128 | 8960  | yes | 151936 | yes | 0 | 1/1
-Qwen: qwen2.5-3b              | 36 | 2048 | 16 | 2  | 128 | 11008 | yes | 151936 | yes | 0 | 1/1
-Qwen: qwen2.5-7b              | 28 | 3584 | 28 | 4  | 128 | 18944 | yes | 152064 | no  | 0 | 1/1
-Qwen: qwen2.5-14b             | 48 | 5120 | 40 | 8  | 128 | 13824 | yes | 152064 | no  | 0 | 1/1
-Qwen: qwen2.5-32b             | 64 | 5120 | 40 | 8  | 128 | 27648 | yes | 152064 | no  | 0 | 1/1
-Qwen: qwen2.5-72b             | 80 | 8192 | 64 | 8  | 128 | 29568 | yes | 152064 | no  | 0 | 1/1
-Qwen: qwen3-8b                | 36 | 4096 | 32 | 8  | 128 | 12288 | yes | 151936 | no  | 0 | 1/1
-Qwen: qwen3-14b               | 40 | 5120 | 40 | 8  | 128 | 17408 | yes | 151936 | no  | 0 | 1/1
-Qwen: qwen3-32b               | 64 | 5120 | 64 | 8  | 128 | 25600 | yes | 151936 | no  | 0 | 1/1
-Qwen: qwen3-30b-a3b           | 48 | 2048 | 32 | 4  | 128 | 768   | yes | 151936 | no  | 0 | 128/8
-google: gemma-2-2b            | 26 | 2304 | 8  | 4  | 256 | 9216  | yes | 256000 | yes | 0 | 1/1
-google: gemma-2-9b            | 42 | 3584 | 16 | 8  | 256 | 14336 | yes | 256000 | yes | 0 | 1/1
-google: gemma-2-27b           | 46 | 4608 | 32 | 16 | 128 | 36864 | yes | 256000 | yes | 0 | 1/1
-microsoft: phi-3-mini         | 32 | 3072 | 32 | 32 | 96  | 8192  | yes | 32064  | no  | 0 | 1/1
-"""
-
-#: Further names of the same shape.
-_ALIASES: Mapping[str, str] = {
-    "gpt2-124m": "gpt2",
-    "gpt2-small": "gpt2",
-    "llama2-7b": "llama-2-7b",
-    "llama2-13b": "llama-2-13b",
-    "llama2-70b": "llama-2-70b",
-    "llama-3.1-8b": "llama-3-8b",
-    "llama-3.1-70b": "llama-3-70b",
-    "llama-3.3-70b": "llama-3-70b",
-    "codellama-7b": "llama-2-7b",
-    "codellama-13b": "llama-2-13b",
-    "mixtral": "mixtral-8x7b",
-}
 
 #: The ladder of the GPT-3 paper and, above it, Llama 3.1: parameters in billions, layers, width.
 _LADDER = (
@@ -171,8 +128,14 @@ def _row(line: str) -> ModelShape:
         positions=int(cells[9]),
         experts=int(experts),
         experts_used=int(used),
+        stated_params=_billions(cells[11:12]),
+        stated_active_params=_billions(cells[12:13]),
         source=f"https://huggingface.co/{owner}",
     )
+
+
+def _billions(cells: list[str]) -> int:
+    return int(float(cells[0].removesuffix("B")) * 1e9) if cells else 0
 
 
 def _squash(text: str) -> str:
@@ -184,12 +147,12 @@ def _squash(text: str) -> str:
 
 #: canonical name → shape
 MODELS: Mapping[str, ModelShape] = MappingProxyType(
-    {(shape := _row(line)).name: shape for line in _TABLE.split("\n")[1:-1]}
+    {(shape := _row(line)).name: shape for line in TABLE.split("\n")[1:-1]}
 )
 
 _INDEX: Mapping[str, ModelShape] = {
     **{_squash(name): shape for name, shape in MODELS.items()},
-    **{_squash(alias): MODELS[name] for alias, name in _ALIASES.items()},
+    **{_squash(alias): MODELS[name] for alias, name in ALIASES.items()},
 }
 
 

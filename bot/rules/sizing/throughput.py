@@ -1,9 +1,9 @@
 """Estimate tokens per second of a run on given GPUs: expected, and a range that holds four of five runs.
 
-Training: the physical times of `bot.rules.sizing.training`, weighed by the fitted coefficients of
-`bot.rules.sizing.throughput_data`. Decoding: the weights and the KV cache are read once per token
-(`sizing.decoding`). This installation's own finished runs correct both: on the logarithm, with a normal prior whose
-width is the range, runs of the same GPU and stack count most and runs of the same stack on other GPUs less.
+Training: the physical times of `bot.rules.sizing.training`; text generation: those of `sizing.decoding`. Both are
+weighed by fitted coefficients and corrected by the effects of stack, year, GPU and method that published runs show
+(`sizing.throughput_fitted`). This installation's own finished runs correct the result: on the logarithm, with a normal
+prior whose width is the range, runs of the same GPU and stack count most and runs of the same stack on other GPUs less.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from decimal import Decimal
 
 from bot.rules.sizing import decoding
 from bot.rules.sizing import throughput_data as table
-from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine, offload_s, peak_flops, terms
-from bot.rules.sizing.vram import Fit, MemoryLayout, choices
-from bot.rules.sizing.workload import Architecture, Sharding, WorkKind, Workload, architecture, unknown
+from bot.rules.sizing import throughput_fitted as fitted
+from bot.rules.sizing.groups import Group
+from bot.rules.sizing.layouts import likely
+from bot.rules.sizing.throughput_features import LAST_YEAR, features, group
+from bot.rules.sizing.training import TERMS, flops_per_token, machine, offload_s, peak_flops, terms
+from bot.rules.sizing.vram import Fit, MemoryLayout
+from bot.rules.sizing.workload import Architecture, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
 from providers.gpus.table import GpuModel
-
-_NOT_FITTED = frozenset([Sharding.DDP, Sharding.ZERO1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +74,15 @@ def tokens_per_s(
 ) -> Throughput | None:
     """Estimate the throughput of `work` on `count` of `gpu`; None when `missing` names a reason.
 
-    `layout` is a memory fit whose plan is used as it is; without one, the fastest layout that fits. `network_gb_s` is
-    the bandwidth between machines, in GB/s per machine, where it is known.
+    `layout` is a memory fit whose plan is used as it is; without one, the fastest layout that people would use.
+    `network_gb_s` is the bandwidth between machines, in GB/s per machine, where it is known.
     """
     shape = architecture(work)
     if shape is None or missing(work, gpu) is not None:
         return None
-    plans = choices(work, gpu, count) if layout is None else (layout.plan,)
-    rate, plan = max(
-        ((_rate(work, shape, gpu, count, plan, network_gb_s), plan) for plan in plans), key=lambda found: found[0]
-    )
-    mean, sigma, used = posterior(gpu.name, work.stack, runs, _spread(work, gpu, count, plan))
-    rate *= math.exp(mean)
+    rate, plan = physical(work, shape, gpu, count, layout=layout, network_gb_s=network_gb_s)
+    mean, sigma, used = posterior(gpu.name, work.stack, runs, _spread(work, shape, gpu, count, plan))
+    rate = min(rate * math.exp(_effect(work, shape, gpu, count, plan)), most(work, shape, gpu, count)) * math.exp(mean)
     wide = math.exp(table.RANGE_SIGMAS * sigma)
     peak = (peak_flops(gpu, work.number_format) or math.inf) * count
     mfu = rate * flops_per_token(work, shape) / peak
@@ -99,13 +98,42 @@ def tokens_per_s(
     )
 
 
+def most(work: Workload, shape: Architecture, gpu: GpuModel, count: int) -> float:
+    """Return the tokens per second that large matrix multiplications alone would make possible."""
+    attainable = table.MOST_OF_PEAK * table.ATTAINABLE.get(gpu.name, 1.0)
+    return attainable * (peak_flops(gpu, work.number_format) or math.inf) * count / flops_per_token(work, shape)
+
+
+def physical(
+    work: Workload,
+    shape: Architecture,
+    gpu: GpuModel,
+    count: int,
+    *,
+    layout: Fit | None = None,
+    network_gb_s: float | None = None,
+) -> tuple[float, MemoryLayout]:
+    """Return tokens per second by the weighed physical times alone, and the layout that they are for."""
+    plans = likely(work, shape, gpu, count) if layout is None else (layout.plan,)
+    rates = ((_rate(work, shape, gpu, count, plan, network_gb_s), plan) for plan in plans)
+    return max(rates, key=lambda found: found[0])
+
+
 def _rate(
     work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout, network_gb_s: float | None
 ) -> float:
     if not work.trains:
-        return decoding.tokens_per_s(work, shape, gpu, count, plan)
-    seconds = predicted_s(work, shape, gpu, count, plan, network_gb_s)
-    return count / (seconds or math.inf) * table.STACKS.get(work.stack or "", 1.0)
+        return decoding.tokens_per_s(work, shape, gpu, count, plan, fitted.DECODING_TERMS)
+    return count / (predicted_s(work, shape, gpu, count, plan, network_gb_s) or math.inf)
+
+
+def _effect(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
+    """Return the sum of the effects that published runs show for such a run, on the logarithm."""
+    effects = fitted.TRAINING_EFFECTS if work.trains else fitted.DECODING_EFFECTS
+    stacks = fitted.TRAINING_STACKS if work.trains else fitted.DECODING_STACKS
+    found = features(work, shape, gpu, count, plan, LAST_YEAR)
+    known = stacks.get(work.stack or "", 0.0)
+    return known + sum(effects[name] * value for name, value in found.items())
 
 
 def missing(work: Workload, gpu: GpuModel) -> str | None:
@@ -129,10 +157,9 @@ def predicted_s(
     on = machine(gpu, count, work.number_format, network_gb_s)
     if on is None:
         return None
-    times = terms(work, shape, on, count, plan, table.EXPONENTS)
-    seconds = sum(table.COEFFICIENTS[name] * time for name, time in zip(TERMS, times, strict=True))
-    slower = table.QLORA_SLOWDOWN if plan.kind is WorkKind.QLORA else 1.0
-    return seconds * slower + offload_s(work, shape, count, plan)
+    times = terms(work, shape, on, count, plan, fitted.EXPONENTS)
+    seconds = sum(fitted.TRAINING_TERMS[name] * time for name, time in zip(TERMS, times, strict=True))
+    return seconds + offload_s(work, shape, count, plan)
 
 
 def posterior(gpu: str, stack: str | None, runs: Iterable[FinishedRun], prior: float) -> tuple[float, float, int]:
@@ -172,20 +199,22 @@ def _hours(tokens: int, rate: float) -> Decimal:
     return money.half_up(Decimal(tokens) / Decimal(rate) / 3600, 6)
 
 
-def _spread(work: Workload, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
-    """Return the deviation of the logarithm: independent doubts, added in squares."""
-    near = gpu.name in table.MEASURED_GPUS
-    same = gpu.architecture in table.NEAR_ARCHITECTURES and link_gb_s(gpu) >= min(table.NVLINK_GB_S.values())
+def _spread(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
+    """Return the deviation of the logarithm: what leaving stacks out showed, and further doubts added in squares."""
+    here = group(work, shape, gpu)
+    measured = fitted.SPREADS[here]
+    known = fitted.OWN_SPREADS.get(work.stack or "") if here is Group.DENSE else None
     doubts = [
-        table.SPREAD_HOST,
-        table.SPREAD_MODEL if work.trains else table.SPREAD_DECODE,
-        0.0 if near else table.SPREAD_NEAR_GPU if same else table.SPREAD_FAR_GPU,
-        0.0 if (work.stack or "") in table.STACKS else table.SPREAD_STACK,
-        table.SPREAD_NO_NVLINK if count > 1 and gpu.name not in table.NVLINK_GB_S else 0.0,
-        table.SPREAD_OTHER_LAYOUT if work.trains and plan.sharding in _NOT_FITTED else 0.0,
+        known or (measured.known_stack if _knows_stack(work) else measured.other_stack),
+        0.0 if gpu.name in fitted.GPUS else table.SPREAD_OTHER_TYPE,
+        table.SPREAD_NO_NVLINK if count > 1 and gpu.name not in {*table.NVLINK_GB_S, *fitted.GPUS} else 0.0,
         table.SPREAD_OFFLOAD if plan.offload else 0.0,
     ]
     return math.hypot(*doubts)
+
+
+def _knows_stack(work: Workload) -> bool:
+    return (work.stack or "") in (fitted.TRAINING_STACKS if work.trains else fitted.DECODING_STACKS)
 
 
 def _sentence(work: Workload, gpu: GpuModel, count: int, rate: float, wide: float, mfu: float) -> str:
@@ -203,12 +232,10 @@ def say(rate: float) -> str:
 
 
 def _basis(work: Workload, gpu: GpuModel, used: int) -> str:
-    if not work.trains:
-        known = "Memory bandwidth, weighed by published decoding rates of Llama 2 on A100"
-    elif gpu.name in table.MEASURED_GPUS:
-        known = "Fitted on published training runs of 125M to 70B models on A100 and H100, this GPU among them"
-    else:
-        known = f"Fitted on published training runs on A100 and H100; carried over to {gpu.name} by its data sheet"
-    stack = "" if (work.stack or "") in table.STACKS or not work.trains else "; the training stack is not measured"
+    what = "training runs" if work.trains else "generation rates"
+    here = ", this GPU among them" if gpu.name in fitted.GPUS else f"; carried over to {gpu.name} by its data sheet"
+    known = f"Fitted on {fitted.ROWS[work.trains]} published {what}{here}"
+    name = "training stack" if work.trains else "server"
+    stack = "" if _knows_stack(work) else f"; the {name} is not known"
     own = f"; corrected by {plural(used, 'run')} of this installation" if used else ""
     return f"{known}{stack}{own}."

@@ -3,13 +3,14 @@
 Each term is a physical time that no run can be without; the coefficients in front of them are fitted once and are never
 negative, so that an estimate grows with every one of them and extrapolates sanely:
 
-- multiply: 6 FLOPs per weight and token (2 forward, 4 backward; 8 with recomputed activations) over the peak rate.
+- multiply: 6 FLOPs per weight and token (2 forward, 4 backward; 8 with recomputed activations) over the attainable
+  rate.
 - attention: 6 x layers x width x sequence FLOPs per token (causal: half of the 12 that are counted for utilisation),
   over the rate that attention kernels reach.
 - memory: element-wise work, one pass of layers x width values over the memory bandwidth.
 - mixed: the same once more where norms, sums and casts stay in 32 bits.
-- exchange: weights and gradients that GPUs exchange per micro batch or step, over the link inside the machine, or
-  stream through their own memory where they hold all of them.
+- exchange: weights and gradients that GPUs exchange per micro batch or step, and tokens that travel to experts and
+  back, over the link inside the machine; or weights that stream through a GPU's own memory where it holds all of them.
 - network: the same over the network between machines.
 - waiting: the multiply time again for each doubling of the machines, since all wait for the slowest.
 """
@@ -20,6 +21,7 @@ import math
 from dataclasses import dataclass
 
 from bot.rules.sizing.throughput_data import (
+    ATTAINABLE,
     ATTENTION_SHARE,
     DOUBLE_RATE_ARCHITECTURES,
     GPUS_PER_MACHINE,
@@ -31,13 +33,15 @@ from bot.rules.sizing.throughput_data import (
     OTHER_PCIE_GB_S,
     PCIE_GB_S,
     RATE,
-    Exponents,
 )
+from bot.rules.sizing.throughput_fitted import Exponents
 from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload
 from providers.gpus.table import GpuModel
 
 TERMS = ("multiply", "attention", "memory", "mixed", "exchange", "network", "waiting")
+#: Experts are spread over at most this many GPUs, as in the published runs of mixtures.
+MOST_EXPERT_PARALLEL = 64
 _SHORT = frozenset([Precision.FP8, Precision.INT8])
 _MIXED = frozenset([Precision.AMP_BF16, Precision.AMP_FP16, Precision.FP8])
 _WIDE = frozenset([Precision.FP32, Precision.TF32])
@@ -72,7 +76,7 @@ def machine(
     if gpu.name not in NVLINK_GB_S:
         between = network_gb_s or OTHER_MACHINE_GB_S
     return TrainingHardware(
-        peak=peak,
+        peak=peak * ATTAINABLE.get(gpu.name, 1.0),
         attention=attention,
         memory=memory,
         link=link_gb_s(gpu) * 1e9 if count > 1 else memory,
@@ -115,7 +119,8 @@ def terms(
     again = _RECOMPUTED if plan.checkpointing else 1.0
     adapts = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
     per_weight = (4.0 + (2.0 if plan.checkpointing else 0.0)) if adapts else 6.0 * again
-    multiply = (per_weight * shape.body_params + 6.0 * shape.head_params) / on.peak
+    # Adapters leave the output head frozen: its weights get no gradient either.
+    multiply = (per_weight * shape.body_params + (4.0 if adapts else 6.0) * shape.head_params) / on.peak
     inner = shape.heads * shape.head_width
     narrow = (128 / shape.head_width) ** exponents.head
     attention = 6.0 * shape.layers * inner * work.sequence * again * narrow / on.attention
@@ -125,7 +130,13 @@ def terms(
     sent, streamed = _exchanged(work, shape, count, plan)
     between = sent / on.network if on.machines > 1 else 0.0
     waiting = multiply * math.log2(on.machines) ** exponents.waiting if on.machines > 1 else 0.0
-    return multiply, attention, memory, mixed, sent / on.link + streamed / on.memory, between, waiting
+    exchange = (sent + _routed(shape, count)) / on.link + streamed / on.memory
+    return multiply, attention, memory, mixed, exchange, between, waiting
+
+
+def _routed(shape: Architecture, count: int) -> float:
+    """Return the bytes per token that go to experts on other GPUs and back, forward and backward, in 16 bits."""
+    return 8.0 * shape.layers * shape.width * shape.routed * (1 - 1 / count)
 
 
 def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[float, float]:
@@ -133,19 +144,23 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayo
 
     Shared weights are gathered twice and shared gradients reduced once per micro batch. Where each GPU holds all of
     them, it reads its weights and adds to its gradients once per micro batch, and gradients are reduced once per step.
+    Experts stay where they are (expert parallelism): each GPU streams its own, and tokens travel instead of weights.
     """
     wide = work.number_format in _WIDE
     weight, gradient = (4.0, 4.0) if wide else (2.0, 4.0 if work.number_format in _MIXED else 2.0)
-    per_token = shape.total_params / float(plan.micro_batch * work.sequence)
+    experts = shape.expert_params if count > 1 else 0
+    tokens = float(plan.micro_batch * work.sequence)
+    per_token = (shape.total_params - experts) / tokens
     steps = max(work.batch / (plan.micro_batch * count), 1.0)
     frozen = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
     learned = 0.0 if frozen else gradient
+    own = (weight + learned) * experts / min(count, MOST_EXPERT_PARALLEL) / tokens
     if plan.sharding is Sharding.ZERO3 and count > 1:
-        return (2 * weight + learned) * per_token, 0.0
+        return (2 * weight + learned) * per_token, own
     if plan.sharding is Sharding.ZERO2 and count > 1:
-        return (weight + learned) * per_token, 0.0
+        return (weight + learned) * per_token, own
     reduced = 2 * learned / steps if count > 1 else 0.0
-    return reduced * per_token, (weight + learned) * per_token
+    return reduced * per_token, (weight + learned) * per_token + own
 
 
 def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:

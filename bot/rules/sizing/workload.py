@@ -17,6 +17,8 @@ from bot.rules.sizing.model_shapes import ModelShape, model, typical
 PLAIN_VOCAB = 50257
 #: Heads of a model of which only the width is known are this wide, as in nearly all published models above 1B.
 PLAIN_HEAD_WIDTH = 128
+#: Experts that a token passes in a mixture of which only the sizes are known, as in most that are published.
+PLAIN_ROUTED = 8
 #: What a run assumes when nobody said it; every use is an assumption that the plan shows.
 PLAIN_SEQ = 2048
 PLAIN_BATCH_TOKENS = 524_288
@@ -134,7 +136,8 @@ class Architecture:
     """Describe a model's shape with every number filled in.
 
     `body_params` are the weights that one token is multiplied with in the layers, `head_params` those of the output
-    head, `total_params` everything that must be stored.
+    head, `total_params` everything that must be stored. `expert_params` are the weights of all experts and `routed` the
+    experts that a token passes and `expert_width` the inner width of one; all are 0 where the layers have no experts.
     """
 
     layers: int
@@ -148,6 +151,9 @@ class Architecture:
     body_params: int
     head_params: int
     total_params: int
+    expert_params: int = 0
+    routed: int = 0
+    expert_width: int = 0
 
     @property
     def matmul_params(self) -> int:
@@ -182,6 +188,9 @@ def _named(shape: ModelShape) -> Architecture:
         body_params=shape.active_body_params,
         head_params=shape.width * shape.vocab,
         total_params=shape.total_params,
+        expert_params=shape.all_experts_params,
+        routed=shape.experts_used if shape.experts > 1 else 0,
+        expert_width=shape.mlp_width if shape.experts > 1 else 0,
     )
 
 
@@ -190,6 +199,7 @@ def _plain(work: Workload, layers: int, width: int) -> Architecture:
     heads = work.heads or max(width // PLAIN_HEAD_WIDTH, 1)
     classic, head = 12 * layers * width * width, vocab * width
     active = work.active_params or work.total_params or classic + head
+    total = max(work.total_params or 0, active)
     return Architecture(
         layers=layers,
         width=width,
@@ -201,7 +211,10 @@ def _plain(work: Workload, layers: int, width: int) -> Architecture:
         vocab=vocab,
         body_params=_body(active, classic, head, work.sequence * width),
         head_params=head,
-        total_params=max(work.total_params or 0, active),
+        total_params=total,
+        expert_params=total - active,
+        routed=PLAIN_ROUTED if total > active else 0,
+        expert_width=4 * width // PLAIN_ROUTED if total > active else 0,
     )
 
 

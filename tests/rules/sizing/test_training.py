@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.rules.grammar.workload_words import parse
-from bot.rules.sizing import throughput_data as table
+from bot.rules.sizing import throughput_fitted as fitted
 from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine, offload_s, peak_flops, terms
 from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture
@@ -29,7 +29,7 @@ BODY, HEAD = 12 * 10 * 1280**2, 50000 * 1280
 def timed(work: Workload, count: int, plan: MemoryLayout) -> dict[str, float]:
     on = machine(A100, count, work.number_format)
     assert on is not None
-    return dict(zip(TERMS, terms(work, shaped(work), on, count, plan, table.EXPONENTS), strict=True))
+    return dict(zip(TERMS, terms(work, shaped(work), on, count, plan, fitted.EXPONENTS), strict=True))
 
 
 def test_the_terms_are_the_times_of_the_data_sheet() -> None:
@@ -75,14 +75,33 @@ def test_pure_bf16_exchanges_less_and_fp32_more() -> None:
 
 def test_machines_wait_for_each_other() -> None:
     found = timed(HAND, 32, MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
-    assert found["waiting"] == pytest.approx(found["multiply"] * 2**table.EXPONENTS.waiting)
+    assert found["waiting"] == pytest.approx(found["multiply"] * 2**fitted.EXPONENTS.waiting)
     assert found["network"] == pytest.approx(8 * (BODY + HEAD) / 4000 / 200e9)
 
 
 def test_adapters_skip_the_gradients_of_the_weights() -> None:
     for checkpointing, per_weight in ((False, 4), (True, 6)):
         found = timed(HAND, 8, MemoryLayout(WorkKind.LORA, Sharding.DDP, checkpointing, 4))
-        assert found["multiply"] == pytest.approx((per_weight * BODY + 6 * HEAD) / 312e12)
+        assert found["multiply"] == pytest.approx((per_weight * BODY + 4 * HEAD) / 312e12)
+
+
+def test_tokens_travel_to_experts_and_weights_do_not() -> None:
+    work = parse("model=qwen3-30b-a3b seq=4000 batch=64 micro-batch=1")
+    shape = shaped(work)
+    on = machine(H100, 8, work.number_format)
+    assert on is not None
+    plan = MemoryLayout(WorkKind.TRAINING, Sharding.ZERO3, False, 1)
+    found = dict(zip(TERMS, terms(work, shape, on, 8, plan, fitted.EXPONENTS), strict=True))
+    routed = 8 * 48 * 2048 * 8 * 7 / 8 / 450e9
+    gathered = 8 * (shape.total_params - shape.expert_params) / 4000 / 450e9
+    streamed = 6 * shape.expert_params / 8 / 4000 / 3350e9
+    assert found["exchange"] == pytest.approx(routed + gathered + streamed)
+
+
+def test_attainable_rates_differ_from_data_sheets() -> None:
+    found = [machine(GPUS[name], 1, Precision.BF16) for name in ("A100-SXM-80GB", "RTX4090", "MI300X")]
+    rates = [one.peak / 1e12 for one in found if one is not None]
+    assert rates == pytest.approx([312, 165.2 * 1.36, 1307.4 * 0.6])
 
 
 def test_an_optimizer_in_host_memory_costs_its_bytes() -> None:

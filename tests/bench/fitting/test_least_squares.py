@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.least_squares import non_negative, relative
+from tests.bench.fitting.least_squares import non_negative, relative
 
 ROWS = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 1.0]]
 
