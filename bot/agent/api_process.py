@@ -21,6 +21,8 @@ class ApiProcess:
     """The process that serves the API, once the service gave its key and certificate."""
 
     given: Mapping[str, Any] | None = None
+    #: The machine's own port, in place of the one that the service names.
+    own_port: int | None = None
     #: The port that it serves; None while it does not.
     port: int | None = None
     _process: subprocess.Popen[str] | None = None
@@ -30,9 +32,10 @@ class ApiProcess:
         if not isinstance(given, dict) or not isinstance(given.get("port"), int):
             return
         if isinstance(given.get("certificate"), str) and isinstance(given.get("key"), str):
-            if self.given is not None and self.given != given:
+            mine = {**given, "port": self.own_port or given["port"]}
+            if self.given is not None and self.given != mine:
                 self.stop()
-            self.given = given
+            self.given = mine
 
     def claim(self) -> dict[str, Any]:
         """Return what a check-in says of the API; nothing while it does not serve."""

@@ -14,9 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bot.agent.job_process import content
+from bot.agent.job_process import CommandFolder, content, word_of
 
 REPORT_BYTES = 4096
+#: What a job may say about itself.
+JOB_WORDS = ("queued", "running", "saving", "paused", "done", "failed")
 #: The largest integer that every JSON reader keeps, and the most tokens per second that a check-in takes.
 MOST, MOST_TOKENS = 2**53 - 1, 10**12
 
@@ -51,17 +53,25 @@ class JobFiles:
         self.write_asks([*now, *([] if word in now else [word])])
 
     def report(self) -> dict[str, Any]:
-        """Return the fields of a check-in that the job wrote, as far as they are right."""
+        """Return the fields of a check-in that the job wrote, as far as they are right.
+
+        Of a job that was started by the agent, the agent itself knows how it ended and whether it is paused.
+        """
         try:
             said = json.loads(content(self.folder / "job/report.json", REPORT_BYTES))
         except (OSError, ValueError, RecursionError):
-            return {}
-        return _checked(said) if isinstance(said, dict) else {}
+            said = {}
+        found = _checked(said) if isinstance(said, dict) else {}
+        job = CommandFolder(self.folder / "job").read()
+        if job is not None and found.get("job") not in ("done", "failed"):
+            word = word_of(job)
+            found["job"] = found.get("job", word) if word == "running" else word
+        return found
 
 
 def _checked(said: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {name: said[name] for name in ("step", "target_step") if _is_count(said.get(name))}
-    if said.get("job") in ("running", "done", "failed"):
+    if said.get("job") in JOB_WORDS:
         found["job"] = said["job"]
     tokens = said.get("tokens_per_s")
     if isinstance(tokens, (int, float)) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:

@@ -124,6 +124,15 @@ class CommandFolder:
         return True
 
 
+def word_of(state: CommandState) -> str:
+    """Return the state in one word: running, paused, done or failed. One that a restart ended has failed."""
+    if state.exit_code is not None:
+        return "done" if state.exit_code == 0 else "failed"
+    if not state.is_running:
+        return "failed"
+    return "paused" if state.paused else "running"
+
+
 def own_program() -> list[str]:
     """Return what Python must run to be the agent again: the archive, or the package where there is none."""
     return [sys.argv[0]] if sys.argv[0].endswith(".pyz") else ["-m", "bot.agent"]

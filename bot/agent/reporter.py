@@ -166,6 +166,8 @@ def main(_arguments: list[str], /) -> int:
     given = json.loads(sys.stdin.readline())
     job = JobFiles(folder_of(found.environment).parent)
     reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"], places=machine.Places.of(found.environment))
+    own_port = found.environment.get(settings.API_PORT, "")
+    reporter.api.own_port = int(own_port) if own_port.isdecimal() else None
     signal.signal(signal.SIGTERM, _shut_down)
     try:
         _check_in_always(reporter)

@@ -17,6 +17,8 @@ URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_S
 FIRST_MESSAGE, FIRST_SIGNATURE = "GPU_SHOPPER_DEADLINE", "GPU_SHOPPER_DEADLINE_SIGNATURE"
 #: Where the cloud's API is, when it is not the cloud's own address: for tests and sandboxes.
 CLOUD_URL = "GPU_SHOPPER_CLOUD_URL"
+#: The port of the agent's API in place of the one that the service names: for several machines on one computer.
+API_PORT = "GPU_SHOPPER_API_PORT"
 _TOKEN_SHAPE = re.compile(r"gpun_([0-9a-hjkmnp-tv-z]{16})_[A-Za-z0-9_-]{43}", re.ASCII)
 INIT_ENVIRONMENT = Path("/proc/1/environ")
 

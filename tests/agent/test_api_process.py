@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import hashlib
@@ -11,6 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bot.agent.api import process
+from bot.api.app import build_api
+from bot.api.dependencies import ApiSettings, Dependencies
+from bot.services.nodes import node_api
+from bot.services.nodes.api_identity import api_identity
+from bot.services.nodes.node_api import Opened
+from ledger.engine.db import Database
+from ledger.queries.nodes import nodes_of
 from tests.agent.service import Call, Service, checkin_answer
 from tests.agent.signing import signed
 from tests.agent.test_processes import Agent, Start, checkins, here, start
+from tests.services.nodes.test_deadlines import NODE_URL, Node
+from tests.support.clock import SteppedClock
+from tests.support.serving import serving
+from tests.support.world import ALICE, checked_world
 
 __all__ = ["here", "start"]  # Fixtures.
 TOKEN = "gpua_" + "t" * 43
@@ -129,9 +142,9 @@ def test_a_killed_api_is_started_again_and_a_killed_reporter_takes_its_api_with_
     until(lambda: _is_up(machine))
 
 
-def _is_up(machine: Machine) -> bool:
+def _is_up(machine: Machine, token: str = TOKEN) -> bool:
     with contextlib.suppress(httpx.HTTPError, ValueError):
-        return machine.get("status").status_code == 200
+        return machine.get("status", token).status_code == 200
     return False
 
 
@@ -147,3 +160,39 @@ def test_a_silent_connection_is_closed(
         silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
         assert silent.recv(100) == b""
     assert _is_up(machine)
+
+
+async def test_with_the_real_service_its_token_and_its_certificate_open_the_api(
+    sqlite_db: Database, clock: SteppedClock, start: Start
+) -> None:
+    """The owner gets a token from the service, and reaches the machine by the certificate that the service derived."""
+    async with checked_world(sqlite_db, clock) as w:
+        w.ctx = replace(w.ctx, node_url=NODE_URL)
+        await w.running(candidates=("vast",))
+        node = Node(w, "vast")
+        row, port = (await w.books()).instances[0], free_port()
+        api = build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})
+        async with serving(api) as url:
+            own = {"GPU_SHOPPER_CHECKIN_URL": f"{url}/agent/v1/checkin", "GPU_SHOPPER_API_PORT": str(port)}
+            agent = start({**node.settings.environment, **own})
+            identity = api_identity(w.ctx.labels, row.id)
+
+            async def claimed() -> bool:
+                async with w.ctx.db.read() as tx:
+                    return (await nodes_of(tx, [row.id]))[row.id].api_port == port
+
+            async with asyncio.timeout(30):
+                while not await claimed():
+                    w.clock.advance(1)
+                    await asyncio.sleep(0.05)
+            reply = await node_api.make_token(w.ctx, row.session_id, ALICE)
+            opened = reply.data["opened"]
+            assert isinstance(opened, Opened)
+            machine = Machine.__new__(Machine)
+            machine.port, machine.certificate, machine.key = port, identity.certificate, identity.key
+            der = ssl.PEM_cert_to_DER_cert(identity.certificate)
+            assert opened.certificate == hashlib.sha256(der).hexdigest()
+            # A new reporter checks in at once, and its answer has the hash of the new token.
+            os.kill(agent.children()[0], signal.SIGKILL)
+            await asyncio.to_thread(until, lambda: _is_up(machine, opened.token))
+            assert machine.get("status", opened.token[:-1] + "-").status_code == 401

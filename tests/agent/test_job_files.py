@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.agent.job_files import JobFiles
+from bot.agent.job_process import CommandFolder
 from bot.api.schemas.agent import CheckinIn
 
 WHOLE: dict[str, Any] = {
@@ -53,7 +55,7 @@ def test_what_a_job_writes_is_reported(files: JobFiles) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"job": "paused"},
+        {"job": "resting"},
         {"job": ["done"]},
         {"step": -1},
         {"step": True},
@@ -114,3 +116,40 @@ def test_a_folder_that_can_not_be_made_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     JobFiles(tmp_path / "file/opt").prepare()
     assert JobFiles(tmp_path / "file/opt").report() == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "word"),
+    [
+        ("0", "", "done"),
+        ("3", "", "failed"),
+        ("0", '{"job": "failed"}', "failed"),
+        ("3", '{"job": "saving"}', "failed"),
+    ],
+)
+def test_of_a_job_that_it_started_the_agent_knows_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str, word: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu-shopper-agent"])
+    place = CommandFolder(tmp_path / "job", "job.log")
+    place.start("train", [sys.executable, "-c", f"raise SystemExit({code})"], tmp_path, {})
+    if said:
+        (tmp_path / "job/report.json").write_text(said)
+    while (state := place.read()) is None or state.exit_code is None:
+        continue
+    assert JobFiles(tmp_path).report()["job"] == word
+
+
+def test_a_running_job_says_itself_what_it_does_and_a_paused_one_is_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu-shopper-agent"])
+    place = CommandFolder(tmp_path / "job", "job.log")
+    state = place.start("train", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, {})
+    files = JobFiles(tmp_path)
+    assert files.report() == {"job": "running"}
+    (tmp_path / "job/report.json").write_text('{"job": "saving", "step": 5}')
+    assert files.report() == {"job": "saving", "step": 5}
+    place.pause(state)
+    assert files.report()["job"] == "paused"
+    place.kill(state)

@@ -13,7 +13,7 @@ from typing import Any
 from bot.agent.api.problems import Refusal
 from bot.agent.api.workspace import Workspace, names_of
 from bot.agent.job_files import JobFiles
-from bot.agent.job_process import GRACE_S, CommandFolder, CommandState, content, write_json
+from bot.agent.job_process import GRACE_S, CommandFolder, CommandState, content, word_of, write_json
 
 MOST_WORDS, WORD_CHARACTERS, ALL_CHARACTERS = 256, 16_384, 65_536
 MOST_VARIABLES, MOST_RUNNING, MOST_KEPT = 64, 16, 1000
@@ -116,15 +116,6 @@ def shown(state: CommandState) -> dict[str, Any]:
         "ended_at": state.ended_at,
         "problem": state.problem,
     }
-
-
-def word_of(state: CommandState) -> str:
-    """Return the state in one word: running, paused, done or failed. One that a restart ended has failed."""
-    if state.exit_code is not None:
-        return "done" if state.exit_code == 0 else "failed"
-    if not state.is_running:
-        return "failed"
-    return "paused" if state.paused else "running"
 
 
 async def _kill_later(place: CommandFolder, state: CommandState) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Certificate
@@ -84,6 +84,13 @@ class CheckinIn(In):
         "Random, new at each start of the agent: exchanges the boot token. Repeat it until the answer has the token."
     )
 
+    @model_validator(mode="after")
+    def _words_of_version_1(self) -> Self:
+        """Refuse the newer words of a job in version 1, as a service of before does."""
+        if self.v == 1 and self.job in (Work.QUEUED, Work.SAVING, Work.PAUSED):
+            raise ValueError('job has this word in version 2 only, so send "v": 2.')
+        return self
+
 
 class SignedDeadline(Out):
     """The approved end of the session, signed for the agent.
@@ -98,6 +105,14 @@ class SignedDeadline(Out):
     signature: str = Field(description="The ed25519 signature of the message, in base64.")
 
 
+class NodeIdentityOut(Out):
+    """What the agent serves its API with. Keep the key in memory only."""
+
+    port: int = Field(description="The port to listen on.")
+    certificate: str = Field(description="The certificate, in PEM.")
+    key: str = Field(description="Its private key, in PEM.", repr=False)
+
+
 class CheckinOut(Out):
     """The answer: what to do (save, upload, pause, stop), and when this session ends at present."""
 
@@ -109,4 +124,5 @@ class CheckinOut(Out):
     token: str = optional(
         "The token for all check-ins from now on, where this one exchanged the boot token. Keep it in memory only.", ""
     )
+    api: NodeIdentityOut | None = optional("With a new token: the key and the certificate for the agent's API.")
     api_problem: str = optional("Why its report about its own API was refused.", "")

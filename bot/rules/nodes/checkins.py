@@ -40,9 +40,17 @@ class NodeInstruction(StrEnum):
 class Work(StrEnum):
     """What a node says about its job."""
 
+    QUEUED = "queued"
     RUNNING = "running"
+    SAVING = "saving"
+    PAUSED = "paused"
     DONE = "done"
     FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job will not continue."""
+        return self in (Work.DONE, Work.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
             least = before.idle_since or before.at or now
             idle_since = min(max(report.idle_since, least), now)
     over_at = None
-    if report.work is not Work.RUNNING:
+    if report.work.is_over:
         over_at = before.work_over_at if before.work is report.work else now
     again = report.step is None or before.step is None or report.step < before.step
     return NodeStatus(
@@ -144,7 +152,7 @@ def progress(found: NodeStatus, price_usd_h: Decimal, now: datetime) -> Progress
     """Forecast a job's end and cost; None without a target, without a second step, or for a finished job."""
     if found.target_step is None or found.step is None or found.step_from is None or found.step_from_at is None:
         return None
-    if found.at is None or found.work is not Work.RUNNING or found.step <= found.step_from:
+    if found.at is None or found.work not in (Work.RUNNING, Work.SAVING) or found.step <= found.step_from:
         return None
     took_s = (found.at - found.step_from_at).total_seconds()
     left_s = max(found.target_step - found.step, 0) * took_s / (found.step - found.step_from)
@@ -240,6 +248,8 @@ def node_line(found: NodeStatus | None, now: datetime) -> str:
     said = [f"Its agent reported {age} ago"]
     if found.utilisation:
         said.append("GPUs at " + ", ".join(f"{one:.0f}%" for one in found.utilisation))
+    if found.work in (Work.QUEUED, Work.SAVING, Work.PAUSED):
+        said.append(f"the job is {found.work}")
     if found.step is not None:
         said.append(f"step {found.step:,}" + (f" of {found.target_step:,}" if found.target_step else ""))
     if found.tokens_per_s is not None:

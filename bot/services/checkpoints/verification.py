@@ -14,7 +14,6 @@ from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
 from bot.rules.checkpoints.stores import not_listed
 from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation, Unverified
-from bot.rules.nodes.checkins import Work
 from bot.rules.values.phrases import Verdict, deny
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -124,7 +123,7 @@ async def _verify(ctx: Context, where: StoreLocation, row: Instance, node: Node 
     reported = Reported()
     if node is not None and node.at is not None:
         status = node_status(node)
-        over = status.work_over_at if status.work is not Work.RUNNING else status.idle_since
+        over = status.work_over_at if status.work.is_over else status.idle_since
         reported = Reported(over or _may_have_worked_until(row, node), status.checkpoint_step, status.checkpoint_at)
     assert ctx.checkpoints is not None  # noqa: S101 # Its caller has checked.
     try:

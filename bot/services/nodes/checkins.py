@@ -20,6 +20,7 @@ from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import enrollment, node_api, token_exchange
+from bot.services.nodes.api_identity import ApiIdentity, api_identity
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.commands import Reply, refuse
@@ -49,6 +50,8 @@ class CheckinReply:
     asks: tuple[str, ...]
     #: The token for its check-ins from now on, where this one exchanged its boot token; stored nowhere.
     token: str = field(default="", repr=False)
+    #: What it serves its API with, beside a new token; stored nowhere.
+    api: ApiIdentity | None = field(default=None, repr=False)
     #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
     next_in_s: int = rules.INTERVAL_S
@@ -181,7 +184,8 @@ class Checkins:
         ends_at = min((one for one in (stands.deadline, stands.early_end_at) if one), default=None)
         asked = rules.instruction(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
         asks = tuple(str(one) for one in asked)
-        return CheckinReply(seq, ends_at, message, signature, asks, api_problem=problem, token=token)
+        api = api_identity(self._ctx.labels, node.instance_id) if token else None
+        return CheckinReply(seq, ends_at, message, signature, asks, api_problem=problem, token=token, api=api)
 
 
 def _replayed(seen: int) -> Reply:

@@ -15,7 +15,7 @@ TEXTS = st.one_of(
     st.sampled_from(["", "a", "a/b", "../a", "true", "0", "-1", "job", "start", "stop", "c1"]), st.text(max_size=20)
 )
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=8,
 )
