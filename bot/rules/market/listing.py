@@ -26,7 +26,7 @@ _SAME = (
     "cloud", "gpu", "gpu_count", "memory_gb", "spot", "price_usd_h", "gpu_usd_h", "storage_usd_h",
     "storage_stopped_usd_h", "egress_usd_gb", "ingress_usd_gb", "reliability", "available_for_s", "machine_id",
     "host_id", "verified", "datacenter", "cuda_max", "compute_capability", "vcpus", "ram_gb", "disk_gb_max",
-    "download_mbps", "min_bid_usd_h", "warning",
+    "download_mbps", "upload_mbps", "nvlink_gb_s", "pcie_gb_s", "power_limit_w", "min_bid_usd_h", "warning",
 )  # fmt: skip
 #: So many places are named where somebody asks for one that does not exist.
 PLACES_NAMED = 20

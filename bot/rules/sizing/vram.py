@@ -124,12 +124,17 @@ def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
         return Fit(FitVerdict.UNKNOWN, 0.0, has, (), 0.0, unknown(work)[0], (), asked)
     if count < 1:
         raise ValueError("a run needs at least one GPU")
-    tried = [(plan, parts(work, shape, count, plan)) for plan in _layouts(work, count)]
-    for room in (has * TIGHT, has):
-        first = next((plan for plan, found in tried if _sum(found) <= room), None)
-        if first is not None:
-            grown = _grown(work, shape, count, first, has)
-            return _fits(work, gpu, count, grown, parts(work, shape, count, grown))
+    tried: list[tuple[MemoryLayout, tuple[Part, ...]]] = []
+    for plan in _layouts(work, count):
+        tried.append((plan, parts(work, shape, count, plan)))
+        if _sum(tried[-1][1]) <= has * TIGHT:
+            break
+    # The last one leaves some memory where any does; else the first that fits is taken, tight as it is.
+    fitting = [plan for plan, found in tried if _sum(found) <= has]
+    if fitting:
+        roomy = _sum(tried[-1][1]) <= has * TIGHT
+        grown = _grown(work, shape, count, tried[-1][0] if roomy else fitting[0], has)
+        return _fits(work, gpu, count, grown, parts(work, shape, count, grown))
     plan, found = min(tried, key=lambda one: _sum(one[1]))
     needs = _sum(found)
     most = max(found, key=lambda part: part.gb)

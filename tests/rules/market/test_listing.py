@@ -61,6 +61,8 @@ def test_rows_are_read_one_by_one_from_both_ends_and_in_slices() -> None:
         {"gpu_count": 2},
         {"disk_gb_max": 900},
         {"download_mbps": Decimal(900)},
+        {"upload_mbps": Decimal(900)},
+        {"pcie_gb_s": Decimal(24)},
         {"cloud": "runpod"},
     ],
 )

@@ -37,6 +37,8 @@ from bot.rules.policy.validation import validated
         ({"image_capabilities": {"x": "cu124"}}, "image_capabilities"),
         ({"image_capabilities": {"x": "9.0-5.0"}}, "image_capabilities"),
         ({"image_cuda": {"x": "cu124"}}, "image_cuda"),
+        ({"image_vendor": {"x": "Intel"}}, "image_vendor"),
+        ({"gpu_capabilities": {"X9000": "sm_90"}}, "gpu_capabilities"),
         ({"blocked_hosts": ("51234",)}, "blocked_hosts"),
         ({"blocked_countries": ("China",)}, "blocked_countries"),
         ({"same_person": (("U012AB3CD",),)}, "same_person"),

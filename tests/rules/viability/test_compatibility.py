@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -71,3 +72,36 @@ def test_what_a_cloud_reports_of_a_gpu_counts_before_the_table() -> None:
     assert capability(offer(compute_capability=Decimal("9.0"))) == Decimal("9.0")
     assert capability(offer(compute_capability=Decimal("NaN"))) == Decimal("8.9")
     assert capability(offer(gpu="X9000")) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "image", "work", "code"),
+    [
+        # An image that says nothing runs on a GPU that nobody knows, until the run needs to know it.
+        ({"gpu": "X9000"}, "own/image:1", (), None),
+        ({"gpu": "X9000"}, "own/image:1", ("model=1B", "tokens=1M"), "gpu_unknown"),
+        ({"gpu": "X9000"}, "own/image:1", ("model=1B", "tokens=1M", "precision=fp32"), None),
+        ({"gpu": "P40"}, "own/image:1", ("model=125M", "tokens=1M", "precision=fp32"), None),
+        ({"gpu": "MI100"}, "rocm/pytorch:latest", ("model=125M", "tokens=1M", "precision=fp32"), None),
+        # The size is not known, so nothing is said about the host's memory.
+        ({"ram_gb": Decimal(1)}, "own/image:1", ("model=ours", "tokens=1M"), None),
+    ],
+)
+def test_what_is_unknown_is_refused_where_something_must_be_known(
+    change: dict[str, Any], image: str, work: tuple[str, ...], code: str | None
+) -> None:
+    sold = offer(**change)
+    found = rank([sold], job(gpu=GpuConstraint((), 1, 64), image=image, work=work), POLICY, CLOUDS)
+    assert [one.reason_code for one in found.excluded] == ([code] if code else [])
+
+
+def test_the_policy_states_what_nobody_knows() -> None:
+    stated = Policy(gpu_capabilities={"X9000": "8.9"}, image_vendor={"own/image:1": "amd"})
+    wanted = job(gpu=GpuConstraint((), 1, 8), work=("model=1B", "type=serving", "precision=fp8"))
+    assert rank([offer(gpu="X9000")], wanted, stated, CLOUDS).answered == 1
+    assert rank([offer(gpu="X9000")], wanted, POLICY, CLOUDS).answered == 0
+    amd = offer(gpu="MI300X", memory_gb=Decimal(192))
+    wanted = replace(wanted, image="own/image:1")
+    assert rank([amd], wanted, stated, CLOUDS).answered == 1
+    assert rank([amd], wanted, POLICY, CLOUDS).answered == 0
+    assert [one.reason_code for one in rank([offer()], wanted, stated, CLOUDS).excluded] == ["image_vendor"]

@@ -47,7 +47,7 @@ def translated(*rows: dict[str, Any], want: GpuConstraint | None = None, kind: s
 
 
 def test_an_offer_keeps_every_known_fact() -> None:
-    (offer,) = translated(ROW)
+    (offer,) = translated({**ROW, "pcie_bw": 52.1, "bw_nvlink": 0, "gpu_max_power": 575.0})
 
     assert offer.id == "vast:30406190"
     assert (offer.gpu, offer.gpu_count, offer.memory_gb) == ("RTX5090", 1, Decimal(32))
@@ -64,6 +64,8 @@ def test_an_offer_keeps_every_known_fact() -> None:
         Decimal("905.1"),
         Decimal("0.21"),
     )
+    links = offer.upload_mbps, offer.pcie_gb_s, offer.nvlink_gb_s, offer.power_limit_w
+    assert links == (Decimal("780.2"), Decimal("52.1"), Decimal(0), Decimal("575.0"))
     assert not offer.spot
     assert offer.fetched_at == NOW
 
