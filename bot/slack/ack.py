@@ -17,8 +17,8 @@ from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset(
     {
-        "accept", "addkey", "approve", "browse", "change", "decline", "details", "done", "extend", "form", "held_let_go",
-        "held_saved", "keep", "offer", "offers", "plan", "reject", "spare", "terminate",
+        "accept", "addkey", "approve", "browse", "change", "decline", "details", "done", "extend", "form",
+        "held_let_go", "held_saved", "keep", "offer", "offers", "plan", "reject", "spare", "terminate",
     }
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from bot.services.sessions.transfer import AnswerOffer, OfferSession
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
-from ledger.models import Node, Session
+from ledger.models import Node, Session, Transfer
 from tests.api.door import code_of, opened
 from tests.services.access.test_sharing import key_of
 from tests.services.nodes.test_key_writes import machine
@@ -35,11 +35,11 @@ def _real_logins(w: World) -> None:
     w.ctx.reach.keys = True
 
 
-async def running(w: World, **changes: object) -> str:
+async def running(w: World) -> str:
     """A session of Alice, who has a key; so has Dave."""
     for who in (ALICE, DAVE):
         await key_of(w, who)
-    return await w.running(**{"candidates": ("runpod",), "hours": Decimal(6), **changes})
+    return await w.running(candidates=("runpod",), hours=Decimal(6))
 
 
 async def offer(w: World, of: str, by: Actor = ALICE, to: Actor = DAVE) -> Reply:
@@ -134,7 +134,7 @@ async def test_an_offer_is_declined_withdrawn_expires_and_ends_with_its_session(
     w.clock.advance(60)
     assert (await offer(w, request_id)).ok
     async with w.ctx.db.write() as tx:
-        await tx.execute(update(transfer.Transfer).values(expires_at=w.clock.now() + timedelta(seconds=5)))
+        await tx.execute(update(Transfer).values(expires_at=w.clock.now() + timedelta(seconds=5)))
     w.clock.advance(6)
     assert "no longer open (expired)" in (await answer(w, request_id)).sentence
     assert await transfer.transfers_due(w.ctx) == 1
