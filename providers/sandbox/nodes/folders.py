@@ -71,10 +71,11 @@ def moved(text: str, root: Path) -> str:
 
 def prepare(root: Path, boot: NodeBoot, cloud_url: str) -> dict[str, Any]:
     """Make or refresh the machine's folder. Returns its variables, commands and log for its first process."""
+    root.mkdir(parents=True, exist_ok=True)
+    _wipe_container(root, boot)
     is_first = not (root / "booted").exists()
     for place in ("bin", "lib", "tmp", "var/log", "etc/profile.d", "etc/ssh", "var/lib/cloud/scripts/per-boot"):
         (root / place).mkdir(parents=True, exist_ok=True)
-    _wipe_container(root, boot)
     set_hardware(root, boot.machine)
     _write_programs(root, boot.machine)
     if is_first:
@@ -190,7 +191,5 @@ def _wipe_container(root: Path, boot: NodeBoot) -> None:
         for place in ("root", "home", "opt", "tmp", "var", "etc/profile.d", "etc/ssh", "workspace"):
             if f"/{place}" not in boot.kept:
                 shutil.rmtree(root / place, ignore_errors=True)
-        for place in ("tmp", "var/log", "etc/profile.d", "etc/ssh"):
-            (root / place).mkdir(parents=True, exist_ok=True)
         (root / "booted").unlink(missing_ok=True)
     note.write_text(boot.container)
