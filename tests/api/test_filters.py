@@ -12,8 +12,8 @@ from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.job_words import KEYS
 from bot.rules.grammar.parser import ParsedCommand, parse
-from bot.rules.market.filters import capability
 from bot.rules.policy.policy import Policy
+from bot.rules.viability.compatibility import capability
 from bot.services.market.catalog import MarketListing
 from ledger.engine.db import Database
 from ledger.kernel.job import JobRequest

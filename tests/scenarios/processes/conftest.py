@@ -59,8 +59,7 @@ async def sqlite_place(sqlite_db_url: str, tmp_path: Path, processes: Nursery) -
 @pytest.fixture
 async def shared_place(pg_db_url: str, tmp_path: Path, processes: Nursery) -> AsyncIterator[Town]:
     """A town for several processes at once, whose leases end while the test waits."""
-    leases = {"claim_ttl_s": 1.5, "create_patience": 0.017}
-    async with town(pg_db_url, tmp_path, processes, "vast", **leases) as built:
+    async with town(pg_db_url, tmp_path, processes, "vast", claim_ttl_s=1.5, create_patience=0.017) as built:
         yield built
 
 
