@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bot.agent.api import process
+from bot.agent.api import protocol
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.nodes import node_api
@@ -156,7 +156,7 @@ def test_a_silent_connection_is_closed(
     context = ssl.create_default_context(cadata=machine.certificate)
     context.check_hostname = False
     with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as silent:
-        silent.settimeout(process.HEAD_S + 10)
+        silent.settimeout(protocol.HEAD_S + 10)
         silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
         assert silent.recv(100) == b""
     assert _is_up(machine)

@@ -20,8 +20,6 @@ from bot.agent import libraries, settings
 from bot.agent.deadline import Deadline, Signed
 from bot.agent.memory import folder_of
 
-#: What a caller may take to send the head of a call, its TLS handshake included.
-HEAD_S = 15.0
 MOST_CONNECTIONS = 128
 
 
