@@ -127,6 +127,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "GET /sessions/{session}/ssh",
                 at="commands.connect:ssh_app",
             ),
+            logs=_entry(
+                "Show or follow a log on a session's machine.",
+                "GET /sessions/{session}/logs, GET /sessions/{session}/ssh",
+                at="commands.connect",
+            ),
             scp=_entry(
                 "Copy files with scp: ID:path is on the machine.",
                 "GET /sessions/{session}/ssh",
@@ -193,7 +198,8 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             mcp=_entry(
                 "Serve AI agents over MCP: they request, people approve.",
                 "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
-                "POST /requests/{request}/cancel, GET /sessions, POST /sessions/{session}/shares, "
+                "POST /requests/{request}/cancel, GET /sessions, GET /sessions/{session}/logs, "
+                "POST /sessions/{session}/shares, "
                 "DELETE /sessions/{session}/shares, GET /costs, GET /budgets",
                 at="commands.mcp",
             ),

@@ -25,7 +25,7 @@ from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service, transfer
-from bot.slack import browsing, charts, provision_form
+from bot.slack import browsing, charts, log_command, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
@@ -373,6 +373,7 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "done": _done,
     "audit": _audit,
     "why": _why,
+    "logs": log_command.logs,
     "break-glass": _break_glass,
     "delegate": _delegate,
     "budget": _budget,

@@ -25,6 +25,9 @@ MIB_PER_GB = 1018
 DRIVER, CUDA = "580.65.06", "13.0"
 OLD_DRIVER, OLD_CUDA = "470.256.02", "11.4"
 NOT_FOUND = 127
+#: What the command that shows a log exits with where there is none.
+NO_LOG = 44
+_TAIL = re.compile(r"tail -n (\d+) -- ")
 KEY_FILE = ".ssh/authorized_keys"
 #: GB per GPU of a model that the table of GPUs lacks.
 UNKNOWN_GB = 16
@@ -95,8 +98,17 @@ class SandboxMachine:
         self.files[KEY_FILE] = base64.b64decode(stdin)
         return 0, ""
 
+    def _tail(self, command: str, lines: int) -> tuple[int, str]:
+        """Print the end of the first log that the command names and the machine has."""
+        for name in re.findall(r"[\w./]+\.log\b", command):
+            if (text := self.files.get(name.rpartition("/")[2])) is not None:
+                return 0, "".join(text.decode(errors="replace").splitlines(keepends=True)[-lines:])
+        return NO_LOG, ""
+
     def run(self, command: str, stdin: str = "") -> tuple[int, str]:
         """Answer a command line of built-in commands joined by `&&`: the last exit status, and what was printed."""
+        if (tail := _TAIL.search(command)) is not None:
+            return self._tail(command, int(tail[1]))
         if KEY_FILE in command and "mv -f" in command:
             return self._replace_key_file(command, stdin)
         printed: list[str] = []

@@ -219,7 +219,7 @@ def _of_webhook(caller: str, method: str, path: str) -> set[str] | None:
 def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
     if caller in (OTHER, PERSON):
         return {"unknown_id"}
-    if path == f"{API}/sessions/{{session}}/ssh":
+    if path in (f"{API}/sessions/{{session}}/ssh", f"{API}/sessions/{{session}}/logs"):
         return {"no_host_key"} if caller == OWNER else {"not_yours"}  # Also those who see everything.
     if method == "GET":
         return {"200"}

@@ -12,19 +12,20 @@ from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
 from bot.api.schemas.base import Done, Page
-from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, NodeTokenOut, SessionOut
+from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, LogOut, NodeTokenOut, SessionOut
 from bot.api.views import login_out, session_out
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_document import plain
 from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.instances.power import PowerAction
+from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
-from bot.services.nodes import login, node_api
+from bot.services.nodes import login, machine_logs, node_api
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
 from bot.services.runtime.commands import FinishSession as WorkDone
 from bot.services.sessions import extension, service
@@ -40,6 +41,7 @@ SessionParam = Annotated[
         description="A session by its id, its request's, or its instance's (also as vast:123).",
     ),
 ]
+LogLines = Annotated[int, Query(ge=1, le=LINES_MAX, description="How many lines.")]
 NO_SESSION = Reply(
     False,
     ReplyCode.NO_SESSION,
@@ -91,6 +93,18 @@ async def ssh(deps: Deps, who: SessionReader, session: SessionParam) -> LoginOut
     if not reply.ok:
         raise ProblemRaised(reply)
     return login_out(reply.data["view"])
+
+
+@router.get("/sessions/{session}/logs", responses=refusals(404, 409))
+async def logs(
+    deps: Deps, who: SessionReader, session: SessionParam, source: LogSource = LogSource.JOB, lines: LogLines = LINES
+) -> LogOut:
+    """Show the end of a log on the session's machine, for its owner and the people who share it."""
+    row = await session_named(deps, who, session)
+    reply = await machine_logs.read(deps.ctx, row.id, who.actor, source, lines)
+    if not reply.ok:
+        raise ProblemRaised(reply)
+    return LogOut(source=source, lines=list(reply.data["lines"]))
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, StrictBool
 
 from bot.api.schemas import fields
 from bot.api.schemas.base import CommandOut, In, Out, optional
+from bot.rules.nodes.machine_logs import LogSource
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
@@ -39,6 +40,13 @@ class Ssh(BaseModel):
     fingerprint: str | None = optional("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
     known_hosts: str | None = optional("A line for the file known_hosts.")
     ports: list[PortOut] = optional("The ports that the job asked for.", [])
+
+
+class LogOut(Out):
+    """The end of a log on the session's machine, without control characters and credentials."""
+
+    source: LogSource = Field(description="Which log.")
+    lines: list[str] = Field(description="Its last lines.")
 
 
 class LoginOut(Ssh):

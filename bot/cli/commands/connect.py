@@ -13,8 +13,10 @@ from bot.api.schemas.sessions import LoginOut
 from bot.cli.access import ssh_client
 from bot.cli.access.api_client import spoken
 from bot.cli.access.ssh_client import Destination, become, destination, operands, remote_paths
-from bot.cli.terminal.options import Named, plain_id
+from bot.cli.terminal.options import Json, Named, plain_id
 from bot.cli.terminal.screen import fail, say
+from bot.cli.terminal.terminal_tables import show_result
+from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource, tail_command
 from ledger.kernel.ids import short_id
 from ledger.kernel.ports import HIGHEST, Port
 
@@ -63,6 +65,29 @@ def ssh(
     after = arguments[place + 1 :]
     rest = after[1:] if after[:1] == ["--"] else after
     become("ssh", (*at.options, *arguments[:place], at.name, *rest))
+
+
+def logs(
+    session: Named,
+    source: Annotated[LogSource, typer.Option(help="Which log.")] = LogSource.JOB,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=LINES_MAX, help="How many lines.")] = LINES,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show what is added, with your own ssh.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the end of a log on a session's machine, or follow it until Ctrl-C.
+
+    Examples: `gpu-shopper logs 4k7m2p`, `gpu-shopper logs 4k7m2p -f`, `gpu-shopper logs 4k7m2p --source startup`.
+    """
+    if follow:
+        at = _found(session)
+        become("ssh", (*at.options, at.name, tail_command(source, lines, follow=True)))
+    named = plain_id(session, "sessions")
+    found = spoken(lambda api: api.get(f"/sessions/{named}/logs", source=str(source), lines=lines))
+    if as_json:
+        show_result(found, as_json=True)
+        return
+    for line in found["lines"]:
+        say(line)
 
 
 @scp_app.command(context_settings=AS_TYPED)

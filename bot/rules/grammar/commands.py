@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bot.rules.nodes.machine_logs import LogSource
+
 
 class CommandShape(StrEnum):
     JOB = "job"
@@ -21,6 +23,7 @@ class CommandShape(StrEnum):
     CHOICE = "choice"
     DELEGATE = "delegate"
     REASON = "reason"
+    LOGS = "logs"
     SHARE = "share"
     TRANSFER = "transfer"
 
@@ -90,6 +93,14 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         choices=("mine", "team"),
     ),
     Subcommand("status", "status ID", "Show one request or session in detail.", "status 4k7m2p", CommandShape.ID),
+    Subcommand(
+        "logs",
+        "logs ID [job|startup|agent|serve]",
+        "Show the end of a log on a session's machine.",
+        "logs 4k7m2p",
+        CommandShape.LOGS,
+        choices=tuple(LogSource),
+    ),
     Subcommand(
         "terminate",
         "terminate ID [now]",

@@ -75,6 +75,18 @@ def read_id(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy)
     return ParsedCommand(sub.name, target=target)
 
 
+def read_logs(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read an id, and which log after it; the job's where nothing follows."""
+    named = read_id(sub, words[:1], line, policy)
+    if len(words) > 2:
+        raise Wrong(words[2], f"{sub.name} takes one id and one of {', '.join(sub.choices)}.")
+    source = words[1].value.lower() if words[1:] else sub.choices[0]
+    if source not in sub.choices:
+        hint = near(source, sub.choices)
+        raise Wrong(words[1], f"{show(source)} is no log; {sub.name} shows {', '.join(sub.choices)}.{hint}")
+    return replace(named, action=str(source))
+
+
 def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     """Read an id, how the work went, and what becomes of the disk: `text` is empty where no word says it."""
     named = read_id(sub, words[:1], line, policy)

@@ -154,6 +154,8 @@ class ReplyCode(Vocabulary):
     OVERSPEND_UNCONFIRMED = "drift_unconfirmed", "Its higher cost is not approved yet, so it can't start."
     LOGIN = "login", "How to log in to the machine."
     NOT_READY = "not_ready", "The session's machine can't be logged in to yet, or is stopped."
+    LOG = "log", "The end of a log of the machine."
+    NO_LOG = "no_log", "The machine has no such log, or did not answer."
     NO_SSH = "no_ssh", "This cloud has no SSH."
     NO_HOST_KEY = "no_host_key", "The machine's SSH host key isn't known yet, so a login isn't safe."
     UNKNOWN_ID = "unknown_id", "Nothing has this id."

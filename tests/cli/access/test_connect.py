@@ -183,6 +183,10 @@ async def test_another_machine_at_that_address_and_a_missing_program_are_refused
     option, shell, *words = out.split("|")
     assert (code, option, words) == (0, "-e", ["-av", f"gpu-shopper-{m.short}:/out/", "out/", "", ""])
     assert shell.startswith("ssh -o HostName=127.0.0.1 -o Port=")
+    (tools / "ssh").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    (tools / "ssh").chmod(0o755)
+    code, out, _ = await m.run("logs", m.short, "-f", "-n", "7", PATH=str(tools))
+    assert (code, f"|gpu-shopper-{m.short}|" in out, 'tail -n 7 -F -- "$f"|' in out) == (0, True, True)
 
 
 async def test_what_cannot_be_connected_to_is_said_in_a_sentence(terminal: Terminal) -> None:
@@ -198,6 +202,9 @@ async def test_what_cannot_be_connected_to_is_said_in_a_sentence(terminal: Termi
         (("scp", "a", "b"), 2, "Name the session in a path, such as `gpu-shopper scp 4k7m2p:/workspace/out.pt .`."),
         (("scp", "data:old", f"{short}:"), 2, "A local file with a colon is written ./"),
         (("rsync", "-a", f"{short}:x", "."), 1, f"Session {short} isn't ready yet."),
+        (("logs", short), 1, f"Session {short} isn't ready yet."),
+        (("logs", short, "-f"), 1, f"Session {short} isn't ready yet."),
+        (("logs", short, "--source", "jobs"), 2, "job"),
         (("open", short, "70000"), 2, '"70000" is not a port from 1 to 65535, jupyter or tensorboard.'),
         (("open", short, "jupyter"), 1, f"Session {short} isn't ready yet."),
         (("connect",), 2, "Did you mean `gpu-shopper ssh ID`?"),
