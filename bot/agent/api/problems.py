@@ -24,7 +24,9 @@ class Refusal(Exception):
 def answer(refusal: Refusal) -> Response:
     """Return the response to a refused call."""
     body = {"type": "about:blank", "title": HTTPStatus(refusal.status).phrase, "status": refusal.status}
-    body |= {"detail": refusal.detail} | ({"data": refusal.data} if refusal.data else {})
+    # A detail may repeat what the caller sent, which need not be valid Unicode.
+    detail = refusal.detail.encode(errors="replace").decode()
+    body |= {"detail": detail} | ({"data": refusal.data} if refusal.data else {})
     return JSONResponse(body, refusal.status, refusal.headers, MEDIA_TYPE)
 
 
