@@ -55,13 +55,14 @@ class Machine:
     def __init__(self, here: Service) -> None:
         self.port, (self.certificate, self.key) = free_port(), pair()
         self.token = TOKEN
+        self.always = False
         here.answer = self.answer
 
     def answer(self, call: Call) -> tuple[int, Any]:
         seq = call.body.get("seq", 0)
         found = signed(n=seq, api_token_sha256=hashlib.sha256(self.token.encode()).hexdigest())
         more: dict[str, Any] = {"deadline": {"message": found.message, "signature": found.signature}, "next_in_s": 1}
-        if "nonce" in call.body:
+        if "nonce" in call.body or self.always:
             more["api"] = {"port": self.port, "certificate": self.certificate, "key": self.key}
         return 200, checkin_answer(seq) | more
 
@@ -135,6 +136,30 @@ def _is_up(machine: Machine) -> bool:
     return False
 
 
+def test_a_new_certificate_ends_no_running_call(here: Service, start: Start, machine: Machine, tmp_path: Path) -> None:
+    agent = start(here.environment())
+    here.wait(lambda calls: bool(claims(calls)))
+    api, (certificate, key) = api_of(agent), pair()
+    context = ssl.create_default_context(cadata=machine.certificate)
+    context.check_hostname = False
+    head = f"GET /node/v1/logs?source=agent&follow=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as following:
+        following.settimeout(20)
+        following.sendall(head.encode())
+        assert following.recv(100).startswith(b"HTTP/1.1 200")
+        machine.certificate, machine.key, machine.always = certificate, key, True
+        digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
+        here.wait(lambda calls: claims(calls)[-1]["certificate_sha256"] == digest)
+        assert machine.get("status").status_code == 200
+        log = next(iter(tmp_path.rglob("agent.log")), None) or next(tmp_path.rglob("job")).parent / "agent.log"
+        with log.open("a") as file:
+            file.write("a line after the new certificate\n")
+        received = b""
+        while b"after the new certificate" not in received:
+            received += following.recv(1000)
+    assert api_of(agent) == api
+
+
 def test_a_silent_connection_is_closed(
     here: Service, start: Start, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,4 +171,12 @@ def test_a_silent_connection_is_closed(
         silent.settimeout(process.HEAD_S + 10)
         silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
         assert silent.recv(100) == b""
+    with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as silent:
+        silent.settimeout(process.HEAD_S + 10)
+        call = f"GET /node/v1/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        silent.sendall(call.encode())
+        assert silent.recv(10_000).startswith(b"HTTP/1.1 200")
+        silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
+        while silent.recv(10_000):
+            pass  # The rest of the answer, then the end: the second call never came whole.
     assert _is_up(machine)

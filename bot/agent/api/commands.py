@@ -50,7 +50,7 @@ class Commands:
         elif not state.is_running:
             raise Refusal(409, f"{name} does not run any more.", state=shown(state))
         elif command == "pause":
-            place.pause(state)
+            await asyncio.to_thread(place.pause, state)
         elif command == "resume":
             place.resume(state)
         elif place.stop(state):
@@ -135,21 +135,12 @@ def shown(state: CommandState) -> dict[str, Any]:
     return {
         "id": state.id,
         "argv": list(state.argv),
-        "state": word_of(state),
+        "state": state.word,
         "exit_code": state.exit_code,
         "started_at": state.started_at,
         "ended_at": state.ended_at,
         "problem": state.problem,
     }
-
-
-def word_of(state: CommandState) -> str:
-    """Return the state in one word: running, paused, done or failed. One that a restart ended has failed."""
-    if state.exit_code is not None:
-        return "done" if state.exit_code == 0 else "failed"
-    if not state.is_running:
-        return "failed"
-    return "paused" if state.paused else "running"
 
 
 async def _kill_later(place: CommandFolder, state: CommandState) -> None:

@@ -6,13 +6,16 @@ import asyncio
 import hashlib
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from bot.agent.api import status
 from bot.agent.api.app import Api
+from bot.agent.gpus import NvmlGpus, look
 from bot.agent.job_process import CommandFolder
 
 LONE = "\ud800"
@@ -125,3 +128,22 @@ async def test_a_workspace_that_was_deleted_is_made_again(api: Api, caller: http
 async def test_a_caller_without_a_token_cannot_keep_a_connection(caller: httpx.AsyncClient) -> None:
     reply = await caller.get("status", headers={"Authorization": "Bearer wrong"})
     assert (reply.status_code, reply.headers["connection"]) == (401, "close")
+
+
+async def test_a_driver_that_hangs_holds_up_only_the_status(
+    api: Api, caller: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+
+    def hangs() -> NvmlGpus:
+        answers.wait(60)
+        return look()
+
+    api.status.look = hangs
+    monkeypatch.setattr(status, "DRIVER_S", 0.05)
+    replies = await asyncio.gather(*(caller.get("status") for _ in range(40)))
+    assert {one.status_code for one in replies} == {503}
+    assert (await caller.post("files/upload", params=question(b"c"), content=b"c")).status_code == 200
+    answers.set()
+    monkeypatch.setattr(status, "DRIVER_S", 20.0)
+    assert (await caller.get("status")).status_code == 200
