@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import ssl
 import subprocess
 import sys
 import threading
@@ -23,26 +21,36 @@ class ApiProcess:
     given: Mapping[str, Any] | None = None
     #: The machine's own port, in place of the one that the service names.
     own_port: int | None = None
-    #: The port that it serves; None while it does not.
-    port: int | None = None
+    #: Its port and the hash of its certificate, as it says itself; None while it does not serve.
+    _served: Mapping[str, Any] | None = None
     _process: subprocess.Popen[str] | None = None
 
     def take(self, given: object) -> None:
-        """Take over the key and the certificate of an exchange's answer; what is not both is ignored."""
-        if not isinstance(given, dict) or not isinstance(given.get("port"), int):
+        """Take over the key and the certificate of an exchange's answer; what is not both is ignored.
+
+        A new certificate goes to the process that runs, so no download ends. Only another port needs another process.
+        """
+        if not isinstance(given, dict) or type(given.get("port")) is not int or not 0 < given["port"] < 65536:
             return
-        if isinstance(given.get("certificate"), str) and isinstance(given.get("key"), str):
-            mine = {**given, "port": self.own_port or given["port"]}
-            if self.given is not None and self.given != mine:
-                self.stop()
-            self.given = mine
+        if not isinstance(given.get("certificate"), str) or not isinstance(given.get("key"), str):
+            return
+        given = {**given, "port": self.own_port or given["port"]}
+        before, self.given = self.given, given
+        if before is None or before == given or self._process is None:
+            return
+        if before["port"] != given["port"]:
+            self.stop()
+            return
+        self._served = None
+        try:
+            self._write({name: given[name] for name in ("port", "certificate", "key")})
+        except (OSError, ValueError):
+            self.stop()
 
     def claim(self) -> dict[str, Any]:
         """Return what a check-in says of the API; nothing while it does not serve."""
-        if self.given is None or self.port is None:
-            return {}
-        certificate = ssl.PEM_cert_to_DER_cert(self.given["certificate"])
-        return {"api": {"port": self.port, "certificate_sha256": hashlib.sha256(certificate).hexdigest()}}
+        served = self._served
+        return {} if served is None else {"api": dict(served)}
 
     def pass_on(self, said: Mapping[str, Any]) -> None:
         """Start it where it does not run, and pass on a signed message and what the reporter knows."""
@@ -59,7 +67,7 @@ class ApiProcess:
 
     def stop(self) -> None:
         """End it; callers begin again with the next one."""
-        self.port = None
+        self._served = None
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -86,6 +94,6 @@ class ApiProcess:
         with contextlib.suppress(OSError, ValueError):
             for line in process.stdout or ():
                 if process is self._process:
-                    self.port = json.loads(line)["port"]
+                    self._served = json.loads(line)
         if process is self._process:
-            self.port = None
+            self._served = None

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bot.agent.job_process import CommandFolder, content, word_of
+from bot.agent.job_process import CommandFolder, content
 
 REPORT_BYTES = 4096
 #: What a job may say about itself.
@@ -55,18 +55,29 @@ class JobFiles:
     def report(self) -> dict[str, Any]:
         """Return the fields of a check-in that the job wrote, as far as they are right.
 
-        Of a job that was started by the agent, the agent itself knows how it ended and whether it is paused.
+        A command that was started as the job has a state of its own. Its word counts where the job wrote none since.
         """
+        place = self.folder / "job"
         try:
-            said = json.loads(content(self.folder / "job/report.json", REPORT_BYTES))
+            said = json.loads(content(place / "report.json", REPORT_BYTES))
         except (OSError, ValueError, RecursionError):
-            said = {}
+            said = None
         found = _checked(said) if isinstance(said, dict) else {}
-        job = CommandFolder(self.folder / "job").read()
-        if job is not None and found.get("job") not in ("done", "failed"):
-            word = word_of(job)
-            found["job"] = found.get("job", word) if word == "running" else word
+        state = CommandFolder(place, "job.log").read()
+        if state is None or state.word == "lost":
+            return found
+        if _written_s(place / "report.json") < datetime.fromisoformat(state.started_at).timestamp():
+            found = {}  # It is the report of an earlier job.
+        if "job" not in found or _written_s(place / "report.json") < _written_s(place / "state.json"):
+            found["job"] = state.word
         return found
+
+
+def _written_s(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _checked(said: Mapping[str, Any]) -> dict[str, Any]:

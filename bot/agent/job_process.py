@@ -13,6 +13,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -24,11 +25,20 @@ STATE_BYTES = 1 << 16
 GRACE_S = 20.0
 #: What a shell answers for a program that does not exist or can't be run.
 CANNOT_RUN = 127
+#: The most bytes that a command's output keeps; what is older is in the file with `.1`, up to as much again.
+LOG_BYTES = 64 << 20
+#: How often the runner looks at the size of the output.
+LOOK_S = 2.0
+#: How long a command may take to stand still once it is paused.
+PAUSE_S = 0.5
 
 
 @dataclass(frozen=True)
 class CommandState:
-    """How far a command is. `exit_code` is None while it runs, and minus the signal's number if one ended it."""
+    """How far a command is. `exit_code` is None while it runs, and minus the signal's number if one ended it.
+
+    `paused` is seen at the process itself, so that only the runner ever writes the file.
+    """
 
     id: str
     argv: tuple[str, ...]
@@ -41,11 +51,30 @@ class CommandState:
     ended_at: str | None = None
     #: Why it did not start; "" when it did.
     problem: str = ""
+    #: The runner, which writes the exit code a moment after the process ended.
+    runner_pid: int = 0
+    runner_ticks: int = 0
+
+    @property
+    def has_process(self) -> bool:
+        """Whether its own process is there."""
+        return self.pid > 1 and ticks_of(self.pid) == self.ticks
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there. A machine that restarted has none, whatever the file says."""
-        return self.exit_code is None and ticks_of(self.pid) == self.ticks
+        """Whether it runs, or its end is being written. After a restart of the machine nothing runs."""
+        if self.exit_code is not None:
+            return False
+        return self.has_process or (self.runner_pid > 1 and ticks_of(self.runner_pid) == self.runner_ticks)
+
+    @property
+    def word(self) -> str:
+        """The state in one word: running, paused, done, failed, or lost when a restart of the machine ended it."""
+        if self.exit_code is not None:
+            return "done" if self.exit_code == 0 else "failed"
+        if not self.is_running:
+            return "lost"
+        return "paused" if self.paused else "running"
 
 
 @dataclass(frozen=True)
@@ -63,9 +92,13 @@ class CommandFolder:
     def read(self) -> CommandState | None:
         """Return its state; None if no command was started here, or the file is not the runner's."""
         try:
-            said = json.loads(content(self.folder / "state.json", STATE_BYTES))
+            said = json.loads(content(self.folder / "state.json", STATE_BYTES, os.geteuid()))
             known = {name: said[name] for name in CommandState.__dataclass_fields__ if name in said}
-            return CommandState(**known | {"argv": tuple(map(str, said["argv"]))})
+            numbers = [said["pid"], said["ticks"], said.get("runner_pid", 0), said.get("runner_ticks", 0)]
+            if not all(type(one) is int for one in numbers):
+                return None
+            state = CommandState(**known | {"argv": tuple(map(str, said["argv"])), "paused": False})
+            return replace(state, paused=state.exit_code is None and state.has_process and _is_stopped(state.pid))
         except (OSError, ValueError, RecursionError, TypeError, KeyError):
             return None
 
@@ -94,11 +127,14 @@ class CommandFolder:
 
     def pause(self, state: CommandState) -> bool:
         """Freeze its processes; its memory, the GPUs' too, stays. False if it does not run."""
-        return self._signal(state, signal.SIGSTOP) and self._note_paused(state, paused=True)
+        done, end_s = self._signal(state, signal.SIGSTOP), time.monotonic() + PAUSE_S
+        while done and state.has_process and not _is_stopped(state.pid) and time.monotonic() < end_s:
+            time.sleep(0.005)
+        return done
 
     def resume(self, state: CommandState) -> bool:
         """Let its processes run again. False if it does not run."""
-        return self._signal(state, signal.SIGCONT) and self._note_paused(state, paused=False)
+        return self._signal(state, signal.SIGCONT)
 
     def stop(self, state: CommandState) -> bool:
         """Ask its processes to end. A paused one is resumed, because it could not react. False if it does not run."""
@@ -109,28 +145,13 @@ class CommandFolder:
         return self._signal(state, signal.SIGKILL)
 
     def _signal(self, state: CommandState, number: signal.Signals) -> bool:
-        if not state.is_running:
+        if state.exit_code is not None or not state.has_process:
             return False
         try:
             os.killpg(state.pid, number)
         except (ProcessLookupError, PermissionError):
             return False
         return True
-
-    def _note_paused(self, state: CommandState, *, paused: bool) -> bool:
-        now = self.read()
-        if now is not None and now.id == state.id and now.exit_code is None:
-            self.write(replace(now, paused=paused))
-        return True
-
-
-def word_of(state: CommandState) -> str:
-    """Return the state in one word: running, paused, done or failed. One that a restart ended has failed."""
-    if state.exit_code is not None:
-        return "done" if state.exit_code == 0 else "failed"
-    if not state.is_running:
-        return "failed"
-    return "paused" if state.paused else "running"
 
 
 def own_program() -> list[str]:
@@ -147,12 +168,23 @@ def ticks_of(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def content(path: Path, most: int) -> bytes:
-    """Read a small regular file, and nothing that a link or a pipe leads to."""
+def _is_stopped(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return False
+    return words[0] == "T"
+
+
+def content(path: Path, most: int, owner: int | None = None) -> bytes:
+    """Read a small regular file, of this user where asked, and nothing that a link or a pipe leads to."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
             raise OSError("not a file")
+        if owner is not None and found.st_uid != owner:
+            raise OSError("another user's file")
         return opened.read(most)
 
 
@@ -183,10 +215,10 @@ def main(_arguments: list[str], /) -> int:
     os.write(say, b"1")
     os.close(say)
     if process is not None:
-        code = process.wait()
+        code = _wait(process, output, place.log)
         now = place.read()
-        if now is not None and now.id == state.id:
-            place.write(replace(now, paused=False, exit_code=code, ended_at=_now()))
+        if now is None or now.id == state.id:
+            place.write(replace(state, exit_code=code, ended_at=_now()))
     return 0
 
 
@@ -205,7 +237,35 @@ def _begin(order: Mapping[str, Any], output: int) -> tuple[CommandState, subproc
     except (OSError, ValueError) as error:
         os.write(output, f"{argv[0]} can't be started: {error}\n".encode())
         return CommandState(order["id"], tuple(argv), 0, 0, _now(), False, CANNOT_RUN, _now(), str(error)), None
-    return CommandState(order["id"], tuple(argv), process.pid, ticks_of(process.pid) or 0, _now()), process
+    state = CommandState(order["id"], tuple(argv), process.pid, ticks_of(process.pid) or 0, _now())
+    return replace(state, runner_pid=os.getpid(), runner_ticks=ticks_of(os.getpid()) or 0), process
+
+
+def _wait(process: subprocess.Popen[bytes], output: int, log: Path) -> int:
+    """Wait for the end, and keep the output small enough meanwhile."""
+    while True:
+        try:
+            return process.wait(LOOK_S)
+        except subprocess.TimeoutExpired:  # noqa: PERF203 # Once in two seconds.
+            with contextlib.suppress(OSError):  # A full disk is no reason to leave the command.
+                _shorten(output, log)
+
+
+def _shorten(output: int, log: Path) -> None:
+    """Move what the log holds to the file with `.1` once it is too long. The command keeps writing to the same file."""
+    size = os.fstat(output).st_size
+    if size <= LOG_BYTES:
+        return
+    old = log.with_name(f"{log.name}.1")
+    old.unlink(missing_ok=True)
+    kept = os.open(old, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        at = max(size - LOG_BYTES, 0)
+        while at < size and (sent := os.sendfile(kept, output, at, min(size - at, 1 << 20))):
+            at += sent
+    finally:
+        os.close(kept)
+        os.ftruncate(output, 0)
 
 
 def _now() -> str:
@@ -216,4 +276,4 @@ def _new_log(path: Path) -> int:
     """Open a new file for the output; that of the command before it keeps its name with `.1`."""
     with contextlib.suppress(FileNotFoundError):
         path.rename(path.with_name(f"{path.name}.1"))
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

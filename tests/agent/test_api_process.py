@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime as dt
 import hashlib
 import os
 import signal
@@ -14,14 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from bot.agent.api import protocol
 from bot.api.app import build_api
@@ -31,68 +25,21 @@ from bot.services.nodes.api_identity import api_identity
 from bot.services.nodes.node_api import Opened
 from ledger.engine.db import Database
 from ledger.queries.nodes import nodes_of
-from tests.agent.service import Call, Service, checkin_answer
-from tests.agent.signing import signed
-from tests.agent.test_processes import Agent, Start, checkins, here, start
+from tests.agent.api_machine import TOKEN, Machine, claims, free_port, pair
+from tests.agent.service import Service
+from tests.agent.test_processes import Agent, Start, here, start
 from tests.services.nodes.test_deadlines import NODE_URL, Node
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
 from tests.support.world import ALICE, checked_world
 
 __all__ = ["here", "start"]  # Fixtures.
-TOKEN = "gpua_" + "t" * 43
 pytestmark = pytest.mark.slow
-
-
-def pair() -> tuple[str, str]:
-    """A certificate and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "machine")])
-    day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(7).not_valid_before(day).not_valid_after(day.replace(year=2046))
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return builder.sign(key, hashes.SHA256()).public_bytes(pem).decode(), private.decode()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-class Machine:
-    """What the service answers to one machine, and a caller of its API who knows its certificate."""
-
-    def __init__(self, here: Service) -> None:
-        self.port, (self.certificate, self.key) = free_port(), pair()
-        self.token = TOKEN
-        here.answer = self.answer
-
-    def answer(self, call: Call) -> tuple[int, Any]:
-        seq = call.body.get("seq", 0)
-        found = signed(n=seq, api_token_sha256=hashlib.sha256(self.token.encode()).hexdigest())
-        more: dict[str, Any] = {"deadline": {"message": found.message, "signature": found.signature}, "next_in_s": 1}
-        if "nonce" in call.body:
-            more["api"] = {"port": self.port, "certificate": self.certificate, "key": self.key}
-        return 200, checkin_answer(seq) | more
-
-    def get(self, path: str, token: str = TOKEN) -> httpx.Response:
-        context = ssl.create_default_context(cadata=self.certificate)
-        context.check_hostname = False
-        url = f"https://127.0.0.1:{self.port}/node/v1/{path}"
-        headers = {"Authorization": f"Bearer {token}"}
-        return httpx.get(url, headers=headers, verify=context, timeout=20, trust_env=False)
 
 
 @pytest.fixture
 def machine(here: Service) -> Machine:
     return Machine(here)
-
-
-def claims(calls: list[Call]) -> list[dict[str, Any]]:
-    return [one.body["api"] for one in checkins(calls) if "api" in one.body]
 
 
 def api_of(agent: Agent) -> int:
@@ -148,6 +95,30 @@ def _is_up(machine: Machine, token: str = TOKEN) -> bool:
     return False
 
 
+def test_a_new_certificate_ends_no_running_call(here: Service, start: Start, machine: Machine, tmp_path: Path) -> None:
+    agent = start(here.environment())
+    here.wait(lambda calls: bool(claims(calls)))
+    api, (certificate, key) = api_of(agent), pair()
+    context = ssl.create_default_context(cadata=machine.certificate)
+    context.check_hostname = False
+    head = f"GET /node/v1/logs?source=agent&follow=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as following:
+        following.settimeout(20)
+        following.sendall(head.encode())
+        assert following.recv(100).startswith(b"HTTP/1.1 200")
+        machine.certificate, machine.key, machine.always = certificate, key, True
+        digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
+        here.wait(lambda calls: claims(calls)[-1]["certificate_sha256"] == digest)
+        assert machine.get("status").status_code == 200
+        log = next(iter(tmp_path.rglob("agent.log")), None) or next(tmp_path.rglob("job")).parent / "agent.log"
+        with log.open("a") as file:
+            file.write("a line after the new certificate\n")
+        received = b""
+        while b"after the new certificate" not in received:
+            received += following.recv(1000)
+    assert api_of(agent) == api
+
+
 def test_a_silent_connection_is_closed(
     here: Service, start: Start, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +130,14 @@ def test_a_silent_connection_is_closed(
         silent.settimeout(protocol.HEAD_S + 10)
         silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
         assert silent.recv(100) == b""
+    with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as silent:
+        silent.settimeout(protocol.HEAD_S + 10)
+        call = f"GET /node/v1/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        silent.sendall(call.encode())
+        assert silent.recv(10_000).startswith(b"HTTP/1.1 200")
+        silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
+        while silent.recv(10_000):
+            pass  # The rest of the answer, then the end: the second call never came whole.
     assert _is_up(machine)
 
 
@@ -179,7 +158,7 @@ async def test_with_the_real_service_its_token_and_its_certificate_open_the_api(
 
             async def claimed() -> bool:
                 async with w.ctx.db.read() as tx:
-                    return (await nodes_of(tx, [row.id]))[row.id].api_port == port
+                    return bool((await nodes_of(tx, [row.id]))[row.id].api_port == port)
 
             async with asyncio.timeout(30):
                 while not await claimed():

@@ -107,7 +107,7 @@ def test_another_process_with_the_same_number_is_left_alone(place: CommandFolder
     """After a restart of the machine the number may be anybody's."""
     state = start(place, "echo", "gone")
     ended(place)
-    reused = replace(state, pid=os.getpid(), exit_code=None)
+    reused = replace(state, pid=os.getpid(), exit_code=None, runner_pid=0)
     assert ticks_of(os.getpid()) != reused.ticks
     assert not reused.is_running
     assert not place.kill(reused)

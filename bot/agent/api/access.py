@@ -15,7 +15,8 @@ from bot.agent.deadline import Deadline, Signed
 NOBODY = Refusal(
     401,
     "This API needs the token of the session: gpu-shopper session token ID shows it. Send it as Authorization: Bearer.",
-    {"WWW-Authenticate": "Bearer"},
+    # The connection closes, because a caller without a token could keep it busy with a body without an end.
+    {"WWW-Authenticate": "Bearer", "Connection": "close"},
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -67,7 +66,11 @@ class Api:
             ],
             middleware=[Middleware(Guard, access=self.access)],
             lifespan=self._lifespan,
-            exception_handlers={problems.Refusal: problems.refused, HTTPException: problems.unknown},
+            exception_handlers={
+                problems.Refusal: problems.refused,
+                HTTPException: problems.unknown,
+                OSError: problems.out_of_order,
+            },
         )
 
     @asynccontextmanager
@@ -85,7 +88,7 @@ class Api:
         return JSONResponse(await self.commands.do(await json_object(request, COMMAND_BYTES)))
 
     async def _status(self, _request: Request) -> Response:
-        return JSONResponse(await asyncio.to_thread(self.status.read))
+        return JSONResponse(await self.status.answer())
 
 
 async def _description(_request: Request) -> Response:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 from starlette.requests import Request
@@ -20,6 +22,8 @@ MOST_BYTES = 32 << 20
 DEFAULT_PORT = 8000
 #: A model may think for long before its first token; the connection itself is to the same machine.
 TIMEOUT = httpx.Timeout(600.0, connect=2.0)
+#: Compressed chunks would come late.
+_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _PASSED_ON = ("content-type", "retry-after", "x-request-id")
 
 
@@ -48,11 +52,9 @@ class Chat:
     async def pass_on(self, request: Request) -> Response:
         """`POST …/llm/chat`: the body and the answer are those of OpenAI's /v1/chat/completions."""
         url = f"http://127.0.0.1:{self.port()}/v1/chat/completions"
-        call = self.client.build_request(
-            "POST", url, content=await whole(request, MOST_BYTES), headers={"Content-Type": "application/json"}
-        )
+        call = self.client.build_request("POST", url, content=await whole(request, MOST_BYTES), headers=_HEADERS)
         try:
-            reply = await self.client.send(call, stream=True)
+            reply = await _unless_left(request, self.client.send(call, stream=True))
         except httpx.TimeoutException:
             raise Refusal(504, f"The server on port {self.port()} did not answer in time.") from None
         except httpx.HTTPError:
@@ -60,7 +62,27 @@ class Chat:
                 503, f"No server answers on port {self.port()} of this machine. Start one first.", {"Retry-After": "5"}
             ) from None
         headers = {name: reply.headers[name] for name in _PASSED_ON if name in reply.headers}
-        return StreamingResponse(_content(reply), reply.status_code, headers)
+        # An error of the local server is none of this API: a caller that retries should know which one it was.
+        status = 502 if reply.status_code == 500 else reply.status_code
+        return StreamingResponse(_content(reply), status, headers)
+
+
+async def _unless_left(request: Request, sending: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+    """Wait for the answer's head, and end the work for a caller who leaves meanwhile."""
+    reply, left = asyncio.create_task(sending), asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait({reply, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not reply.done():
+            raise Refusal(400, "The caller left before the answer came.")
+        return await reply
+    finally:
+        left.cancel()
+        reply.cancel()  # It does nothing where the answer came.
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _content(reply: httpx.Response) -> AsyncIterator[bytes]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 from bot.agent.api.problems import Refusal
 from bot.agent.api.workspace import Workspace, names_of
 from bot.agent.job_files import JobFiles
-from bot.agent.job_process import GRACE_S, CommandFolder, CommandState, content, word_of, write_json
+from bot.agent.job_process import GRACE_S, CommandFolder, CommandState, content, write_json
 
 MOST_WORDS, WORD_CHARACTERS, ALL_CHARACTERS = 256, 16_384, 65_536
 MOST_VARIABLES, MOST_RUNNING, MOST_KEPT = 64, 16, 1000
@@ -30,6 +32,8 @@ class Commands:
     folder: Path
     workspace: Workspace
     _stopping: set[asyncio.Task[None]] = field(default_factory=set)
+    #: Starts come one after the other, so that the same call twice at once does it once.
+    _one_start: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     async def do(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Do one call's command and return the state of what it names. Raises Refusal."""
@@ -46,7 +50,7 @@ class Commands:
         elif not state.is_running:
             raise Refusal(409, f"{name} does not run any more.", state=shown(state))
         elif command == "pause":
-            place.pause(state)
+            await asyncio.to_thread(place.pause, state)
         elif command == "resume":
             place.resume(state)
         elif place.stop(state):
@@ -64,24 +68,30 @@ class Commands:
         return self._known(name)[0]
 
     def _known(self, name: str) -> tuple[CommandFolder, CommandState]:
+        found = self._find(name)
+        if found is None:
+            raise Refusal(404, f"No command {name} was started here.")
+        return found
+
+    def _find(self, name: str) -> tuple[CommandFolder, CommandState] | None:
         for place in (CommandFolder(self.folder / "commands" / name), CommandFolder(self.folder / "job", "job.log")):
             state = place.read()
             if state is not None and state.id == name:
                 return place, state
-        raise Refusal(404, f"No command {name} was started here.")
+        return None
 
     def _start(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         order = _checked(body)
-        kept = self.folder / "commands" / name
-        try:
-            before = json.loads(content(kept / "order.json", 4 * ALL_CHARACTERS))
-        except (OSError, ValueError):
-            before = None
-        if before is not None:
-            if before != order:
+        with self._one_start:
+            before = _order_in(self.folder / "commands" / name)
+            if before is not None and before != order:
                 raise Refusal(409, f"{name} was started with other words. Choose another id for another command.")
-            return shown(self._known(name)[1])
-        job = self.job()
+            # Without a state the machine went down before it began, so it begins now.
+            state = self._find(name) if before is not None else None
+            return shown(state[1] if state is not None else self._begin(name, order))
+
+    def _begin(self, name: str, order: Mapping[str, Any]) -> CommandState:
+        kept, job = self.folder / "commands" / name, self.job()
         if order["job"] and job is not None and job.is_running:
             raise Refusal(409, f"The job {job.id} runs. Stop it first, or start a command without job.", job=job.id)
         self._check_room()
@@ -92,9 +102,15 @@ class Commands:
                 cwd = Path(f"/proc/self/fd/{folder}").readlink()
         except OSError as error:
             raise Refusal(404, f"The workspace has no folder {order['cwd']}: {error.strerror}.") from None
-        kept.mkdir(mode=0o700, parents=True)
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_json(kept / "order.json", order)
-        return shown(place.start(name, order["argv"], cwd, order["env"]))
+        earlier = self.folder / "commands" / job.id if order["job"] and job is not None else None
+        if earlier is not None and job is not None and job.id != name and earlier.is_dir():
+            CommandFolder(earlier).write(job)  # The job's own folder holds only the newest one.
+        try:
+            return place.start(name, order["argv"], cwd, order["env"])
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Refusal(503, f"The machine can't start a process now: {error}.", {"Retry-After": "10"}) from None
 
     def _check_room(self) -> None:
         folders = list((self.folder / "commands").glob("*/state.json"))
@@ -105,12 +121,21 @@ class Commands:
             raise Refusal(429, f"{MOST_KEPT} commands were started. Delete the oldest in {self.folder}/commands.")
 
 
+def _order_in(kept: Path) -> dict[str, Any] | None:
+    """Return what was started under a name; None if nothing was."""
+    try:
+        found = json.loads(content(kept / "order.json", 8 * ALL_CHARACTERS))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def shown(state: CommandState) -> dict[str, Any]:
     """Return what a caller sees of a command."""
     return {
         "id": state.id,
         "argv": list(state.argv),
-        "state": word_of(state),
+        "state": state.word,
         "exit_code": state.exit_code,
         "started_at": state.started_at,
         "ended_at": state.ended_at,

@@ -13,7 +13,7 @@ _STATE = {
     "properties": {
         "id": _TEXT,
         "argv": {"type": "array", "items": _TEXT},
-        "state": {"enum": ["running", "paused", "done", "failed"]},
+        "state": {"enum": ["running", "paused", "done", "failed", "lost"]},
         "exit_code": {"type": ["integer", "null"]},
         "started_at": _TEXT,
         "ended_at": {"type": ["string", "null"]},

@@ -113,12 +113,12 @@ def _to_tail(file: int, lines: int) -> None:
     while at > least:
         begin = max(at - BLOCK, least)
         block = os.pread(file, at - begin, begin)
-        for place in range(len(block) - 1, -1, -1):
-            if block[place] == 10 and begin + place != end - 1:
-                found += 1
-                if found == lines:
-                    os.lseek(file, begin + place + 1, os.SEEK_SET)
-                    return
+        place = end - 1 - begin if block.endswith(b"\n") and at == end else len(block)  # Not the very last one.
+        while (place := block.rfind(b"\n", 0, place)) >= 0:
+            found += 1
+            if found == lines:
+                os.lseek(file, begin + place + 1, os.SEEK_SET)
+                return
         at = begin
     os.lseek(file, least, os.SEEK_SET)
 

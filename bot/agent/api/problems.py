@@ -24,7 +24,9 @@ class Refusal(Exception):
 def answer(refusal: Refusal) -> Response:
     """Return the response to a refused call."""
     body = {"type": "about:blank", "title": HTTPStatus(refusal.status).phrase, "status": refusal.status}
-    body |= {"detail": refusal.detail} | ({"data": refusal.data} if refusal.data else {})
+    # A detail may repeat what the caller sent, which need not be valid Unicode.
+    detail = refusal.detail.encode(errors="replace").decode()
+    body |= {"detail": detail} | ({"data": refusal.data} if refusal.data else {})
     return JSONResponse(body, refusal.status, refusal.headers, MEDIA_TYPE)
 
 
@@ -41,3 +43,9 @@ async def unknown(_request: Request, error: Exception) -> Response:
         raise error
     sentence = "GET /node/v1/openapi.json lists the paths of this API and their methods."
     return answer(Refusal(error.status_code, sentence, error.headers))
+
+
+async def out_of_order(_request: Request, error: Exception) -> Response:
+    """Answer when the machine does not do what a call needs: its disk is full or broken, or it has no memory."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or "no reason given"
+    return answer(Refusal(503, f"This machine can't do that now: {reason}.", {"Retry-After": "10"}))

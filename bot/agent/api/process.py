@@ -7,6 +7,7 @@ ends when its reporter does, and the next reporter starts another one.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import ssl
@@ -37,13 +38,24 @@ def tls(certificate: str, key: str) -> ssl.SSLContext:
     """Return the server's side of TLS. The key is in memory only: `ssl` reads a file, so it is one without a name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load(context, certificate, key)
+    return context
+
+
+def load(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Use this certificate from the next connection on; those that are open stay."""
     file = os.memfd_create("tls", os.MFD_CLOEXEC)
     try:
         os.write(file, f"{certificate}\n{key}\n".encode())
         context.load_cert_chain(f"/proc/self/fd/{file}")
     finally:
         os.close(file)
-    return context
+
+
+def served(given: Mapping[str, Any]) -> str:
+    """Return the line that says what is served: the port, and the certificate's SHA-256."""
+    certificate = ssl.PEM_cert_to_DER_cert(given["certificate"])
+    return json.dumps({"port": given["port"], "certificate_sha256": hashlib.sha256(certificate).hexdigest()})
 
 
 async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[str, Any]) -> None:
@@ -65,6 +77,7 @@ async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[s
         lifespan="on",
         loop="asyncio",
         log_config=None,
+        log_level="error",  # Each wrong call of a stranger would be a line in a file without a limit.
         access_log=False,
         server_header=False,
         limit_concurrency=MOST_CONNECTIONS,
@@ -72,12 +85,16 @@ async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[s
         timeout_graceful_shutdown=5,
     )
     config.load()
-    config.ssl = tls(first["certificate"], first["key"])
+    context = config.ssl = tls(first["certificate"], first["key"])
     server = uvicorn.Server(config)
     loop = asyncio.get_running_loop()
 
     def take(line: str) -> None:
         said = json.loads(line)
+        if "certificate" in said:
+            load(context, said["certificate"], said["key"])
+            print(served(said), flush=True)
+            return
         api.status.reported = said
         access.accept(Signed(said["message"], said["signature"], said["at_boot_s"]))
 
@@ -91,5 +108,5 @@ async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[s
     while not (server.started or serving.done()):  # noqa: ASYNC110 # uvicorn has no event for it.
         await asyncio.sleep(0.01)
     if server.started:
-        print(json.dumps({"port": first["port"]}), flush=True)
+        print(served(first), flush=True)
     await serving

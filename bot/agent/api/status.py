@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bot.agent.api.access import Access
 from bot.agent.api.commands import Commands, shown
+from bot.agent.api.problems import Refusal
 from bot.agent.deadline import GRACE_S, TRIES_S
 from bot.agent.gpus import NvmlGpus
 from bot.agent.job_files import JobFiles
+
+#: What a driver may take to answer.
+DRIVER_S = 5.0
 
 
 @dataclass
@@ -26,6 +32,20 @@ class Status:
     commands: Commands
     workspace: Path
     reported: dict[str, Any] = field(default_factory=dict)
+    _one: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1), repr=False)
+    _reading: asyncio.Future[dict[str, Any]] | None = None
+
+    async def answer(self) -> dict[str, Any]:
+        """Read it in a thread of its own, because a driver that hangs must not hold up files and commands.
+
+        Raises Refusal (503) while it hangs.
+        """
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().run_in_executor(self._one, self.read)
+        done, _ = await asyncio.wait({self._reading}, timeout=DRIVER_S)
+        if not done:
+            raise Refusal(503, f"The GPU driver did not answer within {DRIVER_S:.0f} s.", {"Retry-After": "30"})
+        return self._reading.result()
 
     def read(self) -> dict[str, Any]:
         """Return the body of `GET …/status`; takes milliseconds."""

@@ -7,10 +7,10 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -22,6 +22,7 @@ from bot.agent.api.workspace import PARTS, Workspace, names_of
 #: What is left free on the disk, so that an upload never stops the job's checkpoint.
 SPARE_BYTES = 1 << 30
 BLOCK = 1 << 20
+_COLLECTS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,42 +41,69 @@ async def upload(request: Request, workspace: Workspace) -> Response:
     if not _HASH.fullmatch(wanted):
         raise Refusal(400, "sha256 must be the SHA-256 of the whole file, 64 hexadecimal digits.")
     name = hashlib.sha256(f"{path}\0{size}\0{wanted}".encode()).hexdigest()
-    with _part(workspace, name) as (part, file):
-        _check_room(workspace, size - os.fstat(file).st_size)
-        at = os.lseek(file, 0, os.SEEK_END)
+    with _part(workspace, name) as part:
+        at = os.lseek(part.file, 0, os.SEEK_END)
+        _check_room(part.file, size - at)
         if offset != at:
             raise Refusal(409, f"Send the file from byte {at} on: offset={at}.", offset=at)
         try:
-            at = await _append(request, file, at, size)
+            at = await _append(request, part.file, at, size)
         except ClientDisconnect:
             raise Refusal(400, "The connection ended before the body did.") from None
+        except OSError as error:
+            raise Refusal(507, f"The disk does not take the file: {error.strerror}. Free some, then go on.") from None
         if at < size:
             return JSONResponse({"path": path, "offset": at}, 202)
-        if await asyncio.to_thread(sha256_of, file) != wanted:
-            part.unlink()
+        if await asyncio.to_thread(sha256_of, part.file) != wanted:
+            os.unlink(part.name, dir_fd=part.folder)
             raise Refusal(422, "The bytes that came do not have this SHA-256. Send the file again, with offset=0.")
-        os.fsync(file)
-        await asyncio.to_thread(workspace.move_into_place, part, path)
+        await asyncio.to_thread(os.fsync, part.file)
+        await asyncio.to_thread(workspace.move_into_place, part.folder, part.name, path)
     return JSONResponse({"path": path, "size": size, "sha256": wanted})
 
 
+@dataclass(frozen=True)
+class Part:
+    """What came of an upload: its name in a folder, and descriptors of both."""
+
+    folder: int
+    name: str
+    file: int
+
+
 @contextmanager
-def _part(workspace: Workspace, name: str) -> Iterator[tuple[Path, int]]:
+def _part(workspace: Workspace, name: str) -> Iterator[Part]:
     """Hold the file that collects an upload. Raises Refusal (409) while another call writes to it."""
-    with workspace.folder([PARTS], make=True) as folder:
-        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
-    try:
+    with ExitStack() as opened:
+        try:
+            folder = opened.enter_context(workspace.folder([PARTS], make=True))
+            file = os.open(name, _COLLECTS, 0o644, dir_fd=folder)
+        except OSError as error:
+            raise Refusal(409, f"{PARTS} in the workspace can't be used: {error.strerror}. Delete it.") from None
+        opened.callback(os.close, file)
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise Refusal(409, f"{PARTS}/{name} was not made by an upload. Delete it.")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Refusal(409, "Another call uploads this file now. Wait until it ended.") from None
-        yield workspace.root / PARTS / name, file
-    finally:
-        os.close(file)
+        if os.fstat(file).st_nlink == 0 or not _has_name(folder, name, found):
+            raise Refusal(409, "Another call just ended this upload. Send it again.", offset=0)
+        yield Part(folder, name, file)
 
 
-def _check_room(workspace: Workspace, needed: int) -> None:
-    free = shutil.disk_usage(workspace.root).free - SPARE_BYTES
+def _has_name(folder: int, name: str, found: os.stat_result) -> bool:
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (now.st_ino, now.st_dev) == (found.st_ino, found.st_dev)
+
+
+def _check_room(file: int, needed: int) -> None:
+    disk = os.fstatvfs(file)
+    free = disk.f_bavail * disk.f_frsize - SPARE_BYTES
     if needed > free:
         raise Refusal(507, f"The disk has room for {max(free, 0) >> 20} MiB and the file needs {needed >> 20} MiB.")
 

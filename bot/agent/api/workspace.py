@@ -29,8 +29,8 @@ def names_of(path: str) -> list[str]:
         not path
         or len(path) > LONGEST
         or len(names) > DEEPEST
-        or any(one in ("", ".", "..") or len(os.fsencode(one)) > NAME_BYTES for one in names)
-        or any(ord(one) < 32 or ord(one) == 127 for one in path)
+        or any(one in ("", ".", "..") or len(one.encode(errors="replace")) > NAME_BYTES for one in names)
+        or any(ord(one) < 32 or ord(one) == 127 or 0xD800 <= ord(one) < 0xE000 for one in path)
         or names[0] == PARTS
     )
     if wrong:
@@ -51,6 +51,8 @@ class Workspace:
     @contextmanager
     def folder(self, names: list[str], *, make: bool = False) -> Iterator[int]:
         """Yield a descriptor of the folder with these names, which is made where asked."""
+        if make:
+            self.prepare()
         opened = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for one in names:
@@ -81,11 +83,14 @@ class Workspace:
             raise Refusal(403, f"{path} {kind}, so it is not sent.")
         return file, found
 
-    def move_into_place(self, part: Path, path: str) -> None:
-        """Give a whole upload its name, in one step; what had the name before is replaced and not written to."""
+    def move_into_place(self, parts: int, part: str, path: str) -> None:
+        """Give a whole upload its name, in one step; what had the name before is replaced and not written to.
+
+        `part` is its name in the folder with the descriptor `parts`.
+        """
         *folders, name = names_of(path)
         try:
             with self.folder(folders, make=True) as folder:
-                os.rename(part, name, dst_dir_fd=folder)
+                os.rename(part, name, src_dir_fd=parts, dst_dir_fd=folder)
         except OSError as error:
             raise Refusal(409, f"{path} can't be written: {error.strerror}. Links are not followed.") from None

@@ -32,6 +32,12 @@ class LocalServer:
         self.bodies.append(body)
         if body.get("model") == "unknown":
             return JSONResponse({"error": {"message": "The model `unknown` does not exist"}}, 404)
+        if body.get("model") == "breaks":
+            return JSONResponse({"error": {"message": "out of memory"}}, 500)
+        if body.get("model") == "thinks":
+            while not await request.is_disconnected():  # noqa: ASYNC110 # Starlette has no event for it.
+                await asyncio.sleep(0.01)
+            self.left.set()
         if body.get("stream"):
             return StreamingResponse(self._tokens(), media_type="text/event-stream")
         return JSONResponse({"choices": [{"message": {"role": "assistant", "content": "Hello"}}]})
@@ -92,3 +98,17 @@ async def test_without_a_server_it_says_so(api: Api, caller: httpx.AsyncClient, 
 
 async def test_a_huge_body_is_refused(caller: httpx.AsyncClient) -> None:
     assert (await caller.post("llm/chat", content=b" " * (33 << 20))).status_code == 413
+
+
+async def test_a_caller_who_leaves_before_the_answer_ends_the_work_too(
+    caller: httpx.AsyncClient, local: LocalServer
+) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        await caller.post("llm/chat", json={"model": "thinks"}, timeout=0.3)
+    async with asyncio.timeout(20):
+        await local.left.wait()
+
+
+async def test_an_error_of_the_local_server_is_none_of_this_api(caller: httpx.AsyncClient, local: LocalServer) -> None:
+    reply = await caller.post("llm/chat", json={"model": "breaks"})
+    assert (reply.status_code, reply.json()) == (502, {"error": {"message": "out of memory"}})
