@@ -42,6 +42,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/orphans/{orphan}/adopt": {"hours": 1},
     "/requests/{request}/break-glass": {"reason": "x"},
     "/requests/{request}/share": {"person": "nobody"},
+    "/sessions/{session}/shares": {"person": "nobody"},
+    "/sessions/{session}/transfer": {"person": "nobody"},
     "/bills/{bill}/confirm": {"amount": 1},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
@@ -217,6 +219,8 @@ def _of_webhook(caller: str, method: str, path: str) -> set[str] | None:
 
 
 def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
+    if method == "DELETE" and path == f"{API}/sessions/{{session}}/shares":
+        return {"invalid"}  # It names nobody.
     if caller in (OTHER, PERSON):
         return {"unknown_id"}
     if path in (f"{API}/sessions/{{session}}/ssh", f"{API}/sessions/{{session}}/logs"):
@@ -228,6 +232,8 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
     if (method, path) in CHANGES:
         # A key that only administers sees everything and ends nothing.
         return {"not_yours"} if caller == ADMIN else None
-    if path == f"{API}/requests/{{request}}/share":
+    if path.startswith(f"{API}/sessions/{{session}}/transfer/"):
+        return {"no_transfer"}
+    if path.endswith(("/share", "/shares", "/transfer")):
         return {"bad_share"}
     return {"bad_word", "unknown_offer", "reason_needed", "no_break_glass", *({"not_yours"} if caller == ADMIN else ())}

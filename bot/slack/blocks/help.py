@@ -14,8 +14,19 @@ from bot.slack.blocks.elements import Message, code, context, header, safe, sect
 #: Subject → its subcommands, in the order in which people need them; the panels of the command line are the same.
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Market": ("inventory", "plan", "compare", "profile"),
-    "Requests": ("provision", "list", "history", "status", "share", "cancel", "why", "break-glass", "delegate"),
-    "Sessions": ("extend", "done", "stop", "start", "restart", "terminate", "key"),
+    "Requests": (
+        "provision",
+        "list",
+        "history",
+        "status",
+        "share",
+        "unshare",
+        "cancel",
+        "why",
+        "break-glass",
+        "delegate",
+    ),
+    "Sessions": ("extend", "done", "stop", "start", "restart", "terminate", "transfer", "key"),
     "Money": ("costs", "budget"),
     "More": ("audit", "help"),
 }
