@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncssh
 import pytest
+import yaml
 
 from ledger.models import Node
 from providers.sandbox.nodes.folders import authorize
@@ -88,22 +89,42 @@ class NodeTown:
 
     async def reported(self, look: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
         """Return what the newest machine's agent says of its machine, once that is as wanted."""
+        row = await self.row_where(lambda row: look(row.report.get("machine") or {}))
+        return dict(row.report["machine"])
+
+    async def row_where(self, look: Callable[[Node], object]) -> Node:
+        """Return what the ledger has of the newest machine's agent, once that is as wanted."""
         async with asyncio.timeout(NODE_S):
             while True:
                 row = await self.node_row()
-                if row is not None and look(said := row.report.get("machine") or {}):
-                    return dict(said)
+                if row is not None and look(row):
+                    return row
                 await asyncio.sleep(LOOK_S)  # The ledger of another process tells nobody when it changes.
 
     async def on_node(self, command: str) -> None:
         """Start a command on the newest machine as a person does who logged in, and leave it running there."""
+        host, port = await self._login()
+        await self._client("ssh", "-p", port, host, f"nohup {command} >~/out 2>&1 </dev/null & true")
+
+    async def upload(self, file: Path, to: str) -> None:
+        """Copy a file to the newest machine, as a person does."""
+        host, port = await self._login()
+        await self._client("scp", "-P", port, str(file), f"{host}:{to}")
+
+    async def download(self, path: str, to: Path) -> None:
+        """Copy a file from the newest machine, as a person does."""
+        host, port = await self._login()
+        await self._client("scp", "-P", port, f"{host}:{path}", str(to))
+
+    async def _login(self) -> tuple[str, str]:
         authorize(self.node().root, self.user, (self.public_key,))
         (row,) = [row for row in (await self.town.books()).instances if row.reachable_at is not None]
-        login = f"{self.user}@{row.ssh_host}"
-        words = ["ssh", "-F", "none", "-q", "-p", str(row.ssh_port), "-i", str(self.key), "-o", "BatchMode=yes"]
-        words += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", login]
-        words.append(f"nohup {command} >~/out 2>&1 </dev/null & true")
-        await asyncio.to_thread(subprocess.run, words, check=True, timeout=NODE_S, capture_output=True)
+        return f"{self.user}@{row.ssh_host}", str(row.ssh_port)
+
+    async def _client(self, program: str, *words: str) -> None:
+        options = ["-F", "none", "-q", "-i", str(self.key), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no"]
+        command = [program, *options, "-o", "UserKnownHostsFile=/dev/null", *words]
+        await asyncio.to_thread(subprocess.run, command, check=True, timeout=NODE_S, capture_output=True)
 
     async def nothing_left(self) -> None:
         """No process and no file of any machine is left."""
@@ -116,10 +137,10 @@ Build = Callable[..., AbstractAsyncContextManager[NodeTown]]
 
 @pytest.fixture
 def build(sqlite_db_url: str, tmp_path: Path, nurse: Nursery, agent_file: Path) -> Build:
-    """Build a town with real machines at one cloud, and start a process of the bot."""
+    """Build a town with real machines at one cloud, and start a process of the bot; `policy` changes its policy."""
 
     @asynccontextmanager
-    async def make(cloud: str, *, starts: bool = True, **options: Any) -> AsyncIterator[NodeTown]:
+    async def make(cloud: str, policy: Mapping[str, Any] | None = None, **options: Any) -> AsyncIterator[NodeTown]:
         nodes = ProcessNodes(tmp_path / "nodes", **options)
         async with town(sqlite_db_url, tmp_path, nurse, cloud, nodes) as built:
             port = free_port()
@@ -129,8 +150,10 @@ def build(sqlite_db_url: str, tmp_path: Path, nurse: Nursery, agent_file: Path) 
                 "GPU_SHOPPER_NODE_URL": f"http://127.0.0.1:{port}",
                 "GPU_SHOPPER_AGENT_FILE": str(agent_file),
             }
-            if starts:
-                await built.start()
+            file = tmp_path / "policy.yml"
+            said = yaml.safe_load(file.read_text())
+            file.write_text(yaml.safe_dump({**said, "policy": {**said["policy"], **(policy or {})}}))
+            await built.start()
             key = asyncssh.generate_private_key("ssh-ed25519")
             key.write_private_key(tmp_path / "key")
             (tmp_path / "key").chmod(0o600)
