@@ -132,7 +132,8 @@ def _effect(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan
     effects = fitted.TRAINING_EFFECTS if work.trains else fitted.DECODING_EFFECTS
     stacks = fitted.TRAINING_STACKS if work.trains else fitted.DECODING_STACKS
     found = features(work, shape, gpu, count, plan, LAST_YEAR)
-    known = stacks.get(work.stack or "", 0.0)
+    types = fitted.TRAINING_GPUS if work.trains else fitted.DECODING_GPUS
+    known = stacks.get(work.stack or "", 0.0) + types.get(gpu.name, 0.0)
     return known + sum(effects[name] * value for name, value in found.items())
 
 
