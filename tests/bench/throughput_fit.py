@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot.rules.sizing.groups import Group
-from bot.rules.sizing.throughput_features import LAST_YEAR
+from bot.rules.sizing.throughput_features import LAST_YEAR, is_data_center
 from bot.rules.sizing.training import TERMS
 from tests.bench.fitting.model import (
     GPU,
@@ -103,6 +103,11 @@ def _of_types(found: Pooled, *, types: bool) -> dict[str, float]:
     return {name.removeprefix(GPU): one for name, one in found.effects.items() if name.startswith(GPU) is types}
 
 
+def _measured_on(rates: Sequence[Rate]) -> list[tuple[str, tuple[bool, ...]]]:
+    names = sorted({one.stack for one in rates})
+    return [(name, tuple(sorted({is_data_center(one.gpu) for one in rates if one.stack == name}))) for name in names]
+
+
 def _in_its_year(found: Pooled, rates: Sequence[Rate]) -> dict[str, float]:
     latest = {name: max(one.year for one in rates if one.stack == name) for name in found.groups}
     since = {name: min(year, LAST_YEAR) - LAST_YEAR for name, year in latest.items()}
@@ -130,6 +135,9 @@ def written(data: Path) -> str:
     lines = "".join(
         f"    Group.{one.name}: Spread({min(known[one], other[one]):.3f}, {other[one]:.3f}),\n" for one in Group
     )
+    text += "#: stack → whether the GPUs that it was measured on are of the data center\n"
+    kinds = "".join(f'    "{name}": {of},\n' for name, of in _measured_on(rates))
+    text += f"MEASURED_ON: Mapping[str, tuple[bool, ...]] = {{\n{kinds}}}\n"
     text += f"SPREADS: Mapping[Group, Spread] = {{\n{lines}}}\n"
     own = own_spread(unseen_models(model_folds(data, rates), rates))
     text += "#: stacks with so many rows that they have a spread of their own, on GPUs of the data center\n"
