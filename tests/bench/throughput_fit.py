@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot.rules.sizing.groups import Group
-from bot.rules.sizing.throughput_features import LAST_YEAR
+from bot.rules.sizing.throughput_features import LAST_YEAR, is_data_center
 from bot.rules.sizing.training import TERMS
 from tests.bench.fitting.model import (
+    GPU,
     Physics,
     decoding_terms,
     effects,
@@ -98,6 +99,15 @@ def _table(name: str, kind: str, values: Mapping[str, float]) -> str:
     return f"{name}: Mapping[str, {kind}] = {{\n{lines}}}\n"
 
 
+def _of_types(found: Pooled, *, types: bool) -> dict[str, float]:
+    return {name.removeprefix(GPU): one for name, one in found.effects.items() if name.startswith(GPU) is types}
+
+
+def _measured_on(rates: Sequence[Rate]) -> list[tuple[str, tuple[bool, ...]]]:
+    names = sorted({one.stack for one in rates})
+    return [(name, tuple(sorted({is_data_center(one.gpu) for one in rates if one.stack == name}))) for name in names]
+
+
 def _in_its_year(found: Pooled, rates: Sequence[Rate]) -> dict[str, float]:
     latest = {name: max(one.year for one in rates if one.stack == name) for name in found.groups}
     since = {name: min(year, LAST_YEAR) - LAST_YEAR for name, year in latest.items()}
@@ -113,8 +123,11 @@ def written(data: Path) -> str:
     text = _HEAD + f"EXPONENTS = Exponents(head={weights.exponents.head}, waiting={weights.exponents.waiting})\n"
     text += _table("TRAINING_TERMS", "float", weights.training) + _table("DECODING_TERMS", "float", weights.decoding)
     text += "#: feature → its effect on the logarithm of the rate\n"
-    text += _table("TRAINING_EFFECTS", "float", found.training.effects)
-    text += _table("DECODING_EFFECTS", "float", found.decoding.effects)
+    text += _table("TRAINING_EFFECTS", "float", _of_types(found.training, types=False))
+    text += _table("DECODING_EFFECTS", "float", _of_types(found.decoding, types=False))
+    text += "#: GPU type → its effect on the logarithm of the rate\n"
+    text += _table("TRAINING_GPUS", "float", _of_types(found.training, types=True))
+    text += _table("DECODING_GPUS", "float", _of_types(found.decoding, types=True))
     text += "#: stack → its effect on the logarithm of the rate, in the latest year that it was measured\n"
     text += _table("TRAINING_STACKS", "float", _in_its_year(found.training, [one for one in rates if one.work.trains]))
     generated = [one for one in rates if not one.work.trains]
@@ -122,6 +135,9 @@ def written(data: Path) -> str:
     lines = "".join(
         f"    Group.{one.name}: Spread({min(known[one], other[one]):.3f}, {other[one]:.3f}),\n" for one in Group
     )
+    text += "#: stack → whether the GPUs that it was measured on are of the data center\n"
+    kinds = "".join(f'    "{name}": {of},\n' for name, of in _measured_on(rates))
+    text += f"MEASURED_ON: Mapping[str, tuple[bool, ...]] = {{\n{kinds}}}\n"
     text += f"SPREADS: Mapping[Group, Spread] = {{\n{lines}}}\n"
     own = own_spread(unseen_models(model_folds(data, rates), rates))
     text += "#: stacks with so many rows that they have a spread of their own, on GPUs of the data center\n"

@@ -18,7 +18,7 @@ from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing import throughput_fitted as fitted
 from bot.rules.sizing.groups import Group
 from bot.rules.sizing.layouts import likely
-from bot.rules.sizing.throughput_features import LAST_YEAR, features, group
+from bot.rules.sizing.throughput_features import LAST_YEAR, features, group, is_data_center
 from bot.rules.sizing.training import TERMS, flops_per_token, machine, offload_s, peak_flops, terms
 from bot.rules.sizing.vram import Fit, MemoryLayout
 from bot.rules.sizing.workload import Architecture, Workload, architecture, unknown
@@ -130,9 +130,9 @@ def _rate(
 def _effect(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
     """Return the sum of the effects that published runs show for such a run, on the logarithm."""
     effects = fitted.TRAINING_EFFECTS if work.trains else fitted.DECODING_EFFECTS
-    stacks = fitted.TRAINING_STACKS if work.trains else fitted.DECODING_STACKS
     found = features(work, shape, gpu, count, plan, LAST_YEAR)
-    known = stacks.get(work.stack or "", 0.0)
+    types = fitted.TRAINING_GPUS if work.trains else fitted.DECODING_GPUS
+    known = (_stack_effect(work, gpu) or 0.0) + types.get(gpu.name, 0.0)
     return known + sum(effects[name] * value for name, value in found.items())
 
 
@@ -205,7 +205,7 @@ def _spread(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan
     measured = fitted.SPREADS[here]
     known = fitted.OWN_SPREADS.get(work.stack or "") if here is Group.DENSE else None
     doubts = [
-        known or (measured.known_stack if _knows_stack(work) else measured.other_stack),
+        known or (measured.other_stack if _stack_effect(work, gpu) is None else measured.known_stack),
         0.0 if gpu.name in fitted.GPUS else table.SPREAD_OTHER_TYPE,
         table.SPREAD_NO_NVLINK if count > 1 and gpu.name not in {*table.NVLINK_GB_S, *fitted.GPUS} else 0.0,
         table.SPREAD_OFFLOAD if plan.offload else 0.0,
@@ -213,8 +213,11 @@ def _spread(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan
     return math.hypot(*doubts)
 
 
-def _knows_stack(work: Workload) -> bool:
-    return (work.stack or "") in (fitted.TRAINING_STACKS if work.trains else fitted.DECODING_STACKS)
+def _stack_effect(work: Workload, gpu: GpuModel) -> float | None:
+    """Return the effect of the named stack; None without a name, or where only unlike hardware was measured with it."""
+    stacks = fitted.TRAINING_STACKS if work.trains else fitted.DECODING_STACKS
+    name = work.stack or ""
+    return stacks.get(name) if is_data_center(gpu) in fitted.MEASURED_ON.get(name, ()) else None
 
 
 def _sentence(work: Workload, gpu: GpuModel, count: int, rate: float, wide: float, mfu: float) -> str:
@@ -236,6 +239,6 @@ def _basis(work: Workload, gpu: GpuModel, used: int) -> str:
     here = ", this GPU among them" if gpu.name in fitted.GPUS else f"; carried over to {gpu.name} by its data sheet"
     known = f"Fitted on {fitted.ROWS[work.trains]} published {what}{here}"
     name = "training stack" if work.trains else "server"
-    stack = "" if _knows_stack(work) else f"; the {name} is not known"
+    stack = "" if _stack_effect(work, gpu) is not None else f"; the {name} is not known"
     own = f"; corrected by {plural(used, 'run')} of this installation" if used else ""
     return f"{known}{stack}{own}."

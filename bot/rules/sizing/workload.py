@@ -234,8 +234,13 @@ def unknown(work: Workload) -> tuple[str, ...]:
     """List what an estimate cannot know about this run, one sentence each; empty if time and cost can be computed."""
     found: list[str] = []
     if architecture(work) is None:
-        named = f"The size of {work.model} is not known here" if work.model else "The model's size was not said"
-        found.append(f"{named}; write it as model=7B.")
+        if work.model:
+            found.append(
+                f"The size of {work.model} is not known here; write model=7B, model=30B-A3B for a mixture of experts, "
+                "or layers= and width= from its config.json."
+            )
+        else:
+            found.append("The model's size was not said; write it as model=7B.")
     if work.total_tokens is None:
         found.append("How many tokens are processed was not said; write tokens=2B, or steps= with batch= and seq=.")
     return tuple(found)

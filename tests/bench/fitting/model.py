@@ -27,6 +27,10 @@ from tests.bench.fitting.rows import Rate
 #: Chosen on the rows of this repository alone, before the judged ones: the least mean error of stacks left out.
 TRAINING_PRIOR = Prior(effect=0.05, group=0.15, noise=0.25, own={"any": 0.3, "year": 0.2, "experts": 0.4})
 DECODING_PRIOR = Prior(effect=0.1, group=0.2, noise=0.12, own={"any": 0.3, "year": 0.03})
+#: Types of GPU differ by a tenth beyond their data sheet.
+GPU_PRIOR = 0.1
+#: How the feature of a GPU type begins.
+GPU = "gpu "
 RIDGE = 1e-3
 #: A group of three stacks is judged half by its own errors and half by those of all groups.
 BORROWED = 3
@@ -118,19 +122,28 @@ def effects(rates: Sequence[Rate], physics: Physics) -> Effects:
     rows: dict[bool, list[Row]] = {True: [], False: []}
     for one in rates:
         base, plan = physical(one, physics)
-        found = features(one.work, one.shape, one.gpu, one.count, plan, one.year)
+        found = {**features(one.work, one.shape, one.gpu, one.count, plan, one.year), GPU + one.gpu.name: 1.0}
         rows[one.work.trains].append(Row(found, one.stack, math.log(one.tokens_s / base)))
     return Effects(
-        pool(rows[True], TRAINING_FEATURES, TRAINING_PRIOR),
-        pool(rows[False], DECODING_FEATURES, DECODING_PRIOR),
+        _pooled(rows[True], TRAINING_FEATURES, TRAINING_PRIOR),
+        _pooled(rows[False], DECODING_FEATURES, DECODING_PRIOR),
     )
+
+
+def _pooled(rows: Sequence[Row], names: Sequence[str], prior: Prior) -> Pooled:
+    """Pool features, stacks and GPU types, each type with the prior `GPU_PRIOR`."""
+    types = sorted({name for row in rows for name in row.features if name.startswith(GPU)})
+    own = {**prior.own, **dict.fromkeys(types, GPU_PRIOR)}
+    return pool(rows, [*names, *types], Prior(prior.effect, prior.group, prior.noise, own))
 
 
 def error(rate: Rate, physics: Physics, found: Effects, *, stack: bool) -> Error:
     """How far the prediction of one row is off; `stack` says whether the user names the stack."""
     base, plan = physical(rate, physics)
-    named = features(rate.work, rate.shape, rate.gpu, rate.count, plan, rate.year)
     pooled = found.training if rate.work.trains else found.decoding
+    named = features(rate.work, rate.shape, rate.gpu, rate.count, plan, rate.year)
+    if GPU + rate.gpu.name in pooled.effects:
+        named[GPU + rate.gpu.name] = 1.0
     expected = base * math.exp(pooled.mean(named, rate.stack if stack else None))
     return Error(rate, math.log(rate.tokens_s / min(expected, most(rate.work, rate.shape, rate.gpu, rate.count))))
 

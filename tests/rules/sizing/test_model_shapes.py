@@ -32,6 +32,29 @@ PUBLISHED = {
     "gemma-2-9b": 9.24,
     "gemma-2-27b": 27.2,
     "phi-3-mini": 3.82,
+    "phi-4": 14.66,
+    "phi-4-mini": 3.84,
+    "gemma-3-1b": 1.0,
+    "gemma-3-4b": 3.88,
+    "gemma-3-12b": 11.77,
+    "gemma-3-27b": 27.0,
+    "qwen3-0.6b": 0.596,
+    "qwen3-1.7b": 1.72,
+    "qwen3-4b": 4.02,
+    "qwen3-8b": 8.19,
+    "qwen3-14b": 14.77,
+    "qwen3-32b": 32.76,
+    "qwen3-235b-a22b": 235.1,
+    "olmo-2-7b": 7.3,
+    "olmo-2-13b": 13.72,
+    "smollm2-135m": 0.1345,
+    "smollm2-360m": 0.3618,
+    "smollm2-1.7b": 1.711,
+    "gpt-oss-20b": 20.9,
+    "gpt-oss-120b": 116.8,
+    "llama-4-scout": 107.8,
+    "llama-4-maverick": 400,
+    "deepseek-v3": 671,
 }
 
 
@@ -43,7 +66,18 @@ def test_the_shape_gives_the_published_count(name: str, billions: float) -> None
 def test_a_mixture_of_experts_uses_part_of_its_weights() -> None:
     assert MODELS["mixtral-8x7b"].active_params / 1e9 == pytest.approx(12.9, rel=0.005)
     assert MODELS["qwen3-30b-a3b"].active_params / 1e9 == pytest.approx(3.3, rel=0.02)
+    assert MODELS["qwen3-235b-a22b"].active_params / 1e9 == pytest.approx(22, rel=0.02)
+    assert MODELS["llama-4-scout"].active_params / 1e9 == pytest.approx(17.2, rel=0.02)
+    assert MODELS["gpt-oss-120b"].active_params / 1e9 == pytest.approx(5.7, rel=0.02)
+    assert MODELS["deepseek-v3"].active_params == 37 * 10**9
     assert MODELS["llama-3-8b"].active_params == MODELS["llama-3-8b"].total_params
+
+
+def test_the_experts_of_a_mixture_hold_nearly_all_of_it() -> None:
+    shape = MODELS["qwen3-30b-a3b"]
+    assert shape.all_experts_params == 48 * 128 * 3 * 2048 * 768
+    assert MODELS["deepseek-v3"].all_experts_params / 1e9 == pytest.approx(657, rel=0.01)
+    assert MODELS["llama-3-8b"].all_experts_params == 0
 
 
 @pytest.mark.parametrize(
@@ -57,6 +91,13 @@ def test_a_mixture_of_experts_uses_part_of_its_weights() -> None:
         ("Llama-2-70b-hf", "llama-2-70b"),
         ("mpt_30b", "mpt-30b"),
         ("GPT2 XL", "gpt2-xl"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-v3"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4-scout"),
+        ("google/gemma-3-27b-it", "gemma-3-27b"),
+        ("allenai/OLMo-2-1124-13B", "olmo-2-13b"),
+        ("Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"),
+        ("HuggingFaceTB/SmolLM2-1.7B-Instruct", "smollm2-1.7b"),
     ],
 )
 def test_people_spell_names_in_many_ways(text: str, name: str) -> None:

@@ -117,6 +117,14 @@ def test_known_stacks_count() -> None:
     assert slower.expected == pytest.approx(base.expected * math.exp(apart))
 
 
+def test_a_stack_counts_on_hardware_like_that_it_was_measured_on() -> None:
+    servers = rate("model=1B seq=2048 stack=megatron", "H100-SXM")
+    cards, plain = (rate(f"model=1B seq=2048 {stack}", "RTX4090") for stack in ("stack=megatron", ""))
+    assert "not known" not in servers.basis
+    assert (cards.expected, cards.sigma) == (plain.expected, plain.sigma)
+    assert cards.basis.endswith("the training stack is not known.")
+
+
 def test_four_bit_weights_slow_training_down() -> None:
     half = rate("model=7B type=lora seq=512 checkpointing=yes batch=1", "A100-SXM-80GB")
     quarter = rate("model=7B type=qlora seq=512 checkpointing=yes batch=1", "A100-SXM-80GB")

@@ -116,7 +116,11 @@ def test_what_is_not_known_is_said() -> None:
         "The model's size was not said; write it as model=7B.",
         "How many tokens are processed was not said; write tokens=2B, or steps= with batch= and seq=.",
     )
-    assert unknown(parse("model=ours tokens=1B")) == ("The size of ours is not known here; write it as model=7B.",)
+    (sentence,) = unknown(parse("model=ours tokens=1B"))
+    assert sentence == (
+        "The size of ours is not known here; write model=7B, model=30B-A3B for a mixture of experts, or layers= and "
+        "width= from its config.json."
+    )
 
 
 def test_what_is_assumed_is_said() -> None:
