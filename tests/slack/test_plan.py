@@ -65,6 +65,22 @@ async def test_a_plan_without_an_option_has_no_chart(stage: Stage) -> None:
     assert stage.calls("files.getUploadURLExternal") == []
 
 
+async def test_a_plan_names_the_cheapest_offer_that_cannot_run_the_image(stage: Stage) -> None:
+    await stage.command("alice", "/gpu plan 4090 6h image=rocm/pytorch:latest")
+    said = all_text(stage.ws.ephemerals("alice")[-1])
+    assert "No offer fits now" in said
+    assert "Cheapest per hour, but skipped: $" in said
+    assert "RTX4090: the image needs ROCm." in said
+
+
+async def test_a_lighter_method_is_another_run_with_a_line_of_its_own(stage: Stage) -> None:
+    await stage.command("alice", "/gpu plan model=1B type=finetune tokens=20M seq=1024")
+    said = all_text(stage.ws.ephemerals("alice")[-1])
+    assert "LoRA instead (`type=lora`): 1x " in said
+    assert "QLoRA instead, with frozen 4-bit weights (`type=qlora`): 1x " in said
+    assert "of disk, for the image (20), weights (2) and two checkpoints (28)." in said
+
+
 async def test_an_app_that_may_not_upload_says_so_and_shows_the_plan(stage: Stage) -> None:
     stage.fault("files.getUploadURLExternal", "error", error="missing_scope")
     await stage.command("alice", "/gpu plan 4090 6h")
