@@ -55,7 +55,7 @@ class JobFiles:
     def report(self) -> dict[str, Any]:
         """Return the fields of a check-in that the job wrote, as far as they are right.
 
-        A command that was started as the job has a state of its own. Its word counts where the job wrote none since.
+        Of a command that was started as the job, its end and a pause are known here, and count before its own word.
         """
         place = self.folder / "job"
         try:
@@ -68,7 +68,10 @@ class JobFiles:
             return found
         if _written_s(place / "report.json") < datetime.fromisoformat(state.started_at).timestamp():
             found = {}  # It is the report of an earlier job.
-        if "job" not in found or _written_s(place / "report.json") < _written_s(place / "state.json"):
+        if state.word in ("done", "failed"):
+            # A job that says that it failed may exit with 0; one that says that it is done may fail afterwards.
+            found["job"] = "failed" if found.get("job") == "failed" else state.word
+        elif state.word == "paused" or "job" not in found:
             found["job"] = state.word
         return found
 
