@@ -50,18 +50,18 @@ DECODING_TERMS: Mapping[str, float] = {
 }
 #: feature → its effect on the logarithm of the rate
 TRAINING_EFFECTS: Mapping[str, float] = {
-    "any": 0.1142,
-    "year": 0.1601,
-    "fp8": 0.0356,
-    "lora": 0.02031,
-    "qlora": -0.04508,
-    "experts": -0.4654,
-    "thin experts": 0.005412,
-    "small": 0.01149,
-    "alone": -0.03721,
-    "machines": 0.01745,
-    "workstation": 0.01053,
-    "blackwell": -0.001573,
+    "any": 0.1153,
+    "year": 0.154,
+    "fp8": 0.0376,
+    "lora": 0.01669,
+    "qlora": -0.04565,
+    "experts": -0.4537,
+    "thin experts": 0.008475,
+    "small": 0.01147,
+    "alone": -0.03861,
+    "machines": 0.01375,
+    "workstation": 0.009016,
+    "blackwell": -0.00169,
     "amd": 0,
     "older": 0,
 }
@@ -76,19 +76,19 @@ DECODING_EFFECTS: Mapping[str, float] = {
 }
 #: GPU type → its effect on the logarithm of the rate
 TRAINING_GPUS: Mapping[str, float] = {
-    "A100-SXM-40GB": -0.01071,
-    "A100-SXM-80GB": -0.02779,
-    "A5000": 0.03209,
-    "A6000": 0.04972,
-    "B200": -0.07364,
-    "B300": -0.005894,
-    "GB200": 0.07324,
-    "H100-SXM": -0.01628,
-    "H200": -0.01799,
-    "H800-SXM": 0.04963,
-    "RTX3090": -0.05663,
-    "RTX4090": 0.01867,
-    "RTX6000Ada": -0.001731,
+    "A100-SXM-40GB": -0.008457,
+    "A100-SXM-80GB": -0.02718,
+    "A5000": 0.03202,
+    "A6000": 0.04211,
+    "B200": -0.07332,
+    "B300": -0.005225,
+    "GB200": 0.07178,
+    "H100-SXM": -0.009761,
+    "H200": -0.02046,
+    "H800-SXM": 0.04937,
+    "RTX3090": -0.05643,
+    "RTX4090": 0.02019,
+    "RTX6000Ada": -0.001829,
 }
 DECODING_GPUS: Mapping[str, float] = {
     "A100-PCIE-80GB": -0.05072,
@@ -111,26 +111,26 @@ DECODING_GPUS: Mapping[str, float] = {
 }
 #: stack → its effect on the logarithm of the rate, in the latest year that it was measured
 TRAINING_STACKS: Mapping[str, float] = {
-    "deepseek": -0.04842,
-    "fms-fsdp": -0.2526,
-    "fsdp-qlora": -0.2899,
-    "halo": -0.02521,
-    "jetmoe": -0.04763,
-    "llm-foundry": -0.1365,
-    "llm.c": -0.07669,
-    "llm.c-pytorch": 0.01398,
-    "megatron": 0.1734,
-    "meta": -0.1778,
-    "nanochat": 0.08648,
-    "nanogpt": -0.375,
-    "nanogpt-1gpu": 0.07607,
-    "nanogpt-ashraf": 0.06817,
-    "olmo-core": -0.1397,
-    "pytorch": -0.1072,
-    "qwen-finetune": -0.6976,
-    "tinyllama": -0.2253,
-    "torchtitan": -0.08817,
-    "torchtune": -0.103,
+    "deepseek": -0.04291,
+    "fms-fsdp": -0.2517,
+    "fsdp-qlora": -0.2884,
+    "halo": -0.02886,
+    "jetmoe": -0.04187,
+    "llm-foundry": -0.14,
+    "llm.c": -0.07345,
+    "llm.c-pytorch": 0.01362,
+    "megatron": 0.1781,
+    "meta": -0.1532,
+    "nanochat": 0.08267,
+    "nanogpt": -0.3696,
+    "nanogpt-1gpu": 0.07612,
+    "nanogpt-ashraf": 0.06808,
+    "olmo-core": -0.1428,
+    "pytorch": -0.1084,
+    "qwen-finetune": -0.6961,
+    "tinyllama": -0.2155,
+    "torchtitan": -0.04096,
+    "torchtune": -0.106,
 }
 DECODING_STACKS: Mapping[str, float] = {
     "autoawq": 0.0504,
@@ -178,15 +178,15 @@ MEASURED_ON: Mapping[str, tuple[bool, ...]] = {
     "vllm": (False, True),
 }
 SPREADS: Mapping[Group, Spread] = {
-    Group.DENSE: Spread(0.151, 0.330),
+    Group.DENSE: Spread(0.153, 0.320),
     Group.NEW: Spread(0.200, 0.640),
-    Group.EXPERTS: Spread(0.239, 0.467),
-    Group.ADAPTERS: Spread(0.205, 0.433),
+    Group.EXPERTS: Spread(0.241, 0.459),
+    Group.ADAPTERS: Spread(0.197, 0.439),
     Group.DECODING: Spread(0.158, 0.323),
 }
 #: stacks with so many rows that they have a spread of their own, on GPUs of the data center
 OWN_SPREADS: Mapping[str, float] = {
-    "llm-foundry": 0.06363,
+    "llm-foundry": 0.06349,
 }
 #: GPU types with a row
 GPUS = frozenset(
