@@ -29,7 +29,7 @@ from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
 from bot.services.runtime.context import Context, Hints
 from bot.services.runtime.ports import Delivered, DeliveryFailed
-from bot.services.sessions import extension, service
+from bot.services.sessions import extension, service, transfer
 from ledger.core.inbox import InboxWriter
 from ledger.core.writes import amend
 from ledger.engine.db import Database
@@ -186,6 +186,7 @@ class World:
         await rollup.roll_due(self.ctx)
         if not again:
             await operator_reminders.operator_reminders_due(self.ctx)
+            done += await transfer.transfers_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent

@@ -7,7 +7,7 @@ from typing import Final
 
 from bot.rules.values.phrases import usd
 from bot.slack.blocks.elements import Message, actions, button, code, confirm, person, safe, section, when
-from bot.slack.blocks.session_ready_and_ended import what
+from bot.slack.blocks.session_ready_and_ended import is_over, what
 from ledger.kernel.transfer_state import TransferState
 from ledger.models import Transfer
 from ledger.queries.views import SessionView
@@ -26,8 +26,11 @@ _OUTCOMES: Final = {
 def transfer_message(found: Transfer, view: SessionView, left_usd: Decimal, command: str) -> Message:
     """Build the offer with its buttons, or the sentence about its outcome. `left_usd`: what may still be spent."""
     name, short = f"*{what(view.session)}*", view.session.short_id
-    if found.state is not TransferState.OFFERED:
-        return Message.of(f"The {name} of {person(found.from_owner)} ({short}) {_OUTCOMES[found.state]}.")
+    # The job closes the offers of a session that has ended; until then the message says so itself.
+    overtaken = found.state is TransferState.OFFERED and is_over(view.session)
+    if found.state is not TransferState.OFFERED or overtaken:
+        outcome = _OUTCOMES[TransferState.OVERTAKEN if overtaken else found.state]
+        return Message.of(f"The {name} of {person(found.from_owner)} ({short}) {outcome}.")
     cloud = safe(view.instance.cloud, 40) if view.instance else "its cloud"
     end = f"It ends {when(view.session.deadline)}. " if view.session.deadline else ""
     text = (

@@ -12,6 +12,7 @@ from bot.practice.reader import all_text, buttons
 from bot.services.checkpoints.hold import ASKED
 from bot.services.notifications import end_of_session
 from bot.services.outbox import dispatch
+from bot.services.sessions.transfer import OfferSession, offer
 from ledger.core import announce
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
@@ -46,6 +47,8 @@ async def told_of(stage: Stage, session: Session) -> None:
     books = await stage.w.books()
     (row,) = books.instances
     now = stage.w.clock.now()
+    offered = OfferSession(session.id, Actor.from_ref(session.owner), Actor.from_ref("slack:U0DAVE"))
+    assert (await offer(stage.ctx, offered)).ok
     async with stage.ctx.db.write() as tx:
         early = await tx.get_one(Session, session.id)
         early.early_end_at, early.early_end_reason = now + timedelta(minutes=5), "Its GPU is idle."
