@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import first_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState
+from ledger.kernel.states import OPEN_INSTANCE, UNDECIDED, GrantState, InstanceState, RequestState
 from ledger.models import GrantRow, Instance, Option, Quote, Request, Session, SshKey
 from ledger.queries.access import Whose
 
@@ -74,7 +74,7 @@ async def open_requests(tx: AsyncSession, requester: str) -> list[Request]:
         .where(
             Request.requester == requester,
             Request.parent_id.is_(None),
-            Request.state.in_([RequestState.QUOTING, RequestState.PENDING]),
+            Request.state.in_(UNDECIDED),
         )
         .order_by(Request.created_at.desc())
     )

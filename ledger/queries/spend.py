@@ -21,6 +21,7 @@ from ledger.models import Approval, BudgetLimit, Facet, GrantRow, Instance, Ledg
 from ledger.queries.access import Whose
 from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
 from ledger.queries.session_costs import RELEASED
+from ledger.queries.waiting import reserved_in_advance
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,10 @@ async def buckets(
 
 
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """Return `(dollars, dollars per hour)` that may still be spent: the largest grant of each approval, once."""
+    """Return `(dollars, dollars per hour)` that may still be spent: the largest grant of each approval, once.
+
+    What approvals in advance reserve is part of it.
+    """
     in_force = (
         Session.state.in_(LIVE_SESSION),
         GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),
@@ -118,7 +122,8 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
     )
     for session_id, amount_usd in used:
         caps[session_id] = max(caps.get(session_id, Decimal(0)) - amount_usd, Decimal(0))
-    return sum(caps.values(), Decimal(0)), sum(rates.values(), Decimal(0))
+    ahead_usd, ahead_usd_h = await reserved_in_advance(tx, purse.whose, purse.label)
+    return sum(caps.values(), ahead_usd), sum(rates.values(), ahead_usd_h)
 
 
 async def outcomes(

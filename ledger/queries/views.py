@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_family
 from ledger.kernel.ids import bare_id
-from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
+from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, UNDECIDED, SessionState
 from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token
 from ledger.queries.access import Whose, own_or_shared, shared_with
 from ledger.queries.lookups import current_quote, override_of, session_of
@@ -183,7 +183,7 @@ async def requests_page(
     """Return requests from the newest on, older than the id `before`; of everybody when `whose` is None."""
     query = select(Request).order_by(Request.id.desc()).limit(limit)
     if waiting:
-        query = query.where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
+        query = query.where(Request.state.in_(UNDECIDED))
     if whose is not None:
         query = query.where(whose.where(Request.requester))
     if before is not None:
@@ -243,12 +243,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
 
 async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[Request]:
     """Return requests that wait for offers or for a decision, oldest first; of everybody when `whose` is None."""
-    query = (
-        select(Request)
-        .where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
-        .order_by(Request.created_at)
-        .limit(limit)
-    )
+    query = select(Request).where(Request.state.in_(UNDECIDED)).order_by(Request.created_at).limit(limit)
     if whose is not None:
         query = query.where(whose.where(Request.requester))
     return list(await tx.scalars(query))

@@ -17,8 +17,9 @@ from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary, Shar
 from bot.api.views import request_out, request_summary
 from bot.rules.access.scopes import BadHolder, Scope, known_person
 from bot.rules.approvals.decision import DeciderFacts, Decision
+from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.job_words import BadWord, hours_of
+from bot.rules.grammar.job_words import hours_of
 from bot.rules.policy.consumers import of as limits_of
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, sharing, ssh_keys

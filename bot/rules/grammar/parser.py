@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bot.rules.grammar.bad_word import BadWord, nearest, show
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job import Draft, joined, pair
-from bot.rules.grammar.job_words import WORDS, BadWord, nearest, show
+from bot.rules.grammar.job_words import WORDS
 from bot.rules.grammar.market_words import read_sort
 from bot.rules.grammar.readers import (
     ParsedCommand,
@@ -148,6 +149,10 @@ def _read_job(sub: Subcommand, words: list[WordToken], line: str, policy: Policy
                 draft.read(word)
         except BadWord as error:
             raise Wrong(word, str(error)) from error
+    try:
+        draft.fill()
+    except BadWord as error:
+        raise Wrong(end(line), str(error)) from error
     for _, sentence in draft.missing(sub):
         raise Wrong(end(line), sentence)
     return ParsedCommand(sub.name, job=draft.request(sub), sort=sort)

@@ -8,8 +8,9 @@ from datetime import date
 from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, known_person, person
+from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
-from bot.rules.grammar.job_words import BadWord, near, read_clouds, show
+from bot.rules.grammar.job_words import read_clouds
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy

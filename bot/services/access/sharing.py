@@ -22,7 +22,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import JobRequest
-from ledger.kernel.states import RequestState
+from ledger.kernel.states import UNDECIDED, RequestState
 from ledger.models import Request, Share
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.views import resolve
@@ -122,7 +122,7 @@ async def _refused(ctx: Context, tx: Tx, request: Request, command: ShareWith) -
             f"other person's public key yourself: {cli_command(f'ssh {short}')}, then edit ~/.ssh/authorized_keys."
         )
         return refuse(ReplyCode.LAUNCHED, sentence, data)
-    if request.state not in (RequestState.QUOTING, RequestState.PENDING):
+    if request.state not in UNDECIDED:
         return refuse(ReplyCode.NOT_WAITING, f"Request {short} is {state_words(request.state)}.", data)
     return None
 

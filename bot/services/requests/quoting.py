@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -22,13 +22,14 @@ from bot.rules.market.relaxation import ADVISED
 from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, usd
-from bot.services.approvals import auto_approval
-from bot.services.grants import approvers, escalation, hours_used, reopen
+from bot.services.approvals import auto_approval, matched
+from bot.services.grants import advances, approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
 from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals, silence
 from bot.services.market.catalog import MarketAnswer
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.notifications import request_message
+from bot.services.requests import waiting
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
@@ -46,6 +47,14 @@ from providers.contract import Offer
 BATCH = 16
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judges:
+    """Hold what Slack says before a quote is stored: why the policy approves nothing, and who approved in advance."""
+
+    not_them: Verdict | None
+    in_advance: matched.Facts
 
 
 async def quote_due(ctx: Context) -> int:
@@ -83,7 +92,9 @@ async def _quote(ctx: Context, held: Claim) -> None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.
-    market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, fresh=request.quote_version > 0, to_buy=True)
+    market = await ctx.catalog.market(
+        job, job.disk_gb, policy=ctx.policy, fresh=request.quote_version > 0 or job.may_wait, to_buy=True
+    )
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
@@ -99,13 +110,16 @@ async def _quote(ctx: Context, held: Claim) -> None:
     left = [excluded(code, sorted(ids)) for code, ids in (("credit", poor), ("delivery", broken)) if ids]
     ranked = replace(ranked, excluded=(*ranked.excluded, *left))
     opens = await _opening(ctx, request, job, ranked, market, **how)
-    not_them = await auto_approval.ineligible(ctx, request.requester)
+    judges = _Judges(
+        await auto_approval.ineligible(ctx, request.requester),
+        await matched.people_of(ctx, request.id) if job.may_wait else {},
+    )
     now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:
             if ranked.options:
-                approved = await _offer(ctx, tx, request, held, ranked, market, now, not_them)
-            else:
+                approved = await _offer(ctx, tx, request, held, ranked, market, now, judges)
+            elif not await waiting.wait_again(tx, request, held, now):
                 # Why nothing fits, in the order in which the market was narrowed.
                 reasons = [*opens, *(one.sentence for one in ranked.excluded), *refusals(market.answers)]
                 await _nothing(tx, request, held, market.answers, reasons, now, spent_usd)
@@ -133,11 +147,11 @@ async def _offer(
     ranked: Ranked,
     market: MarketAnswer,
     now: datetime,
-    not_them: Verdict | None,
+    judges: _Judges,
 ) -> bool:
     """Store the quote with its options and buttons, and open the request for decision.
 
-    Return whether the policy auto-approved it already.
+    Return whether it is approved already: by the policy, or in advance.
     """
     version = request.quote_version + 1
     quote = _quote_of(request, version, ranked, market, now, timedelta(seconds=ctx.policy.request_ttl_s))
@@ -153,7 +167,7 @@ async def _offer(
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
-    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, not_them)
+    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, judges.not_them)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
     moved = await move(
@@ -183,7 +197,10 @@ async def _offer(
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
         await escalation.remind_again(tx, moved, now)
-    return judged.allowed
+    if judged.allowed:
+        await advances.void_all(tx, request.id, judged.sentence, now)
+        return True
+    return bool(await matched.use(ctx, tx, moved, options, judges.in_advance, now)) if job.may_wait else False
 
 
 def _quote_of(
@@ -254,6 +271,7 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
     await move(
         tx, Request, request.id, RequestState.UNAVAILABLE, now, SYSTEM, sentence, claim=held.token, values=values
     )
+    await advances.void_all(tx, request.id, sentence, now)
     await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
 

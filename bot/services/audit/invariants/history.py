@@ -16,6 +16,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     LEGAL,
+    UNDECIDED,
     GrantState,
     InstanceState,
     NotificationKind,
@@ -38,7 +39,7 @@ class _Machine:
 
 #: An orphan may begin in every state: its first sighting decides.
 _MACHINES = (
-    _Machine("requests", RequestState, frozenset({RequestState.QUOTING, RequestState.PENDING})),
+    _Machine("requests", RequestState, UNDECIDED),
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
     _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
     _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
