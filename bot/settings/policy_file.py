@@ -51,6 +51,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "blocked_countries": ["CN"],
         "webhook_networks": ["10.1.0.0/16"],
         "checkpoint_places": ["s3://bucket/runs", "hf://org"],
+        "presets": {"nightly": '8xH100 6h max=$150 for="nightly training"'},
         "consumers": {"atlas": {"clouds": ["vast"], "gpus": ["RTX4090"], "max_hours": 4}},
     }
 )

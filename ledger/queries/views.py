@@ -13,13 +13,27 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core import lock_family
 from ledger.kernel.ids import bare_id
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, UNDECIDED, SessionState
-from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token
+from ledger.models import (
+    AdvanceApproval,
+    Approval,
+    Disk,
+    GrantRow,
+    Instance,
+    Node,
+    Option,
+    Quote,
+    Request,
+    Session,
+    Token,
+    WaitLimits,
+)
 from ledger.queries.access import Whose, own_or_shared, shared_with
 from ledger.queries.lookups import current_quote, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
+from ledger.queries.waiting import open_advances
 
 SHORTEST_ENDING = 4
 INSTANCE_PREFIX = "ins_"
@@ -46,6 +60,10 @@ class RequestView:
     unknown: int = 0
     #: References of the people with whom its machine is shared.
     shared_with: tuple[str, ...] = ()
+    #: For what and until when it waits or waited; None where it never does.
+    limits: WaitLimits | None = None
+    #: The approvals in advance that are neither used nor revoked.
+    in_advance: tuple[AdvanceApproval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +133,8 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         await override_of(tx, request.id) if parent is None else None,
         await unknown_instances(tx),
         (await shared_with(tx, [request.id])).get(request.id, ()),
+        await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
+        tuple(await open_advances(tx, request.id)) if request.job.may_wait else (),
     )
 
 

@@ -49,6 +49,7 @@ class MatchedSpend:
     gpu_count: int
     price_usd_h: Decimal
     total_usd: Decimal
+    expected_usd: Decimal
     hours: Decimal
     tier: str
     at: datetime
@@ -67,6 +68,9 @@ def outside(cover: Cover, spend: MatchedSpend) -> str:
     if spend.total_usd > cover.total_usd:
         total = usd(cover.total_usd)
         return f"It may cost {usd(spend.total_usd)}, above the {total} that was approved in advance."
+    if spend.expected_usd > cover.total_usd:
+        total = usd(cover.total_usd)
+        return f"It is expected to cost {usd(spend.expected_usd)}, above the {total} that was approved in advance."
     if spend.hours > cover.hours:
         return f"It is for {brief(spend.hours)}, and {brief(cover.hours)} were approved in advance."
     if spend.at >= cover.until:
@@ -87,7 +91,8 @@ def may_approve(
 ) -> Verdict:
     """Judge an approval in advance. `request` has the approvers in advance as its approvals, and the total as amounts.
 
-    Allowed code: `in_advance`. The total is typed above the policy's amount, because no offer names a lower one.
+    Allowed code: `in_advance`. The total is typed above the policy's amount, because no offer names a lower one. The
+    total of `cover` may be lower than the one of the request, and never higher.
     """
     refusal = identity(policy, Decision.APPROVE, request, decider) or closed(request)
     if refusal is None and request.state is not RequestState.WAITING:
@@ -98,10 +103,12 @@ def may_approve(
         return refusal
     if cover is None:
         return NO_LIMIT
+    if not 0 < cover.total_usd <= request.worst_usd:
+        return deny(ReplyCode.CAP_RAISED, f"The limit must be above zero and at most {usd(request.worst_usd)}.")
     place = chosen_delegator(policy, request, decider)
     if any(has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return deny(ReplyCode.ALREADY_VOTED, "You already approved this in advance.")
-    if needed.confirm_amount and (wrong := confirmed(typed, cover.total_usd)):
+    if needed.confirm_amount and (wrong := confirmed(typed, request.worst_usd)):
         return wrong
     left = needed.required - len(request.approvals) - 1
     more = f" It needs {plural(left, 'more approval')}." if left > 0 else ""

@@ -157,12 +157,12 @@ class Draft:
     def missing(self, sub: Subcommand) -> Iterator[tuple[str, str]]:
         """Yield what `sub` still needs, as `(word that would say it, sentence)`."""
         work = () if "hours" in self.said else self.said.get("work", ())
-        if "wait_until" in self.said and self.said.keys().isdisjoint(("wait", "start_at")):
-            yield "until", "until= says how long to wait, so say for what: below=$16/h, retry or at=20:00."
         if sub.name == "plan" and self.said.keys().isdisjoint(("hours", "work")):
             yield "hours", "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h."
         if not sub.needs_hours:
             return
+        if "wait_until" in self.said and self.said.keys().isdisjoint(("wait", "start_at")):
+            yield "until", "until= says how long to wait, so say for what: below=$16/h, retry or at=20:00."
         if not work and self.said.keys().isdisjoint(("names", "memory_gb_min", "memory_gb_max", "offer_id")):
             yield "gpu", "Say which GPU: a name such as 4090, or memory=40GB+."
         lacking = unsaid(work)

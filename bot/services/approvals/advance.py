@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from bot.rules.approvals.advance import Cover, may_approve
 from bot.rules.approvals.approvers import DeciderFacts, linked
@@ -30,6 +30,9 @@ from ledger.queries.access import Whose
 from ledger.queries.decisions import DecisionSubject, subject_of_request
 from ledger.queries.views import resolve
 from ledger.queries.waiting import limits_of, open_advances
+
+#: Stands where a reply names the offer.
+NO_OFFER: Final = "no offer yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,7 @@ def _decimals(gpu: dict[str, Any]) -> dict[str, Decimal | None]:
 
 async def tier_of(tx: Tx, policy: Policy, request: Request, limits: WaitLimits) -> ApproverGroup:
     """Return the approver group of a waiting request, by the most that its limits let it cost."""
-    gpu, total_usd = request.job.gpu, limits.total_cap_usd or Decimal(0)
-    shown = [(total_usd, {"gpu": name, "gpu_count": gpu.count_max}) for name in gpu.names]
+    shown = approvers.shown_in_advance(request.job, limits.total_cap_usd)
     return await approvers.fresh(tx, policy, request.requester, request.job, shown)
 
 
@@ -89,6 +91,8 @@ async def _asked(tx: Tx, policy: Policy, ask: DecisionSubject, command: Decide) 
     by_people = replace(policy, auto_approve_below_usd=None)
     needed = plan(by_people, total_usd, total_usd, ask.request.job.hours, mandate=mandate)
     cover = cover_of(limits, mandate.tier.name if mandate.tier else "")
+    if cover is not None and command.cap_usd is not None:
+        cover = replace(cover, total_usd=command.cap_usd)
     return _Asked(ask, limits, given, mandate, facts, needed, cover)
 
 
@@ -98,11 +102,13 @@ async def approve(
     """Judge and record an approval in advance; `dry` only judges it. Code of success: `in_advance`."""
     asked, policy, request = await _asked(tx, ctx.policy, ask, command), ctx.policy, ask.request
     judged = may_approve(policy, asked.needed, asked.cover, asked.facts, command.decider, command.typed_amount, now)
-    data = {"request_id": request.id}
+    data: dict[str, object] = {"request_id": request.id}
+    if asked.cover is not None:
+        amounts = dict.fromkeys(("expected_usd", "worst_usd"), asked.facts.worst_usd)
+        data |= {"offer_id": NO_OFFER, **amounts, "price_usd_h": asked.cover.price_usd_h, "spent_usd": Decimal(0)}
+    if command.hours is not None:
+        return refuse(ReplyCode.NOT_CHANGEABLE, "The time can't be changed in advance. Reject it, or approve it.", data)
     if not judged.allowed or asked.cover is None or dry:
-        if asked.cover is not None:
-            cover = asked.cover
-            data |= {"limit_usd": cover.total_usd, "price_usd_h": cover.price_usd_h}  # type: ignore[dict-item]
         return Reply(judged.allowed, judged.code, judged.sentence, data)
     first = not asked.given
     cap = (asked.cover.price_usd_h, asked.cover.total_usd)

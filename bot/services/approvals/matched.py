@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -16,7 +16,7 @@ from bot.services.access import delegation
 from bot.services.approvals import decisions
 from bot.services.approvals.advance import cover_of
 from bot.services.approvals.terms import cover_of as cover_of_decision
-from bot.services.grants import advances, approvers
+from bot.services.grants import advances, amendments, approvers
 from bot.services.market.codec import offer_from_json
 from bot.services.people import eligibility
 from bot.services.runtime.commands import Decide
@@ -29,7 +29,7 @@ from ledger.queries.decisions import DecisionSubject, button, subject_by_token
 from ledger.queries.waiting import open_advances
 
 REASON = "Approved in advance."
-#: The code and the sentence of each decision that was made in somebody's place.
+#: What is known now of each approver in advance, by their references.
 Facts = Mapping[str, DeciderFacts]
 
 
@@ -78,7 +78,8 @@ async def use(
         return False
     for vote in votes:
         await move(tx, AdvanceApproval, vote.row.id, GrantState.USED, now, vote.command.decider.actor, REASON)
-        reply = await decisions.decide_in(ctx, tx, vote.command, now, source=vote.row.id)
+        command = await _as_seen(tx, vote.command)
+        reply = await decisions.decide_in(ctx, tx, command, now, source=vote.row.id)
         if not reply.ok:
             # Each was judged alone above; together they may be one person's, or above a budget.
             await asked_as_usual(tx, request, reply.sentence, now)
@@ -88,6 +89,12 @@ async def use(
             return True
     await asked_as_usual(tx, request, "It needs more approvals than it had in advance.", now)
     return False
+
+
+async def _as_seen(tx: Tx, command: Decide) -> Decide:
+    """Return the decision with the terms as the approvals before it left them."""
+    ask = await subject_by_token(tx, command.token)
+    return command if ask is None else replace(command, seen=amendments.amended_terms(ask.request, ask.votes).digest)
 
 
 async def asked_as_usual(tx: Tx, request: Request, sentence: str, now: datetime) -> None:
@@ -117,6 +124,9 @@ async def _judge(
             return [], "It was approved in advance while its offer was being found."
         typed = f"{option.expected_usd}" if row.confirmed_usd is not None else None
         command = Decide(token, people[row.approver], REASON, typed_amount=typed)
+        covers = cover_of_decision(ctx.policy, ask, command)
+        if covers is not None and row.total_cap_usd < covers[1]:
+            command = replace(command, cap_usd=row.total_cap_usd)
         if why := _outside(ctx, ask, command, row, option, mandate, now):
             return [], why
         judged = await decisions.judged_in(ctx, tx, command, now)
@@ -140,4 +150,4 @@ def _outside(
         return "It covers no amount."
     found = offer_from_json(offer)
     tier, time_h = mandate.tier.name if mandate.tier else "", Decimal(ask.request.job.hours)
-    return outside(cover, MatchedSpend(found.gpu, found.gpu_count, *covers, time_h, tier, now))
+    return outside(cover, MatchedSpend(found.gpu, found.gpu_count, *covers, option.expected_usd, time_h, tier, now))

@@ -27,7 +27,7 @@ ONE = ApprovalPlan(required=1, rule="", confirm_amount=False, needs_override=Fal
 COVER = Cover(
     GpuConstraint(("H100-SXM",), 8, 8), Decimal(16), Decimal(100), Decimal(6), NOW + timedelta(hours=2), "large"
 )
-SPEND = MatchedSpend("H100-SXM", 8, Decimal(16), Decimal(100), Decimal(6), "large", NOW)
+SPEND = MatchedSpend("H100-SXM", 8, Decimal(16), Decimal(100), Decimal(90), Decimal(6), "large", NOW)
 REQUEST = RequestFacts(
     state=RequestState.WAITING,
     requester=REQUESTER,
@@ -46,6 +46,10 @@ REQUEST = RequestFacts(
         ({"gpu_count": 4}, "4 GPUs is not the number that was approved in advance."),
         ({"price_usd_h": Decimal(17)}, "The price is $17.00/h, above the $16.00/h that was approved in advance."),
         ({"total_usd": Decimal(101)}, "It may cost $101.00, above the $100.00 that was approved in advance."),
+        (
+            {"expected_usd": Decimal(101)},
+            "It is expected to cost $101.00, above the $100.00 that was approved in advance.",
+        ),
         ({"hours": Decimal(7)}, "It is for 7 h, and 6 h were approved in advance."),
         ({"at": COVER.until}, "The approval in advance has expired."),
         ({"tier": ""}, "The policy's tier for it has changed since it was approved in advance."),
@@ -95,6 +99,8 @@ def test_the_total_is_typed_above_the_amount_of_the_policy() -> None:
         ({"state": RequestState.QUOTING}, ReplyCode.NOT_WAITING),
         ({"expires_at": NOW}, ReplyCode.ALREADY_EXPIRED),
         ({"cover": None}, ReplyCode.NO_LIMIT),
+        ({"cover": replace(COVER, total_usd=Decimal(101))}, ReplyCode.CAP_RAISED),
+        ({"cover": replace(COVER, total_usd=Decimal(0))}, ReplyCode.CAP_RAISED),
         ({"approvals": (BOSS.ref,)}, ReplyCode.ALREADY_VOTED),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,8 @@ def test_the_limits_are_those_that_were_said() -> None:
     asked = job("6", H100, max_price_usd_h=Decimal(16), budget_cap_usd=Decimal(90), wait=True, wait_until="3h")
     found = limits_of(asked, POLICY, NOW)
     assert (found.from_at, found.until) == (NOW, NOW + timedelta(hours=3))
-    assert (found.price_usd_h, found.total_usd, found.hours, found.gpu) == (16, 90, 6, H100)
+    assert (found.price_usd_h, found.total_usd, found.hours) == (Decimal(16), Decimal(90), Decimal(6))
+    assert found.gpu == H100
 
 
 def test_the_total_follows_from_the_price_where_none_was_said() -> None:
@@ -58,7 +60,7 @@ def test_without_a_time_it_waits_a_day_and_never_longer_than_the_policy_says() -
         ({"start_at": "200h"}, "A request waits for 168 hours at most. Name an earlier moment."),
     ],
 )
-def test_a_time_that_cannot_be_waited_for_is_refused(changes: dict[str, str], sentence: str) -> None:
+def test_a_time_that_cannot_be_waited_for_is_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadWait) as found:
         limits_of(job(wait=True, **changes), POLICY, NOW)
     assert str(found.value) == sentence
