@@ -22,6 +22,7 @@ from bot.services.people import eligibility
 from bot.services.runtime.commands import Decide
 from bot.services.runtime.context import Context
 from ledger.core import Tx, amend, move
+from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import GrantState
 from ledger.models import AdvanceApproval, Option, Request
@@ -122,7 +123,7 @@ async def _judge(
     for row in rows:
         if row.approver not in people:  # Approved since the market was read; the next decision is as usual.
             return [], "It was approved in advance while its offer was being found."
-        typed = f"{option.expected_usd}" if row.confirmed_usd is not None else None
+        typed = f"{money.cents(option.expected_usd)}" if row.confirmed_usd is not None else None
         command = Decide(token, people[row.approver], REASON, typed_amount=typed)
         covers = cover_of_decision(ctx.policy, ask, command)
         if covers is not None and row.total_cap_usd < covers[1]:
