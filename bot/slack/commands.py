@@ -13,8 +13,9 @@ from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import clean
-from bot.services.access import authorization, delegation, sharing, ssh_keys
-from bot.services.approvals import break_glass, decisions, explanation
+from bot.services.access import authorization, delegation, sharing
+from bot.services.approvals import advance, break_glass, decisions, explanation
+from bot.services.approvals.advance import Revoke
 from bot.services.approvals.break_glass import BreakGlass
 from bot.services.audit import journal as audit_journal
 from bot.services.billing import costs, shared_ledger, true_up
@@ -22,10 +23,11 @@ from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
 from bot.services.instances import power
 from bot.services.plans import planner
+from bot.services.requests import again as repeat
 from bot.services.requests import submit as request_submit
-from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
+from bot.services.runtime.commands import Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
-from bot.slack import browsing, charts, provision_form
+from bot.slack import browsing, charts, key_command, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
@@ -330,21 +332,35 @@ async def _cancel(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
     return answer(await decisions.cancel(handler.ctx, Cancel(parsed.target, facts)))
 
 
+async def _revoke(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    return answer(await advance.revoke(handler.ctx, Revoke(parsed.target, await handler.facts(job))))
+
+
+async def _again(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    """Repeat a request, in the channel in which it would be made."""
+    asked_in = job.message.channel
+    shown_in = handler.settings.approvals_channel or asked_in
+    if shown_in.startswith(_PRIVATE):
+        return answer(_nobody_decides_here(handler))
+    earlier = None
+    if parsed.target:
+        try:
+            async with handler.ctx.db.read() as tx:
+                earlier, _ = await resolve(tx, parsed.target)
+        except LookupError as error:
+            return _unknown(error)
+        if await hidden(handler, job, earlier.requester):
+            return _unknown(LookupError(nothing_ends_in(parsed.target)))
+    reply = await repeat.again(handler.ctx, repeat.Again(job.key, job.message.actor, shown_in, earlier))
+    if reply.ok and shown_in == asked_in:
+        return None
+    return answer(reply)
+
+
 async def _share(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     person = Actor.from_ref(parsed.text)
     wanted = sharing.ShareWith(parsed.target, job.message.actor, person, off=parsed.action == "off")
     return answer(await sharing.change(handler.ctx, wanted))
-
-
-async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    actor = job.message.actor
-    if parsed.action == "add":
-        reply = await ssh_keys.add(handler.ctx, AddKey(actor, parsed.text, job.key))
-    elif parsed.action == "remove":
-        reply = await ssh_keys.remove(handler.ctx, actor, parsed.text, job.key)
-    else:
-        reply = await ssh_keys.show(handler.ctx, actor)
-    return answer(reply)
 
 
 async def _profile(_handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
@@ -372,7 +388,9 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "start": _switch,
     "restart": _switch,
     "cancel": _cancel,
+    "revoke": _revoke,
+    "again": _again,
     "share": _share,
-    "key": _key,
+    "key": key_command.key,
     "profile": _profile,
 }

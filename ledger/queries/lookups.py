@@ -81,6 +81,12 @@ async def open_requests(tx: AsyncSession, requester: str) -> list[Request]:
     return list(found)
 
 
+async def latest_request(tx: AsyncSession, whose: Whose) -> Request | None:
+    """Return the newest request for GPUs of a person."""
+    mine = (whose.where(Request.requester), Request.kind == RequestKind.PROVISION)
+    return await tx.scalar(select(Request).where(*mine).order_by(Request.id.desc()).limit(1))
+
+
 async def by_inbox_key(tx: AsyncSession, key: str) -> Request | None:
     """Return the request that an inbound message has made already."""
     return await tx.scalar(select(Request).where(Request.inbox_key == key))

@@ -27,6 +27,7 @@ from bot.rules.grammar.readers import (
     read_end,
     read_id,
     read_key,
+    read_maybe_id,
     read_nothing,
     read_reason,
     read_share,
@@ -177,6 +178,7 @@ def _read_question(sub: Subcommand, words: list[WordToken], _line: str, policy: 
 _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Policy], ParsedCommand]] = {
     CommandShape.JOB: _read_job,
     CommandShape.ID: read_id,
+    CommandShape.MAYBE_ID: read_maybe_id,
     CommandShape.KEY: read_key,
     CommandShape.TOPIC: read_topic,
     CommandShape.CLOUD: read_cloud,

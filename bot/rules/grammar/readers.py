@@ -75,6 +75,11 @@ def read_id(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy)
     return ParsedCommand(sub.name, target=target)
 
 
+def read_maybe_id(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read a command and at most one id."""
+    return read_id(sub, words, line, policy) if words else ParsedCommand(sub.name)
+
+
 def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     """Read an id, how the work went, and what becomes of the disk: `text` is empty where no word says it."""
     named = read_id(sub, words[:1], line, policy)

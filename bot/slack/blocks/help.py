@@ -14,7 +14,19 @@ from bot.slack.blocks.elements import Message, code, context, header, safe, sect
 #: Subject → its subcommands, in the order in which people need them; the panels of the command line are the same.
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Market": ("inventory", "plan", "compare", "profile"),
-    "Requests": ("provision", "list", "history", "status", "share", "cancel", "why", "break-glass", "delegate"),
+    "Requests": (
+        "provision",
+        "again",
+        "list",
+        "history",
+        "status",
+        "share",
+        "cancel",
+        "revoke",
+        "why",
+        "break-glass",
+        "delegate",
+    ),
     "Sessions": ("extend", "done", "stop", "start", "restart", "terminate", "key"),
     "Money": ("costs", "budget"),
     "More": ("audit", "help"),
