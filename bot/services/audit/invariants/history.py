@@ -41,6 +41,7 @@ class _Machine:
 _MACHINES = (
     _Machine("requests", RequestState, UNDECIDED),
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
+    _Machine("advances", GrantState, frozenset({GrantState.OPEN})),
     _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
     _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
     _Machine("orphans", OrphanState, frozenset(OrphanState)),
