@@ -18,8 +18,8 @@ from bot.slack.web import WebError
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import AdvanceApproval, Request
+from ledger.queries.lookups import advances_of
 from ledger.queries.views import request_view
-from ledger.queries.waiting import advances_of
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,21 @@ from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
 from ledger.kernel.entry_kind import SPENT, USED
 from ledger.kernel.states import LIVE_SESSION, GrantState, RollupTier
-from ledger.models import Approval, BudgetLimit, Facet, GrantRow, Instance, LedgerEntry, Session
+from ledger.models import (
+    AdvanceApproval,
+    Approval,
+    BudgetLimit,
+    Facet,
+    GrantRow,
+    Instance,
+    LedgerEntry,
+    Request,
+    Session,
+)
 from ledger.queries.access import Whose
+from ledger.queries.lookups import RESERVES
 from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
 from ledger.queries.session_costs import RELEASED
-from ledger.queries.waiting import reserved_in_advance
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,22 @@ async def buckets(
 ) -> dict[datetime, Decimal]:
     """Return dollars per hour, day or month (UTC) by when it began; both ends must be such a beginning."""
     return await daily(tx, tier, since, until, purse.on_facets(), purse.on_entries())
+
+
+async def reserved_in_advance(tx: AsyncSession, whose: Whose | None, label: str | None) -> tuple[Decimal, Decimal]:
+    """Return `(dollars, dollars per hour)` that approvals in advance reserve: the largest of each request, once."""
+    query: Any = (
+        select(func.max(AdvanceApproval.total_cap_usd), func.max(AdvanceApproval.price_cap_usd_h))
+        .join(Request, Request.id == AdvanceApproval.request_id)
+        .where(AdvanceApproval.state == GrantState.OPEN, Request.state.in_(RESERVES))
+        .group_by(AdvanceApproval.request_id)
+    )
+    if whose is not None:
+        query = query.where(whose.where(AdvanceApproval.owner))
+    if label is not None:
+        query = query.where(AdvanceApproval.label == label)
+    rows = (await tx.execute(query)).all()
+    return sum((total for total, _ in rows), Decimal(0)), sum((rate for _, rate in rows), Decimal(0))
 
 
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:

@@ -28,12 +28,11 @@ from ledger.models import (
     WaitLimits,
 )
 from ledger.queries.access import Whose, own_or_shared, shared_with
-from ledger.queries.lookups import current_quote, override_of, session_of
+from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
 from ledger.queries.retained_disks import open_disks
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
-from ledger.queries.waiting import open_advances
 
 SHORTEST_ENDING = 4
 INSTANCE_PREFIX = "ins_"

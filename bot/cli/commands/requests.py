@@ -87,17 +87,21 @@ def provision(
         "consumer": consumer,
         "ssh_public_key": ssh_key and text_of(ssh_key),
     }
-    given = {"words": line_of(words or ()), **given}
-    document = {**(job_in(job) if job else {}), **_given(**given)}
+    document = {**(job_in(job) if job else {}), **_given(words=line_of(words or ()), **given)}
     if dry_run:
-        planned = spoken(lambda api: api.post("/plans", document))
-        show(planned["estimate"] if as_json else with_columns(TextReport.model_validate(planned["report"])))
-        if not any(cloud["ok"] for cloud in planned["estimate"]["clouds"]):
-            raise typer.Exit(UNAVAILABLE)
+        _only_plan(document, as_json=as_json)
         return
     ended = spoken(lambda api: _submit(api, document, idempotency_key, as_json=as_json, wait=wait))
     if ended is not None:
         raise typer.Exit(ended)
+
+
+def _only_plan(document: dict[str, Any], *, as_json: bool) -> None:
+    """Show what the request would find; a market of which no cloud answered ends the program."""
+    planned = spoken(lambda api: api.post("/plans", document))
+    show(planned["estimate"] if as_json else with_columns(TextReport.model_validate(planned["report"])))
+    if not any(cloud["ok"] for cloud in planned["estimate"]["clouds"]):
+        raise typer.Exit(UNAVAILABLE)
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class BadWait(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WaitTerms:
     """Hold from when and until when a request looks for an offer, and what it may cost; None limits nothing."""
 
     from_at: datetime
@@ -40,7 +40,7 @@ class Limits:
     total_usd: Decimal | None
 
 
-def limits_of(job: JobRequest, policy: Policy, now: datetime) -> Limits:
+def limits_of(job: JobRequest, policy: Policy, now: datetime) -> WaitTerms:
     """Return the limits of a request that waits. Raises `BadWait` for a time that has passed or is too far off."""
     from_at = resolve(job.start_at, now, end_of_day=False) if job.start_at else now
     if from_at < now:
@@ -53,7 +53,7 @@ def limits_of(job: JobRequest, policy: Policy, now: datetime) -> Limits:
     if until > now + longest and (job.wait_until or from_at > now + longest):
         raise BadWait(f"A request waits for {say_hours(policy.max_wait_hours)} at most. Name an earlier moment.")
     until = min(until, now + longest) if not job.wait_until else until
-    return Limits(from_at, until, job.gpu, job.hours, job.max_price_usd_h, most_usd(job, policy))
+    return WaitTerms(from_at, until, job.gpu, job.hours, job.max_price_usd_h, most_usd(job, policy))
 
 
 def most_usd(job: JobRequest, policy: Policy) -> Decimal | None:

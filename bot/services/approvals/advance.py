@@ -28,8 +28,8 @@ from ledger.kernel.states import GrantState
 from ledger.models import AdvanceApproval, Request, WaitLimits
 from ledger.queries.access import Whose
 from ledger.queries.decisions import DecisionSubject, subject_of_request
+from ledger.queries.lookups import limits_of, open_advances
 from ledger.queries.views import resolve
-from ledger.queries.waiting import limits_of, open_advances
 
 #: Stands where a reply names the offer.
 NO_OFFER: Final = "no offer yet"

@@ -27,7 +27,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import GrantState
 from ledger.models import AdvanceApproval, Option, Request
 from ledger.queries.decisions import DecisionSubject, button, subject_by_token
-from ledger.queries.waiting import open_advances
+from ledger.queries.lookups import open_advances
 
 REASON = "Approved in advance."
 #: What is known now of each approver in advance, by their references.

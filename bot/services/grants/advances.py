@@ -8,7 +8,7 @@ from ledger.core import Tx, move
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.states import GrantState
 from ledger.models import AdvanceApproval
-from ledger.queries.waiting import open_advances
+from ledger.queries.lookups import open_advances
 
 
 async def void_all(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor = SYSTEM) -> None:

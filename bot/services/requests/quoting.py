@@ -154,9 +154,7 @@ async def _offer(
     Return whether it is approved already: by the policy, or in advance.
     """
     version = request.quote_version + 1
-    quote = _quote_of(request, version, ranked, market, now, timedelta(seconds=ctx.policy.request_ttl_s))
-    tx.add(quote)
-    await tx.flush()
+    quote = await _stored(tx, _quote_of(request, version, ranked, market, now, ctx.policy.request_ttl_s))
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
@@ -191,27 +189,33 @@ async def _offer(
     await request_message.show_details(tx, moved, now)
     if judged.allowed:
         await auto_approval.approve(ctx, tx, moved, options[0], judged, now)
+        await advances.void_all(tx, request.id, judged.sentence, now)
     elif needed.needs_override and (override is None or override.state is not RequestState.PENDING):
         # An earlier override was withdrawn, or it was approved for fewer hours than the total is now.
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
         await escalation.remind_again(tx, moved, now)
-    if judged.allowed:
-        await advances.void_all(tx, request.id, judged.sentence, now)
-        return True
-    return bool(await matched.use(ctx, tx, moved, options, judges.in_advance, now)) if job.may_wait else False
+    in_advance = await matched.use(ctx, tx, moved, options, judges.in_advance, now) if job.may_wait else None
+    return judged.allowed or bool(in_advance)
+
+
+async def _stored(tx: Tx, quote: Quote) -> Quote:
+    """Store a quote, so that its options can refer to it."""
+    tx.add(quote)
+    await tx.flush()
+    return quote
 
 
 def _quote_of(
-    request: Request, version: int, ranked: Ranked, market: MarketAnswer, now: datetime, open_for: timedelta
+    request: Request, version: int, ranked: Ranked, market: MarketAnswer, now: datetime, open_s: float
 ) -> Quote:
     return Quote(
         id=new_id("quo", now),
         request_id=request.id,
         version=version,
         created_at=now,
-        expires_at=now + open_for,
+        expires_at=now + timedelta(seconds=open_s),
         excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
         clouds=_answers(market.answers),
     )

@@ -59,19 +59,16 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job
     except consumers.NotAllowed as error:
         return refuse(error.code, str(error))
-    refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities)
-    if refusal is not None:
+    if (refusal := _refuse(ctx.policy, job, ctx.catalog.capabilities)) is not None:
         return refusal
     if not_shared := await sharing.refusal(ctx, command.actor, job):
         return not_shared
-    now, waits = ctx.clock.now(), None
-    if job.may_wait:
-        try:
-            waits = waiting_rules.limits_of(job, ctx.policy, now)
-        except waiting_rules.BadWait as error:
-            return refuse(ReplyCode.BAD_WAIT, str(error))
-        job = waiting_rules.limited(job, ctx.policy)
-    state = RequestState.QUOTING if waits is None else RequestState.WAITING
+    now = ctx.clock.now()
+    try:
+        waits = waiting_rules.limits_of(job, ctx.policy, now) if job.may_wait else None
+    except waiting_rules.BadWait as error:
+        return refuse(ReplyCode.BAD_WAIT, str(error))
+    job = waiting_rules.limited(job, ctx.policy) if waits else job
     async with ctx.db.write() as tx:
         known = await by_inbox_key(tx, command.key)
         if known is not None:
@@ -89,7 +86,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             tx,
             id=request_id,
             kind=RequestKind.PROVISION,
-            state=state,
+            state=(state := RequestState.QUOTING if waits is None else RequestState.WAITING),
             inbox_key=command.key,
             requester=command.actor.ref,
             job=job,
@@ -114,7 +111,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
     return reply
 
 
-def _submitted(ctx: Context, request_id: str, job: JobRequest, limits: waiting_rules.Limits | None) -> Reply:
+def _submitted(ctx: Context, request_id: str, job: JobRequest, limits: waiting_rules.WaitTerms | None) -> Reply:
     if limits is not None:
         sentence = f"Request {short_id(request_id)} {waiting_text.waits_for(job, limits.from_at, limits.until)}."
         return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})

@@ -23,7 +23,7 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token, WaitLimits
-from ledger.queries.waiting import jobs_of, limits_of, waiting_jobs
+from ledger.queries.lookups import jobs_of, limits_of, waiting_jobs
 
 BATCH = 64
 #: The waiting jobs that one listing serves.
@@ -40,7 +40,7 @@ class _Waiter:
     limits: WaitLimits
 
 
-async def store(tx: Tx, request_id: str, limits: rules.Limits, now: datetime) -> None:
+async def store(tx: Tx, request_id: str, limits: rules.WaitTerms, now: datetime) -> None:
     """Store the limits of a new request that waits, with its buttons, and show its card."""
     gpu: dict[str, Any] = JobRequest(gpu=limits.gpu, hours=limits.hours).to_json()["gpu"]
     row = WaitLimits(
@@ -131,7 +131,7 @@ async def _rest(ctx: Context, one: _Waiter) -> None:
 
 
 async def _expire(ctx: Context, one: _Waiter, now: datetime) -> None:
-    """Expire a request whose time is over; its approvals in advance reserve nothing any more."""
+    """Expire a request that found nothing until its last moment, and release what was reserved in advance."""
     with suppress(StaleMove):
         async with ctx.db.write() as tx:
             values = {"outcome": UNTIL}

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.states import GrantState, RequestState
-from ledger.models import AdvanceApproval, Approval
+from ledger.models import AdvanceApproval, Approval, GrantRow, Instance, Session
 from ledger.queries.audit import Books
-from ledger.queries.waiting import RESERVES
+from ledger.queries.lookups import RESERVES
 
 INSIDE = "an approval in advance is used inside its cover"
 ONCE = "an approval in advance is used once"
@@ -67,7 +67,8 @@ def _inside(vote: Approval, row: AdvanceApproval, gpu: str, gpu_count: int) -> I
 
 def _holding(books: Books) -> Iterator[Violation]:
     limits = {row.request_id for row in books.wait_limits}
-    busy = {row.request_id for row in (*books.grants, *books.sessions, *books.instances)}
+    owned: tuple[GrantRow | Session | Instance, ...] = (*books.grants, *books.sessions, *books.instances)
+    busy = {row.request_id for row in owned}
     for request in books.requests:
         if request.state is not RequestState.WAITING:
             continue
