@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
+from bot.api.schemas.requests import AdvanceOut, ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting, WaitOut
 from bot.api.schemas.sessions import (
     AgentOut,
     DiskOut,
@@ -21,6 +21,7 @@ from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.job_text import what_is_requested
+from bot.rules.values.waiting_text import waits_for
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
 from bot.services.grants import amendments
@@ -64,6 +65,7 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
             *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
             *(str(one["sentence"]) for one in (quote.clouds if quote else []) if one.get("sentence")),
         ],
+        wait=_wait(view),
         waiting=_waiting(ctx, view, mentioned_approvers(ctx.policy, mandate))
         if request.state is RequestState.PENDING
         else None,
@@ -72,6 +74,20 @@ def request_out(ctx: Context, view: RequestView, mandate: ApproverGroup, hint: s
         session_id=view.session.id if view.session else None,
         held=recovery_mode.of_request(view),
         hint=hint,
+    )
+
+
+def _wait(view: RequestView) -> WaitOut | None:
+    limits, request = view.limits, view.request
+    if limits is None:
+        return None
+    return WaitOut(
+        sentence=f"It {waits_for(request.job, limits.from_at, limits.until)}.",
+        from_at=limits.from_at,
+        until=limits.until,
+        price_cap_usd_h=limits.price_cap_usd_h,
+        total_cap_usd=limits.total_cap_usd,
+        in_advance=[AdvanceOut.model_validate(one) for one in view.in_advance],
     )
 
 

@@ -79,6 +79,14 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             ),
             reject=_entry("Reject a request.", "POST /requests/{request}/reject", at="commands.decisions"),
             cancel=_entry("Withdraw a request.", "POST /requests/{request}/cancel", at="commands.requests"),
+            again=_entry(
+                "Repeat an earlier request as a new one of yours.", "POST /requests/again", at="commands.requests"
+            ),
+            revoke=_entry(
+                "Revoke your approval in advance of a request that waits.",
+                "POST /requests/{request}/revoke",
+                at="commands.decisions",
+            ),
             share=_entry(
                 "Let somebody else log in to your machine.",
                 "POST /requests/{request}/share",

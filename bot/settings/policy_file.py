@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from bot.rules.grammar.job import check_presets
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.policy.validation import MERGED, RENAMED, validated
@@ -50,6 +51,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "blocked_countries": ["CN"],
         "webhook_networks": ["10.1.0.0/16"],
         "checkpoint_places": ["s3://bucket/runs", "hf://org"],
+        "presets": {"nightly": '8xH100 6h max=$150 for="nightly training"'},
         "consumers": {"atlas": {"clouds": ["vast"], "gpus": ["RTX4090"], "max_hours": 4}},
     }
 )
@@ -94,7 +96,7 @@ def read_policy_file(path: Path | None, *, practice: bool = False) -> PolicyFile
     if path is not None:
         sections = _Reader(path).sections()
     try:
-        policy = validated(Policy(**sections.get("policy", {})))
+        policy = check_presets(validated(Policy(**sections.get("policy", {}))))
         timing = Timing(**sections.get("timing", {})).validated(practice=practice)
     except ValueError as error:
         raise PolicyFileError(f"{path}: {error}") from error

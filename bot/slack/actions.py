@@ -10,13 +10,15 @@ from typing import Final
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
-from bot.services.approvals import decisions
+from bot.services.approvals import advance, decisions
+from bot.services.approvals.advance import Revoke
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments
 from bot.services.notifications.request_message import show_again
 from bot.services.runtime.commands import (
     AddKey,
     AnswerCheckpointHold,
+    Cancel,
     Decide,
     Extend,
     FinishSession,
@@ -74,6 +76,11 @@ async def click(handler: HandlerContext, job: HandlerJob) -> None:
         await offer_dialog.open_offers(handler, job, await handler.decider(job))
     elif verb == "change":
         await _change(handler, job, read_decision(value, await handler.decider(job)))
+    elif verb in ("cancel", "revoke"):
+        facts = await handler.facts(job)
+        revoked = advance.revoke(handler.ctx, Revoke(value, facts)) if verb == "revoke" else None
+        reply = await (revoked or decisions.cancel(handler.ctx, Cancel(value, facts)))
+        await handler.say(job, answer(reply))
     elif verb == "approve":
         await _approve(handler, job, read_decision(value, await handler.decider(job)))
     else:

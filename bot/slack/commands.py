@@ -13,8 +13,9 @@ from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import clean
-from bot.services.access import authorization, delegation, sharing, ssh_keys
-from bot.services.approvals import break_glass, decisions, explanation
+from bot.services.access import authorization, delegation, sharing
+from bot.services.approvals import advance, break_glass, decisions, explanation
+from bot.services.approvals.advance import Revoke
 from bot.services.approvals.break_glass import BreakGlass
 from bot.services.audit import journal as audit_journal
 from bot.services.billing import costs, shared_ledger, true_up
@@ -22,10 +23,11 @@ from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
 from bot.services.instances import power
 from bot.services.plans import planner
+from bot.services.requests import again as repeat
 from bot.services.requests import submit as request_submit
-from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
-from bot.services.sessions import extension, service, transfer
-from bot.slack import browsing, charts, log_command, provision_form
+from bot.services.runtime.commands import Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
+from bot.services.sessions import extension, service
+from bot.slack import browsing, charts, key_command, log_command, people_command, provision_form
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
@@ -37,7 +39,6 @@ from bot.slack.blocks.profile import profile
 from bot.slack.blocks.session_ending import done_question, end_question
 from bot.slack.blocks.status import details as status_details
 from bot.slack.blocks.status import status
-from bot.slack.blocks.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from bot.slack.render import card_facts
@@ -331,28 +332,28 @@ async def _cancel(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
     return answer(await decisions.cancel(handler.ctx, Cancel(parsed.target, facts)))
 
 
-async def _share(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    person = Actor.from_ref(parsed.text)
-    wanted = sharing.ShareWith(parsed.target, job.message.actor, person, off=parsed.action == "off")
-    return answer(await sharing.change(handler.ctx, wanted))
+async def _revoke(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    return answer(await advance.revoke(handler.ctx, Revoke(parsed.target, await handler.facts(job))))
 
 
-async def _transfer(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    if parsed.action in (ACCEPT, DECLINE):
-        answered = transfer.AnswerOffer(parsed.target, job.message.actor, accept=parsed.action == ACCEPT)
-        return answer(await transfer.answer(handler.ctx, answered))
-    offered = transfer.OfferSession(parsed.target, job.message.actor, Actor.from_ref(parsed.text))
-    return answer(await transfer.offer(handler.ctx, offered))
-
-
-async def _key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
-    actor = job.message.actor
-    if parsed.action == "add":
-        reply = await ssh_keys.add(handler.ctx, AddKey(actor, parsed.text, job.key))
-    elif parsed.action == "remove":
-        reply = await ssh_keys.remove(handler.ctx, actor, parsed.text, job.key)
-    else:
-        reply = await ssh_keys.show(handler.ctx, actor)
+async def _again(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    """Repeat a request, in the channel in which it would be made."""
+    asked_in = job.message.channel
+    shown_in = handler.settings.approvals_channel or asked_in
+    if shown_in.startswith(_PRIVATE):
+        return answer(_nobody_decides_here(handler))
+    earlier = None
+    if parsed.target:
+        try:
+            async with handler.ctx.db.read() as tx:
+                earlier, _ = await resolve(tx, parsed.target)
+        except LookupError as error:
+            return _unknown(error)
+        if await hidden(handler, job, earlier.requester):
+            return _unknown(LookupError(nothing_ends_in(parsed.target)))
+    reply = await repeat.again(handler.ctx, repeat.Again(job.key, job.message.actor, shown_in, earlier))
+    if reply.ok and shown_in == asked_in:
+        return None
     return answer(reply)
 
 
@@ -382,9 +383,11 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "start": _switch,
     "restart": _switch,
     "cancel": _cancel,
-    "share": _share,
-    "unshare": _share,
-    "transfer": _transfer,
-    "key": _key,
+    "revoke": _revoke,
+    "again": _again,
+    "share": people_command.share,
+    "unshare": people_command.share,
+    "transfer": people_command.transfer,
+    "key": key_command.key,
     "profile": _profile,
 }

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from bot.rules.grammar.bad_word import BadWord, show
 from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.job import Draft, pair
-from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, BadWord, hours_of, show
+from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, hours_of
 from bot.rules.grammar.run_words import run_word
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -44,6 +45,7 @@ def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
             errors[block] = str(error)[:300]
     if field_text(values, "work") and field_text(values, "hours") and "work" not in errors:
         errors["work"] = TWO_TIMES
+    draft.fill()
     for needed, sentence in draft.missing(BY_NAME["provision"]):
         block, instead = _MISSING[needed]
         if not errors.keys() & instead:

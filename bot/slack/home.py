@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from bot.rules.approvals.approvers import Deed, ineligible, is_approver_of
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
@@ -16,7 +17,8 @@ from bot.slack.handler_context import HandlerContext, HandlerJob, note_problems
 from bot.slack.web import WebError
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
-from ledger.models import Request
+from ledger.models import AdvanceApproval, Request
+from ledger.queries.lookups import advances_of
 from ledger.queries.views import request_view
 
 log = logging.getLogger(__name__)
@@ -72,10 +74,20 @@ async def decidable(handler: HandlerContext, facts: DeciderFacts) -> list[Reques
     pending = [
         row
         for row in waiting
-        if row.state is RequestState.PENDING and (policy.allow_self_approval or row.requester not in names)
+        if row.state in (RequestState.PENDING, RequestState.WAITING)
+        and (policy.allow_self_approval or row.requester not in names)
     ]
     async with handler.ctx.db.read() as tx:
         asked = await approvers.approver_groups(tx, policy, pending, handler.ctx.clock.now())
+        given = await advances_of(tx, [row.id for row in pending])
     # An override is decided on the card of its request, which is listed already.
     pending = [row for row in pending if row.kind is not RequestKind.OVERRIDE_12H]
+    pending = [row for row in pending if _is_open(row, given.get(row.id, ()), names)]
     return [row for row in pending if is_approver_of(policy, facts, asked[row.id])]
+
+
+def _is_open(row: Request, given: Collection[AdvanceApproval], names: Collection[str]) -> bool:
+    """Whether a request waits for this person: for a decision, or for one in advance that they have not made."""
+    if row.state is RequestState.PENDING:
+        return True
+    return row.job.max_price_usd_h is not None and not any(one.approver in names for one in given)

@@ -93,7 +93,7 @@ async def card_facts(ctx: Context, view: RequestView, now: datetime) -> CardFact
         extends = await session_view(tx, longer.id) if longer else None
         rows = [view.session.id, *(one.id for one in view.instances)] if view.session else []
         moves = await moves_of(tx, rows) if rows else []
-        if request.state is RequestState.PENDING:
+        if request.state in (RequestState.PENDING, RequestState.WAITING):
             mandate = await approvers.approver_group(tx, ctx.policy, request, now)
             not_them = await approvers.barred(tx, ctx.policy, view)
             keyless = request.kind is RequestKind.PROVISION and await _is_keyless(tx, ctx.policy, request)

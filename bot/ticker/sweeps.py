@@ -21,7 +21,7 @@ from bot.services.nodes import host_keys, key_writes
 from bot.services.notifications import clock_check
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
-from bot.services.requests import expiry, quoting
+from bot.services.requests import expiry, quoting, waiting
 from bot.services.runtime import idempotency, liveness
 from bot.services.runtime.context import Context
 from bot.services.runtime.event_order import NUMBER_EVERY_S, EventNumbering
@@ -84,6 +84,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [
         ScheduledJob("clock", lambda: clock_check.clock_check_due(ctx), clock_check.LOOK_S, drain=False),
+        ScheduledJob("waits", lambda: waiting.look_due(ctx), tick_s, asked),
         ScheduledJob("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
         ScheduledJob("expiry", lambda: expiry.expire_due(ctx), tick_s, asked),
         ScheduledJob("creates", lambda: launch.send_due(ctx), tick_s, bought, width=WIDTH),

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.engine.db import may_lock
-from ledger.models import GrantRow, Instance, Orphan, Request, Session
+from ledger.models import AdvanceApproval, GrantRow, Instance, Orphan, Request, Session
 
 
 def _lock_of(of: Any) -> Any:
@@ -39,7 +39,10 @@ _ID: Any = bindparam("row_id")
 #: Built once: these run before every move.
 _LOCKS: dict[type[Any], Any] = {
     Request: _lock_of(_ID),
-    **{m: _lock_of(select(m.request_id).where(m.id == _ID).scalar_subquery()) for m in (Session, GrantRow, Instance)},
+    **{
+        m: _lock_of(select(m.request_id).where(m.id == _ID).scalar_subquery())
+        for m in (Session, GrantRow, AdvanceApproval, Instance)
+    },
 }
 
 

@@ -30,9 +30,9 @@ from ledger.kernel.states import (
     reachable,
     sources,
 )
-from ledger.models import GrantRow, Instance, Orphan, Request, Session, Share
+from ledger.models import AdvanceApproval, GrantRow, Instance, Orphan, Request, Session, Share
 
-Row = TypeVar("Row", Request, GrantRow, Session, Instance, Orphan)
+Row = TypeVar("Row", Request, GrantRow, AdvanceApproval, Session, Instance, Orphan)
 
 #: The rows that jobs claim.
 CLAIMED: tuple[type[Any], ...] = (Request, Session, Instance)
@@ -179,7 +179,7 @@ def _refusal(row_id: str, now: State, to: State) -> MoveError:
 
 
 async def _tell(
-    tx: AsyncSession, row: Request | GrantRow | Session | Instance | Orphan, to: State, at: datetime
+    tx: AsyncSession, row: Request | GrantRow | AdvanceApproval | Session | Instance | Orphan, to: State, at: datetime
 ) -> None:
     """Make the notifications of a move due, and again those that it leaves behind, to say what became of them."""
     for kind in announced(to):
@@ -193,7 +193,7 @@ async def _tell(
 
 async def _announce(
     tx: AsyncSession,
-    row: Request | GrantRow | Session | Instance | Orphan,
+    row: Request | GrantRow | AdvanceApproval | Session | Instance | Orphan,
     to: State,
     kind: NotificationKind,
     at: datetime,

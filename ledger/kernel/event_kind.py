@@ -17,6 +17,7 @@ class EventKind(Vocabulary):
     REQUEST_SHARED = "request.shared", "request shared with somebody"
     REQUEST_UNSHARED = "request.unshared", "request no longer shared with somebody"
     REQUEST_ESCALATED = "request.escalated", "request escalated"
+    REQUEST_ADVANCE = "request.advance", "request approved in advance"
     GRANT_MOVED = "grant.moved", "spend approval moved"
 
     SESSION_MOVED = "session.moved", "session moved"

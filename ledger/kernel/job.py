@@ -75,6 +75,16 @@ class JobRequest:
     ports: tuple[str, ...] = ()
     #: References of the people with whom the machine is shared.
     share: tuple[str, ...] = ()
+    #: Nothing that fits is no end: the request waits for such an offer.
+    wait: bool = False
+    #: From when on, and until when, it looks for offers; as they were written, such as `20:00`.
+    start_at: str | None = None
+    wait_until: str | None = None
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the request waits for an offer, or for its start."""
+        return self.wait or self.start_at is not None
 
     def to_json(self) -> dict[str, Any]:
         """Write the request as plain JSON types; decimals become strings so that nothing passes through a float."""

@@ -8,6 +8,8 @@ from typing import Self
 
 
 class RequestState(StrEnum):
+    #: It looks at the market from time to time, buys nothing and holds nothing.
+    WAITING = "waiting"
     QUOTING = "quoting"
     PENDING = "pending"
     APPROVED = "approved"
@@ -72,7 +74,9 @@ _R, _G, _S, _I, _T = RequestState, GrantState, SessionState, InstanceState, Orph
 #: because equal words of two machines (a session and an instance are both *terminating*) are equal as text.
 LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
     RequestState: {
-        _R.QUOTING: frozenset({_R.PENDING, _R.UNAVAILABLE, _R.CANCELLED}),
+        _R.WAITING: frozenset({_R.QUOTING, _R.REJECTED, _R.CANCELLED, _R.EXPIRED}),
+        # A request with a time until which it may wait returns to waiting when nothing fits after all.
+        _R.QUOTING: frozenset({_R.PENDING, _R.UNAVAILABLE, _R.CANCELLED, _R.WAITING}),
         _R.PENDING: frozenset({_R.QUOTING, _R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED}),
         # Until the create call is sent, a changed price or a sold offer makes the request ask again.
         _R.APPROVED: frozenset({_R.PENDING, _R.QUOTING}),
@@ -119,6 +123,8 @@ LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
 OPEN_INSTANCE = frozenset({_I.READY, _I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
 #: Rows for which the cloud may be billing.
 BILLABLE_INSTANCE = frozenset({_I.LIVE, _I.STOPPED, _I.TERMINATING})
+#: A request in one of these has no outcome yet.
+UNDECIDED = frozenset({_R.WAITING, _R.QUOTING, _R.PENDING})
 LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S.TERMINATING})
 #: Sessions in which there is something to end.
 ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
@@ -191,6 +197,7 @@ _N = NotificationKind
 #: announcing it twice costs an update and never a second message.
 ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
     RequestState: {
+        _R.WAITING: (_N.REQUEST_MESSAGE,),
         _R.PENDING: (_N.REQUEST_MESSAGE,),
         _R.APPROVED: (_N.REQUEST_MESSAGE,),
         _R.REJECTED: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT),

@@ -27,11 +27,22 @@ from ledger.models.journal import (
     UnnumberedEvent,
 )
 from ledger.models.people import MachineKey, Transfer
-from ledger.models.requests import Approval, Delegation, GrantRow, Option, Quote, Request, Token
+from ledger.models.requests import (
+    AdvanceApproval,
+    Approval,
+    Delegation,
+    GrantRow,
+    Option,
+    Quote,
+    Request,
+    Token,
+    WaitLimits,
+)
 from ledger.models.sessions import Disk, Instance, Node, Orphan, Session
 
 __all__ = [
     "MOVABLE",
+    "AdvanceApproval",
     "ApiAnswer",
     "ApiKey",
     "Approval",
@@ -70,12 +81,13 @@ __all__ = [
     "TurnRow",
     "UnnumberedEvent",
     "Unrolled",
+    "WaitLimits",
     "Webhook",
     "WebhookDelivery",
 ]
 
 #: The rows whose state only `ledger.core.moves` changes.
-MOVABLE = (Request, GrantRow, Session, Instance, Orphan)
+MOVABLE = (Request, GrantRow, AdvanceApproval, Session, Instance, Orphan)
 
 
 class StateAssigned(TypeError):

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, JobJson, Json, MicroUsd, SafeString, SafeText, UtcDateTime
@@ -132,8 +132,78 @@ class Approval(Base):
     reason: Mapped[str] = mapped_column(SafeText, default="")
     rule: Mapped[str] = mapped_column(SafeText, default="")
     at: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: The approval in advance that this one was made of.
+    source_approval_id: Mapped[str | None] = mapped_column(SafeString(24))
 
-    __table_args__ = (UniqueConstraint("request_id", "quote_version", "approver"),)
+    __table_args__ = (
+        UniqueConstraint("request_id", "quote_version", "approver"),
+        Index("uq_approvals_source_approval_id", "source_approval_id", unique=True),
+    )
+
+
+class WaitLimits(Base):
+    """Store for what a request waits, from when on and until when, and what it may cost then."""
+
+    __tablename__ = "wait_limits"
+
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), primary_key=True)
+    from_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: The GPU constraint, as the job has it.
+    gpu: Mapped[dict[str, Any]] = mapped_column(Json)
+    hours: Mapped[str] = mapped_column(SafeString(24))
+    price_cap_usd_h: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    total_cap_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    #: How often an offer that seemed to fit was gone when it was quoted; the pauses grow with it.
+    misses: Mapped[int] = mapped_column(Integer, default=0)
+
+    __table_args__ = (
+        CheckConstraint("until > from_at", name="ck_wait_limits_until_after_from"),
+        CheckConstraint("price_cap_usd_h IS NULL OR price_cap_usd_h > 0", name="ck_wait_limits_price_positive"),
+        CheckConstraint("total_cap_usd IS NULL OR total_cap_usd > 0", name="ck_wait_limits_total_positive"),
+        CheckConstraint("CAST(hours AS NUMERIC) > 0", name="ck_wait_limits_hours_positive"),
+    )
+
+
+class AdvanceApproval(Base):
+    """Store that an approver approved the limits of a waiting request before there was an offer. Single use."""
+
+    __tablename__ = "advance_approvals"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    state: Mapped[GrantState] = mapped_column(EnumText(GrantState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    approver: Mapped[str] = mapped_column(SafeString(96))
+    on_behalf_of: Mapped[str | None] = mapped_column(SafeString(96))
+    #: Whose budget and which project's it reserves.
+    owner: Mapped[str] = mapped_column(SafeString(96))
+    label: Mapped[str] = mapped_column(SafeString(40))
+    gpu: Mapped[dict[str, Any]] = mapped_column(Json)
+    hours: Mapped[str] = mapped_column(SafeString(24))
+    price_cap_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    total_cap_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: The policy's tier at that moment; empty for none.
+    tier: Mapped[str] = mapped_column(SafeString(96), default="")
+    confirmed_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    rule: Mapped[str] = mapped_column(SafeText, default="")
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (
+        CheckConstraint("until > at", name="ck_advance_approvals_until_after_at"),
+        CheckConstraint("price_cap_usd_h > 0", name="ck_advance_approvals_price_positive"),
+        CheckConstraint("total_cap_usd > 0", name="ck_advance_approvals_total_positive"),
+        CheckConstraint("CAST(hours AS NUMERIC) > 0", name="ck_advance_approvals_hours_positive"),
+        Index(
+            "uq_advance_approvals_open",
+            "request_id",
+            "approver",
+            unique=True,
+            sqlite_where=text("state = 'open'"),
+            postgresql_where=text("state = 'open'"),
+        ),
+    )
 
 
 class Delegation(Base):

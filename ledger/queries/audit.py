@@ -11,6 +11,7 @@ from sqlalchemy import func, inspect, select
 
 from ledger.engine.db import Database
 from ledger.models import (
+    AdvanceApproval,
     Approval,
     Event,
     EventOrder,
@@ -24,6 +25,7 @@ from ledger.models import (
     Quote,
     Request,
     Session,
+    WaitLimits,
 )
 from ledger.models.base import Base
 
@@ -47,6 +49,8 @@ class Books:
     notifications: tuple[Notification, ...]
     inbox: tuple[Inbox, ...]
     order: tuple[EventOrder, ...]
+    advances: tuple[AdvanceApproval, ...] = ()
+    wait_limits: tuple[WaitLimits, ...] = ()
 
     def rows(self) -> Iterator[Any]:
         """Yield every row of every table."""
@@ -76,6 +80,8 @@ async def read_books(db: Database) -> Books:
             await table(Notification),
             await table(Inbox),
             await table(EventOrder),
+            await table(AdvanceApproval),
+            await table(WaitLimits),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
@@ -11,10 +12,24 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import first_id
+from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState
-from ledger.models import GrantRow, Instance, Option, Quote, Request, Session, SshKey
+from ledger.kernel.states import OPEN_INSTANCE, UNDECIDED, GrantState, InstanceState, RequestState
+from ledger.models import (
+    AdvanceApproval,
+    GrantRow,
+    Instance,
+    Option,
+    Quote,
+    Request,
+    Session,
+    SshKey,
+    WaitLimits,
+)
 from ledger.queries.access import Whose
+
+#: While its request is in one of these, an approval in advance reserves budget.
+RESERVES = frozenset({RequestState.WAITING, RequestState.QUOTING})
 
 
 async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
@@ -74,11 +89,17 @@ async def open_requests(tx: AsyncSession, requester: str) -> list[Request]:
         .where(
             Request.requester == requester,
             Request.parent_id.is_(None),
-            Request.state.in_([RequestState.QUOTING, RequestState.PENDING]),
+            Request.state.in_(UNDECIDED),
         )
         .order_by(Request.created_at.desc())
     )
     return list(found)
+
+
+async def latest_request(tx: AsyncSession, whose: Whose) -> Request | None:
+    """Return the newest request for GPUs of a person."""
+    mine = (whose.where(Request.requester), Request.kind == RequestKind.PROVISION)
+    return await tx.scalar(select(Request).where(*mine).order_by(Request.id.desc()).limit(1))
 
 
 async def by_inbox_key(tx: AsyncSession, key: str) -> Request | None:
@@ -145,3 +166,37 @@ async def public_keys(tx: AsyncSession, whose: Whose) -> list[SshKey]:
     """Return the public SSH keys of a person under all of their names, the oldest first."""
     mine = select(SshKey).where(whose.where(SshKey.owner))
     return list(await tx.scalars(mine.order_by(SshKey.created_at, SshKey.fingerprint)))
+
+
+async def limits_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, WaitLimits]:
+    """Return the limits of the requests that wait or waited."""
+    rows = await tx.scalars(select(WaitLimits).where(WaitLimits.request_id.in_(sorted(request_ids))))
+    return {row.request_id: row for row in rows}
+
+
+async def jobs_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, JobRequest]:
+    """Return the jobs of these requests, by their ids."""
+    rows: Any = await tx.execute(select(Request.id, Request.job).where(Request.id.in_(sorted(request_ids))))
+    return dict(rows.all())
+
+
+async def waiting_jobs(tx: AsyncSession, limit: int) -> list[JobRequest]:
+    """Return the jobs of requests that wait, the oldest first."""
+    waits = select(Request.job).where(Request.state == RequestState.WAITING).order_by(Request.created_at)
+    return list(await tx.scalars(waits.limit(limit)))
+
+
+async def open_advances(tx: AsyncSession, request_id: str) -> list[AdvanceApproval]:
+    """Return the approvals in advance of a request that were neither used nor revoked, the oldest first."""
+    mine = (AdvanceApproval.request_id == request_id, AdvanceApproval.state == GrantState.OPEN)
+    query = select(AdvanceApproval).where(*mine).order_by(AdvanceApproval.at, AdvanceApproval.id)
+    return list(await tx.scalars(query))
+
+
+async def advances_of(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, list[AdvanceApproval]]:
+    """Return the open approvals in advance of many requests, by request, the oldest first."""
+    found: defaultdict[str, list[AdvanceApproval]] = defaultdict(list)
+    mine = (AdvanceApproval.request_id.in_(sorted(request_ids)), AdvanceApproval.state == GrantState.OPEN)
+    for row in await tx.scalars(select(AdvanceApproval).where(*mine).order_by(AdvanceApproval.at)):
+        found[row.request_id].append(row)
+    return found

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.entry_kind import EntryKind
-from ledger.kernel.states import LIVE_SESSION, InboxState, InstanceState, NotificationState, RequestState
+from ledger.kernel.states import LIVE_SESSION, UNDECIDED, InboxState, InstanceState, NotificationState, RequestState
 from ledger.models import Inbox, Instance, LedgerEntry, Notification, Request, Session
 
 
@@ -27,7 +27,7 @@ class Figures:
 
 async def figures(tx: AsyncSession) -> Figures:
     """Count everything that has not ended; `booked_usd` is of all time."""
-    requests = await _counted(tx, Request.state, Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
+    requests = await _counted(tx, Request.state, Request.state.in_(UNDECIDED))
     sessions = await _counted(tx, Session.state, Session.state.in_(LIVE_SESSION))
     over = (InstanceState.GONE, InstanceState.REJECTED, InstanceState.TOMBSTONE)
     rows = await tx.execute(

@@ -17,8 +17,19 @@ from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
 from ledger.kernel.entry_kind import SPENT, USED
 from ledger.kernel.states import LIVE_SESSION, GrantState, RollupTier
-from ledger.models import Approval, BudgetLimit, Facet, GrantRow, Instance, LedgerEntry, Session
+from ledger.models import (
+    AdvanceApproval,
+    Approval,
+    BudgetLimit,
+    Facet,
+    GrantRow,
+    Instance,
+    LedgerEntry,
+    Request,
+    Session,
+)
 from ledger.queries.access import Whose
+from ledger.queries.lookups import RESERVES
 from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
 from ledger.queries.session_costs import RELEASED
 
@@ -84,8 +95,27 @@ async def buckets(
     return await daily(tx, tier, since, until, purse.on_facets(), purse.on_entries())
 
 
+async def reserved_in_advance(tx: AsyncSession, whose: Whose | None, label: str | None) -> tuple[Decimal, Decimal]:
+    """Return `(dollars, dollars per hour)` that approvals in advance reserve: the largest of each request, once."""
+    query: Any = (
+        select(func.max(AdvanceApproval.total_cap_usd), func.max(AdvanceApproval.price_cap_usd_h))
+        .join(Request, Request.id == AdvanceApproval.request_id)
+        .where(AdvanceApproval.state == GrantState.OPEN, Request.state.in_(RESERVES))
+        .group_by(AdvanceApproval.request_id)
+    )
+    if whose is not None:
+        query = query.where(whose.where(AdvanceApproval.owner))
+    if label is not None:
+        query = query.where(AdvanceApproval.label == label)
+    rows = (await tx.execute(query)).all()
+    return sum((total for total, _ in rows), Decimal(0)), sum((rate for _, rate in rows), Decimal(0))
+
+
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
-    """Return `(dollars, dollars per hour)` that may still be spent: the largest grant of each approval, once."""
+    """Return `(dollars, dollars per hour)` that may still be spent: the largest grant of each approval, once.
+
+    What approvals in advance reserve is part of it.
+    """
     in_force = (
         Session.state.in_(LIVE_SESSION),
         GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),
@@ -118,7 +148,8 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
     )
     for session_id, amount_usd in used:
         caps[session_id] = max(caps.get(session_id, Decimal(0)) - amount_usd, Decimal(0))
-    return sum(caps.values(), Decimal(0)), sum(rates.values(), Decimal(0))
+    ahead_usd, ahead_usd_h = await reserved_in_advance(tx, purse.whose, purse.label)
+    return sum(caps.values(), ahead_usd), sum(rates.values(), ahead_usd_h)
 
 
 async def outcomes(

@@ -12,10 +12,23 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_family
 from ledger.kernel.ids import bare_id
-from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
-from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token
+from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, UNDECIDED, SessionState
+from ledger.models import (
+    AdvanceApproval,
+    Approval,
+    Disk,
+    GrantRow,
+    Instance,
+    Node,
+    Option,
+    Quote,
+    Request,
+    Session,
+    Token,
+    WaitLimits,
+)
 from ledger.queries.access import Whose, own_or_shared, shared_with
-from ledger.queries.lookups import current_quote, override_of, session_of
+from ledger.queries.lookups import current_quote, open_advances, override_of, session_of
 from ledger.queries.nodes import nodes_of
 from ledger.queries.orphans import unknown_instances
 from ledger.queries.retained_disks import open_disks
@@ -46,6 +59,10 @@ class RequestView:
     unknown: int = 0
     #: References of the people with whom its machine is shared.
     shared_with: tuple[str, ...] = ()
+    #: For what and until when it waits or waited; None where it never does.
+    limits: WaitLimits | None = None
+    #: The approvals in advance that are neither used nor revoked.
+    in_advance: tuple[AdvanceApproval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +132,8 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         await override_of(tx, request.id) if parent is None else None,
         await unknown_instances(tx),
         (await shared_with(tx, [request.id])).get(request.id, ()),
+        await tx.get(WaitLimits, request.id) if request.job.may_wait else None,
+        tuple(await open_advances(tx, request.id)) if request.job.may_wait else (),
     )
 
 
@@ -183,7 +202,7 @@ async def requests_page(
     """Return requests from the newest on, older than the id `before`; of everybody when `whose` is None."""
     query = select(Request).order_by(Request.id.desc()).limit(limit)
     if waiting:
-        query = query.where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
+        query = query.where(Request.state.in_(UNDECIDED))
     if whose is not None:
         query = query.where(whose.where(Request.requester))
     if before is not None:
@@ -243,12 +262,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
 
 async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[Request]:
     """Return requests that wait for offers or for a decision, oldest first; of everybody when `whose` is None."""
-    query = (
-        select(Request)
-        .where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
-        .order_by(Request.created_at)
-        .limit(limit)
-    )
+    query = select(Request).where(Request.state.in_(UNDECIDED)).order_by(Request.created_at).limit(limit)
     if whose is not None:
         query = query.where(whose.where(Request.requester))
     return list(await tx.scalars(query))

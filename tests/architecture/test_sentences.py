@@ -23,7 +23,7 @@ EXCEPTIONS = {
     "body{font": "a style sheet",
     "<!doctype html>": "the frame of an HTML page",
     "import base64, json, os": "a program that runs at Kaggle",
-    "when a request is pending": "a list of states, in a table of the reference",
+    "when a request is waiting": "a list of states, in a table of the reference",
 }
 
 

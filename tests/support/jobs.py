@@ -10,7 +10,7 @@ from sqlalchemy import String, bindparam, literal, select, type_coerce, union_al
 
 from bot.services.instances import launch, power, termination, unknown_outcome
 from bot.services.instances.power import SWITCHABLE
-from bot.services.requests import expiry, quoting
+from bot.services.requests import expiry, quoting, waiting
 from bot.services.runtime.context import Context
 from bot.services.sessions import expiration
 from ledger.engine.db import Database
@@ -19,6 +19,7 @@ from ledger.models import Instance, Notification, Request, Session
 
 #: The jobs without a pace that call no messenger, in the order in which one hands to the next.
 JOBS: dict[str, Callable[[Context], Awaitable[int]]] = {
+    "waits": waiting.look_due,
     "quotes": quoting.quote_due,
     "expiry": expiry.expire_due,
     "creates": launch.send_due,
@@ -29,6 +30,7 @@ JOBS: dict[str, Callable[[Context], Awaitable[int]]] = {
 }
 #: Which rows each job works on that has no pace of its own, by the job's name: it runs when one is due.
 WORKS_ON: dict[str, tuple[type[Any], frozenset[Any]]] = {
+    "waits": (Request, frozenset({RequestState.WAITING})),
     "quotes": (Request, frozenset({RequestState.QUOTING})),
     "expiry": (Request, frozenset({RequestState.PENDING})),
     "creates": (Instance, frozenset({InstanceState.READY, InstanceState.SENDING})),

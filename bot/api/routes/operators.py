@@ -31,8 +31,9 @@ from bot.api.schemas.operators import (
 from bot.api.schemas.sessions import RunOut
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.job_words import BadWord, hours_of
+from bot.rules.grammar.job_words import hours_of
 from bot.rules.instances import recovery_mode
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization

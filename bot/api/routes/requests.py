@@ -13,19 +13,22 @@ from bot.api.idempotency import Act, MayRepeat, Repeat, once
 from bot.api.problems import ProblemRaised
 from bot.api.routes.market import refused
 from bot.api.schemas.base import Done, Page, ReasonIn
-from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary, ShareIn
+from bot.api.schemas.requests import AgainIn, ApproveIn, RequestOut, RequestSummary, ShareIn
 from bot.api.views import request_out, request_summary
 from bot.rules.access.scopes import BadHolder, Scope, known_person
 from bot.rules.approvals.decision import DeciderFacts, Decision
+from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.job_words import BadWord, hours_of
+from bot.rules.grammar.job_words import hours_of
 from bot.rules.policy.consumers import of as limits_of
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, sharing, ssh_keys
 from bot.services.access.api_keys import Principal
-from bot.services.approvals import by_offer, decisions
+from bot.services.approvals import advance, by_offer, decisions
+from bot.services.approvals.advance import Revoke
 from bot.services.grants import approvers
 from bot.services.plans.job_file import BadJob, completed, read_job
+from bot.services.requests import again as repeat
 from bot.services.requests import submit
 from bot.services.runtime import liveness
 from bot.services.runtime.commands import Cancel, Provision, Reply
@@ -195,6 +198,27 @@ async def cancel(deps: Deps, who: Requester, request: RequestParam, body: Reason
             raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     reply = await decisions.cancel(deps.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")
+
+
+@router.post("/requests/{request}/revoke", responses=refusals(404, 409))
+async def revoke(deps: Deps, who: Decider, request: RequestParam) -> Done:
+    """Revoke your own approval in advance of a request that waits, as long as it was not used."""
+    row, _ = await found(deps, who, request)
+    reply = await advance.revoke(deps.ctx, Revoke(row.id, DeciderFacts(who.actor)))
+    return done(reply, url=f"/api/v1/requests/{row.id}")
+
+
+@router.post("/requests/again", status_code=202, response_model=Done, responses=refusals(404, 409, 503))
+async def again(deps: Deps, who: Requester, body: AgainIn, key: Repeat) -> Any:
+    """Repeat an earlier request, your newest or one that you may see, as a new request of yours."""
+    earlier = (await found(deps, who, body.request))[0] if body.request else None
+
+    async def submit_again(command: str) -> tuple[int, Done]:
+        wanted = repeat.Again(command, who.actor, deps.settings.channel, earlier)
+        reply = await repeat.again(deps.ctx, wanted)
+        return 202, done(reply, url=f"/api/v1/requests/{reply.data.get('request_id', '')}")
+
+    return await once(deps, who, key, f"POST /requests/again {body.model_dump_json()}", submit_again)
 
 
 @router.post("/requests/{request}/share", responses=refusals(404, 409))

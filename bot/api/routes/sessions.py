@@ -15,8 +15,9 @@ from bot.api.schemas.base import Done, Page
 from bot.api.schemas.sessions import DoneIn, ExtendIn, LoginOut, LogOut, NodeTokenOut, SessionOut
 from bot.api.views import login_out, session_out
 from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import plain
-from bot.rules.grammar.job_words import BadWord, hours_of
+from bot.rules.grammar.job_words import hours_of
 from bot.rules.instances.power import PowerAction
 from bot.rules.nodes.machine_logs import LINES, LINES_MAX, LogSource
 from bot.rules.values.command_text import cli_command

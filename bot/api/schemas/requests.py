@@ -86,6 +86,27 @@ class RequestSummary(Out):
     decided_by_name: str = optional("The name of who approved or closed it, where the policy knows it.", "")
 
 
+class AdvanceOut(Out):
+    """An approval in advance that is neither used nor revoked."""
+
+    approver: str = Field(description="Who approved the limits in advance.")
+    price_cap_usd_h: Decimal = Field(description="The highest price per hour that it covers, in dollars.")
+    total_cap_usd: Decimal = Field(description="The highest total that it covers, in dollars.")
+    until: fields.Until
+    at: fields.At
+
+
+class WaitOut(Out):
+    """For what a request waits or waited."""
+
+    sentence: str = Field(description="For what it waits and until when, in words.")
+    from_at: datetime = Field(description="From when on it looks for offers.")
+    until: datetime = Field(description="When it expires without an offer.")
+    price_cap_usd_h: Decimal | None = Field(description="The highest price per hour; null: any.")
+    total_cap_usd: Decimal | None = Field(description="The highest total; null: any.")
+    in_advance: list[AdvanceOut] = Field(description="The approvals in advance that are neither used nor revoked.")
+
+
 class RequestOut(RequestSummary):
     """A request in full. `waiting` is null once it is closed; `override_id` names the 12-hour override."""
 
@@ -96,6 +117,7 @@ class RequestOut(RequestSummary):
     options: list[OptionOut] = Field(description="The ranked offers, the best first.")
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
     excluded: list[str] = Field(description="Offers that were skipped and why, in words.")
+    wait: WaitOut | None = optional("For what it waits or waited; null: it never did.")
     waiting: Waiting | None = Field(description="The approvers it waits for; null once it is closed.")
     override_id: str | None = Field(description="The 12-hour override; an approval of this request approves it, too.")
     override_state: str | None = Field(
@@ -126,6 +148,14 @@ class ApproveIn(In):
     hours: fields.Time | None = optional("A shorter time than was requested.", examples=["4h"])
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = optional(
         "The digest of the terms that you read; needed once another approver has changed them."
+    )
+
+
+class AgainIn(In):
+    """Which request is repeated."""
+
+    request: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")] | None = optional(
+        "A request by its id, or by the end of one; without it, your newest.", examples=["4k7m2p"]
     )
 
 

@@ -12,8 +12,8 @@ import yaml
 from bot import logs
 from bot.cli.access.job_keys import unknown_keys
 from bot.cli.terminal.screen import fail
+from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.job_document import JobDocument, plain
-from bot.rules.grammar.job_words import BadWord
 from bot.rules.grammar.workload_words import WORK_KEYS
 
 _SPACED = re.compile(r"([\w-]+)=([^\"'].*\s.*)", re.ASCII)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from bot import logs
+from bot.rules.grammar.bad_word import nearest
 from bot.rules.grammar.job_document import FileMount, Gpu, JobDocument, Resources
-from bot.rules.grammar.job_words import KEYS, nearest
+from bot.rules.grammar.job_words import KEYS
 from bot.rules.grammar.workload_words import WORK_KEYS
 
 Path = tuple[str, ...]

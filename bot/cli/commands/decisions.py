@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api.schemas.requests import OptionOut, RequestOut
+from bot.api.schemas.requests import OptionOut, RequestOut, WaitOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, elsewhere, spoken
 from bot.cli.commands.requests import chosen_of
 from bot.cli.lazy import load
@@ -85,6 +85,8 @@ async def _approve(api: ApiClient, request_id: str, choice: _Choice, said: dict[
     if choice.asks:
         print_report(request_details(one))
     option = _chosen(one, choice)
+    if one.state == RequestState.WAITING and one.wait is not None:
+        _in_advance(one.wait, choice, short_id(one.id))
     if choice.asks and one.state == RequestState.PENDING and not agreed(_question(one, option)):
         typer.echo("Nothing was approved.")
         raise typer.Exit(1)
@@ -101,6 +103,20 @@ async def _approve(api: ApiClient, request_id: str, choice: _Choice, said: dict[
                 raise _explained(refused, short_id(one.id)) from refused
             body["amount"] = prompt(str(refused))
             key = key and f"{key}/{body['amount']}"  # Another call: what it says has changed.
+
+
+def _in_advance(wait: WaitOut, choice: _Choice, named: str) -> None:
+    """Ask, or check against --max-usd, before limits are approved for which there is no offer yet."""
+    total, rate_h = wait.total_cap_usd, wait.price_cap_usd_h
+    if total is None or rate_h is None:
+        return  # The service refuses it, and says why.
+    if choice.asks:
+        if not agreed(f"Approve in advance at most {rate(rate_h)} and {usd(total)} in all?"):
+            typer.echo("Nothing was approved.")
+            raise typer.Exit(1)
+    elif choice.most_usd is None or total > choice.most_usd:
+        least = f"`gpu-shopper approve {named} --max-usd {money.cents_up(total)}`"
+        fail(f"It may cost {usd(total)} and has no offer yet. Say that you approve that: {least}.", 2)
 
 
 def _chosen(one: RequestOut, choice: _Choice) -> OptionOut | None:
@@ -175,6 +191,11 @@ def reject(
         reason = prompt("Why? The requester reads it")
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, idempotency_key))
     show_result(done, as_json=as_json)
+
+
+def revoke(request: Named, as_json: Json = False) -> None:
+    """Revoke your approval in advance of a request that waits for an offer."""
+    show_result(spoken(lambda api: api.post(f"/requests/{plain_id(request)}/revoke", {})), as_json=as_json)
 
 
 def why(request: Named, as_json: Json = False) -> None:

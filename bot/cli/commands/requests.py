@@ -27,7 +27,9 @@ from ledger.kernel.request_kind import RequestKind
 
 POLL_S = 1.0
 #: States of a request that is not finished.
-OPEN = frozenset({"quoting", "pending", "approved"})
+#: Fields with which nobody chooses one of the offers of now.
+CHOSEN_LATER = frozenset({"offer", "below", "retry", "at", "until"})
+OPEN = frozenset({"waiting", "quoting", "pending", "approved"})
 
 
 def provision(
@@ -45,6 +47,11 @@ def provision(
     disk: Annotated[str, typer.Option(help="The least disk: 200GB.")] = "",
     budget: Annotated[str, typer.Option(help="The most that it may cost in all.")] = "",
     max_price: Annotated[str, typer.Option(help="The most per hour.")] = "",
+    below: Annotated[str, typer.Option(help="Wait for an offer at or below this price per hour.")] = "",
+    retry: Annotated[bool, typer.Option("--retry", help="Wait while no offer fits.")] = False,
+    at: Annotated[str, typer.Option(help="Begin to look for offers then: 20:00 (UTC), 6h.")] = "",
+    until: Annotated[str, typer.Option(help="How long to wait: 20:00 (UTC), 2026-12-01, 6h.")] = "",
+    preset: Annotated[str, typer.Option(help="A job of the policy; other options replace its own.")] = "",
     image: Annotated[str, typer.Option(help="The container image.")] = "",
     run: Annotated[str, typer.Option(help="The command to run.")] = "",
     reason: Annotated[str, typer.Option(help="Why; approvers read this.")] = "",
@@ -69,23 +76,32 @@ def provision(
         "spot": spot,
         "budget": budget,
         "max_price": max_price,
+        "below": below,
+        "retry": retry,
+        "at": at,
+        "until": until,
+        "preset": preset,
         "image": image,
         "run": run,
         "reason": reason,
         "consumer": consumer,
         "ssh_public_key": ssh_key and text_of(ssh_key),
     }
-    given = {"words": line_of(words or ()), **given}
-    document = {**(job_in(job) if job else {}), **_given(**given)}
+    document = {**(job_in(job) if job else {}), **_given(words=line_of(words or ()), **given)}
     if dry_run:
-        planned = spoken(lambda api: api.post("/plans", document))
-        show(planned["estimate"] if as_json else with_columns(TextReport.model_validate(planned["report"])))
-        if not any(cloud["ok"] for cloud in planned["estimate"]["clouds"]):
-            raise typer.Exit(UNAVAILABLE)
+        _only_plan(document, as_json=as_json)
         return
     ended = spoken(lambda api: _submit(api, document, idempotency_key, as_json=as_json, wait=wait))
     if ended is not None:
         raise typer.Exit(ended)
+
+
+def _only_plan(document: dict[str, Any], *, as_json: bool) -> None:
+    """Show what the request would find; a market of which no cloud answered ends the program."""
+    planned = spoken(lambda api: api.post("/plans", document))
+    show(planned["estimate"] if as_json else with_columns(TextReport.model_validate(planned["report"])))
+    if not any(cloud["ok"] for cloud in planned["estimate"]["clouds"]):
+        raise typer.Exit(UNAVAILABLE)
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -93,7 +109,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 async def _submit(api: ApiClient, document: dict[str, Any], key: str, *, as_json: bool, wait: bool) -> int | None:
-    if at_terminal() and not as_json and "offer" not in document:
+    if at_terminal() and not as_json and not document.keys() & CHOSEN_LATER:
         document = await _choose(api, document)
     made = await api.post("/sessions", document, key)
     say(made["sentence"], stderr=as_json)
@@ -194,3 +210,13 @@ def cancel(request: Named, reason: Annotated[str, typer.Option(help="Why.")] = "
     """Withdraw an undecided request."""
     done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
     show_result(done, as_json=as_json)
+
+
+def again(
+    request: Annotated[str, typer.Argument(help="The request, by its id; your newest by default.")] = "",
+    idempotency_key: IdempotencyKey = "",
+    as_json: Json = False,
+) -> None:
+    """Repeat an earlier request, with the same words, as a new request of yours."""
+    body = {"request": plain_id(request)} if request else {}
+    show_result(spoken(lambda api: api.post("/requests/again", body, idempotency_key)), as_json=as_json)

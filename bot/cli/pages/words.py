@@ -21,6 +21,7 @@ PREFIXES = (
     ("quo", "quote"),
     ("opt", "option of a quote"),
     ("apr", "approval"),
+    ("adv", "approval in advance"),
     ("grt", "grant"),
     ("ses", "session"),
     ("ins", "instance"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas.requests import RequestOut, RequestSummary
+from bot.api.schemas.requests import RequestOut, RequestSummary, WaitOut
 from bot.api.schemas.sessions import GpuCheckOut, NodeApiOut, SessionOut, Ssh
 from bot.cli.terminal.listing import ListView, listing
 from bot.cli.terminal.screen import for_people
@@ -45,7 +45,7 @@ def request_list(found: Sequence[RequestSummary], none: str = "There are no requ
             state_words(one.state),
             one.asked,
             one.requester_name or name_of(one.requester),
-            time_cell(one.expires_at if one.state == RequestState.PENDING else None),
+            time_cell(one.expires_at if one.state in (RequestState.PENDING, RequestState.WAITING) else None),
             time_cell(one.created_at),
             one.reason or "-",
         )
@@ -77,6 +77,8 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [f"Shared with {', '.join(map(name_of, one.shared_with_names))}."] if one.shared_with else []
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
+    if one.wait and one.state == RequestState.WAITING:
+        said.append(_waits(one.wait))
     if one.override_state == RequestState.PENDING:
         said.append("Above the 12-hour limit: an approval also approves the 12-hour override.")
     elif one.override_state:
@@ -104,6 +106,14 @@ def request_details(one: RequestOut, *, verbose: bool = False) -> TextReport:
     head = (*OPTIONS, "offer", "why") if verbose else OPTIONS
     tables = (TextTable(head=head, rows=rows),) if rows else ()
     return TextReport(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
+
+
+def _waits(wait: WaitOut) -> str:
+    """Say for what a request waits, what it may cost, and who approved that in advance."""
+    total = wait.total_cap_usd
+    most = f" It never costs more than {usd(total)}." if total is not None else ""
+    given = ", ".join(f"{name_of(one.approver)} up to {usd(one.total_cap_usd)}" for one in wait.in_advance)
+    return f"{wait.sentence}{most}" + (f" Approved in advance by {given}." if given else "")
 
 
 def session_list(found: Sequence[SessionOut]) -> ListView:

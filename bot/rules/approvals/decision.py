@@ -43,7 +43,10 @@ __all__ = [
     "DecisionInput",
     "RequestFacts",
     "chosen_delegator",
+    "closed",
     "confirmed",
+    "has_approved",
+    "identity",
     "is_approver",
     "is_requester",
     "linked",
@@ -183,7 +186,7 @@ def verdict(
 
     `amount_needed` asks the caller for the dialog; nothing else about the decision was wrong.
     """
-    refusal = _identity(policy, what.decision, request, decider) or _refuse_closed(what, request, now)
+    refusal = identity(policy, what.decision, request, decider) or _refuse_closed(what, request, now)
     if refusal is None and what.decision is Decision.APPROVE:
         return _approve(policy, approval_plan, what, request, decider)
     if refusal is None and what.decision is Decision.REJECT:
@@ -196,7 +199,8 @@ def is_requester(request: RequestFacts, actor: Actor) -> bool:
     return any(is_same(actor, one) for one in (request.requester, *request.linked))
 
 
-def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
+def identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
+    """Return why this person may not make this decision; None when they may."""
     # A program may only withdraw its own request, regardless of its key.
     program = decision is not Decision.CANCEL and decider.actor.is_program
     refusal = deny(ReplyCode.BOT, "A bot can't approve or reject a request.") if program else None
@@ -211,8 +215,8 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decision is Decision.CANCEL and not is_approver(policy, decider):
         return deny(ReplyCode.NOT_YOURS, "Only the requester or an approver can cancel this request.")
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
-        if closed := _closed(request):
-            return closed
+        if over := closed(request):
+            return over
         if decision is Decision.REJECT:
             return deny(ReplyCode.REQUESTER, "You can't reject your own request. Cancel it instead.")
         return deny(
@@ -256,10 +260,10 @@ def chosen_delegator(policy: Policy, request: RequestFacts, decider: DeciderFact
     if is_approver_of(policy, decider, request.mandate):
         return None
     found = eligible_delegators(policy, decider, request.mandate, (request.requester, *request.linked))
-    return next((one for one in found if not _has_approved(policy, request, one)), found[0] if found else None)
+    return next((one for one in found if not has_approved(policy, request, one)), found[0] if found else None)
 
 
-def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
+def has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
     """Whether somebody's approval is there already, under any of their names or through a delegate."""
     approvers = [Actor.from_ref(ref) for ref in (*request.approvals, *request.delegators)]
     return any(is_same(one, approver) for one in (actor, *linked(policy, actor)) for approver in approvers)
@@ -281,9 +285,11 @@ STILL_QUOTING = deny(ReplyCode.QUOTING, "This request has no offers yet. Try aga
 
 def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
     """Refuse a decision on a closed, unquoted or expired request; cancelling only needs an open one."""
-    if closed := _closed(request):
-        return closed
+    if over := closed(request):
+        return over
     if what.decision is Decision.CANCEL:
+        return None
+    if request.state is RequestState.WAITING and what.decision is Decision.REJECT:
         return None
     if request.state is not RequestState.PENDING:
         return STILL_QUOTING
@@ -295,7 +301,8 @@ def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) ->
     return None
 
 
-def _closed(request: RequestFacts) -> Verdict | None:
+def closed(request: RequestFacts) -> Verdict | None:
+    """Return how a request ended already; None while it is open."""
     if request.state not in _CLOSED:
         return None
     by = f" by {request.decided_by.removeprefix('operator:')}" if request.decided_by else ""
@@ -307,7 +314,7 @@ def _approve(
     policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
 ) -> Verdict:
     place = chosen_delegator(policy, request, decider)
-    if any(_has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
+    if any(has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return deny(ReplyCode.ALREADY_VOTED, "You already approved this. It needs another approver.")
     if needed.needs_override:
         return deny(ReplyCode.OVERRIDE_FIRST, "The 12-hour override must be approved first.")

@@ -21,6 +21,7 @@ class CommandShape(StrEnum):
     DONE = "done"
     END = "end"
     CHOICE = "choice"
+    MAYBE_ID = "maybe_id"
     DELEGATE = "delegate"
     REASON = "reason"
     LOGS = "logs"
@@ -157,6 +158,21 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         CommandShape.TRANSFER,
     ),
     Subcommand("cancel", "cancel ID", "Cancel an open request.", "cancel 4k7m2p", CommandShape.ID),
+    Subcommand(
+        "again",
+        "again [ID]",
+        "Repeat your newest request, or another one that you may see, as a new request of yours.",
+        "again 4k7m2p",
+        CommandShape.MAYBE_ID,
+        ("repeat",),
+    ),
+    Subcommand(
+        "revoke",
+        "revoke ID",
+        "Revoke your approval in advance of a request that waits for an offer.",
+        "revoke 4k7m2p",
+        CommandShape.ID,
+    ),
     Subcommand("why", "why ID", "Show why a request needs approval, and from whom.", "why 4k7m2p", CommandShape.ID),
     Subcommand(
         "delegate",

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Final
 
+from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import BY_NAME, Subcommand
 from bot.rules.grammar.job_words import (
     DURATION,
     KEYS,
     SPOT_WORDS,
     WORDS,
-    BadWord,
     Fields,
     cloud_words,
-    near,
     read_clouds,
     read_gpus,
-    show,
     unknown_gpu,
 )
 from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
 from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.policy.policy import Policy
-from bot.rules.values.text import WordToken
+from bot.rules.values.text import UnclosedQuote, WordToken, tokens
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.gpus.table import lookup
 
@@ -36,8 +34,16 @@ LOOK_HOURS: Final = Decimal(1)
 
 #: Words that carry nothing, and makers' words that only mean something together with the next word.
 _FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
+#: Words that say everything without a value.
+_ALONE: Final[Mapping[str, Fields]] = {
+    **{word: {"spot": SPOT_WORDS[word]} for word in ("spot", "interruptible", "on-demand", "ondemand")},
+    "retry": {"wait": True},
+}
 _BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
 _GPU_FIELDS = frozenset(GpuConstraint.__dataclass_fields__)
+#: Words that people write before their value: `below $16/h`, `until 20:00`.
+_MOMENTS = frozenset(["below", "under", "until", "at"])
+_PRESET = re.compile(r"[A-Za-z0-9][\w-]{0,39}", re.ASCII)
 _COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
 _KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
@@ -72,7 +78,7 @@ class Draft:
     def read(self, word: WordToken) -> None:
         """Read one word more. Raises `BadWord`."""
         for name, value in self.look(word).items():
-            if name in self.said and name not in ("names", "work"):
+            if name in self.said and name not in ("names", "work", "wait"):
                 raise BadWord(f"{show(word.raw)} repeats what was already said. Keep one of the two.")
             self.said[name] = value
 
@@ -108,8 +114,8 @@ class Draft:
         for pattern, key in _BARE:
             if pattern.fullmatch(lowered):
                 return KEYS[key].read(lowered.strip("xgpus ") if key == "count" else text, self.policy)
-        if lowered in ("spot", "interruptible", "on-demand", "ondemand"):
-            return {"spot": SPOT_WORDS[lowered]}
+        if lowered in _ALONE:
+            return {**_ALONE[lowered]}
         clouds = cloud_words()
         if all(part in clouds for part in lowered.split(",")):
             return read_clouds(text, self.policy)
@@ -136,6 +142,18 @@ class Draft:
         before = [name for name in self.said.get("names", ()) if name not in instead_of]
         return tuple(dict.fromkeys((*before, *names)))
 
+    def fill(self) -> None:
+        """Take from the preset, where one is named, whatever no other word says. Raises `BadWord`."""
+        name = self.said.pop("preset", None)
+        if name is None:
+            return
+        preset = read_words(self.policy.presets[name], self.policy)
+        own = {word.partition("=")[0] for word in self.said.get("work", ())}
+        work = tuple(word for word in preset.said.pop("work", ()) if word.partition("=")[0] not in own)
+        if work or own:
+            self.said["work"] = (*self.said.get("work", ()), *work)
+        self.said = {**preset.said, **self.said}
+
     def missing(self, sub: Subcommand) -> Iterator[tuple[str, str]]:
         """Yield what `sub` still needs, as `(word that would say it, sentence)`."""
         work = () if "hours" in self.said else self.said.get("work", ())
@@ -143,6 +161,8 @@ class Draft:
             yield "hours", "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h."
         if not sub.needs_hours:
             return
+        if "wait_until" in self.said and self.said.keys().isdisjoint(("wait", "start_at")):
+            yield "until", "until= says how long to wait, so say for what: below=$16/h, retry or at=20:00."
         if not work and self.said.keys().isdisjoint(("names", "memory_gb_min", "memory_gb_max", "offer_id")):
             yield "gpu", "Say which GPU: a name such as 4090, or memory=40GB+."
         lacking = unsaid(work)
@@ -165,6 +185,31 @@ class Draft:
         return replace(job, disk_gb=self.policy.disk_gb(job.workload, said.get("disk_gb"), job.model))
 
 
+def read_words(text: str, policy: Policy) -> Draft:
+    """Read the words of a job. Raises `BadWord`, or `UnclosedQuote`."""
+    draft = Draft(policy)
+    for word in joined(tokens(text)):
+        draft.read(word)
+    return draft
+
+
+def check_presets(policy: Policy) -> Policy:
+    """Return this policy, or raise ValueError with a sentence that names the preset and its wrong word."""
+    for name, text in policy.presets.items():
+        if not _PRESET.fullmatch(name):
+            raise ValueError(
+                f"The policy is not usable: presets: `{name[:40]}` is not a name; use letters, digits, - and _."
+            )
+        try:
+            said = read_words(text, policy).said
+        except (BadWord, UnclosedQuote) as error:
+            raise ValueError(f"The policy is not usable: presets.{name}: {error}") from error
+        if not said or "preset" in said:
+            wrong = "names another preset" if said else "says nothing"
+            raise ValueError(f"The policy is not usable: presets.{name} {wrong}; write words such as 8xH100 6h.")
+    return policy
+
+
 def everything(policy: Policy) -> JobRequest:
     """Ask for any GPU for an hour: what an inventory shows where nobody says a word."""
     return Draft(policy).request(BY_NAME["inventory"])
@@ -180,6 +225,9 @@ def joined(words: list[WordToken]) -> Iterator[WordToken]:
         if _NUMBER.fullmatch(word.raw) and not lookup(word.raw) and _UNITS.fullmatch(unit.raw):
             gap = " " * (unit.position - word.position - len(word.raw))
             word = WordToken(word.value + unit.value, word.raw + gap + unit.raw, word.position)
+            place += 1
+        if word.raw.lower() in _MOMENTS and unit.raw and "=" not in unit.raw:
+            word = pair(word.raw.lower(), unit.value, word.position)
             place += 1
         counted = None if word.quoted else _COUNTED.fullmatch(word.raw)
         if counted is None:

@@ -94,6 +94,17 @@ class JobDocument(_Strict):
     )
     budget: Said | None = Field(default=None, description="The most that it may cost in all.", examples=["$50"])
     max_price: Said | None = Field(default=None, description="The most per hour.", examples=["$2.50"])
+    below: Said | None = Field(
+        default=None, description="Wait for an offer at or below this price per hour.", examples=["$16/h"]
+    )
+    retry: StrictBool | Text | None = Field(default=None, description="yes: wait while no offer fits.")
+    at: Text | None = Field(
+        default=None, description="Begin to look for offers then: 20:00 (UTC), 2026-12-01T20:00+01:00, 6h from now."
+    )
+    until: Text | None = Field(
+        default=None, description="How long to wait for an offer, written like `at`; a day without it."
+    )
+    preset: Text | None = Field(default=None, description="A job of the policy; other fields replace its own.")
     reliability: Said | None = Field(default=None, description="The least reliability: 0.98 or 98%.")
     total_memory: Said | None = Field(default=None, description="The least memory of all GPUs together: 160GB.")
     verified: StrictBool | Text | None = Field(

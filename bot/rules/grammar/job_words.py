@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any
 
 from bot.rules.grammar.access_words import read_ports, read_share
-from bot.rules.grammar.bad_word import BadWord as BadWord  # noqa: PLC0414 # Who calls a reader catches it, too.
+from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.grammar.limit_words import read_available, read_reliability, read_total, read_version
+from bot.rules.grammar.wait_words import read_moment
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
@@ -66,24 +67,6 @@ class Word:
     example: str
     read: Callable[[str, Policy], Fields]
     aliases: tuple[str, ...] = ()
-
-
-def nearest(text: str, known: Iterable[str]) -> str:
-    """Return the closest of `known`, or an empty text where none is close."""
-    # Two letters that change places in a word of three leave two of three alike.
-    found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72 if len(text) > 3 else 0.6)
-    return found[0] if found and found[0] != text.lower() else ""
-
-
-def near(text: str, known: Iterable[str]) -> str:
-    """Suggest the closest of `known`, as ` Did you mean x?`, or nothing."""
-    found = nearest(text, known)
-    return f" Did you mean {found}?" if found else ""
-
-
-def show(text: str) -> str:
-    """Quote a word inside a sentence, cut when it is long."""
-    return f"“{text[:40]}…”" if len(text) > 40 else f"“{text}”"
 
 
 def read_gpus(text: str, policy: Policy) -> Fields:
@@ -160,8 +143,30 @@ def one(field: str, read: Callable[[str], Any]) -> Callable[[str, Policy], Field
     return lambda text, _policy: {field: read(text)}
 
 
+def _read_below(text: str, _policy: Policy) -> Fields:
+    """Read `$16/h`: wait for an offer at or below this price."""
+    return {"max_price_usd_h": _price(text), "wait": True}
+
+
+def _price(text: str) -> Decimal:
+    return _money(re.sub(r"/h(?:our|r)?$", "", text))
+
+
+def _read_retry(text: str, _policy: Policy) -> Fields:
+    """Read `yes`: wait while nothing fits; `no` is as if nothing was said."""
+    return {"wait": True} if yes_or_no(text, "retry") else {}
+
+
+def _read_preset(text: str, policy: Policy) -> Fields:
+    """Read the name of a job that the policy names."""
+    if text not in policy.presets:
+        there = ", ".join(policy.presets) or "none; the policy names them under presets"
+        raise BadWord(f"{show(text)} is not a preset; there are {there}.{near(text, policy.presets)}")
+    return {"preset": text}
+
+
 _read_max = one("budget_cap_usd", _money)
-_read_price = one("max_price_usd_h", lambda text: _money(re.sub(r"/h(?:our|r)?$", "", text)))
+_read_price = one("max_price_usd_h", _price)
 
 
 def read_memory(text: str, _policy: Policy) -> Fields:
@@ -227,23 +232,6 @@ def read_offer(text: str, _policy: Policy) -> Fields:
     return {"offer_id": f"{cloud.lower()}:{key}"}
 
 
-def read_reliability(text: str, _policy: Policy) -> Fields:
-    """Read `0.98` or `98%`."""
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text)
-    share = Decimal(found[1]) / (100 if found[2] else 1) if found else Decimal(-1)
-    if wrong := job_bounds.reliability(share, show(text)):
-        raise BadWord(wrong.sentence)
-    return {"min_reliability": share}
-
-
-def read_total(text: str, _policy: Policy) -> Fields:
-    """Read `160`, `160GB`: the memory of all GPUs together, at least."""
-    found = re.fullmatch(r"(\d{1,5})(?:gb|g)?\+?", text.lower().replace(" ", ""))
-    if found is None or not int(found[1]):
-        raise BadWord(f"{show(text)} is not a size; write total=160GB for all GPUs together.")
-    return {"memory_gb_total_min": Decimal(found[1])}
-
-
 def yes_or_no(text: str, key: str) -> bool:
     """Read `key=yes` or `key=no`. Raises `BadWord`."""
     answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -253,29 +241,6 @@ def yes_or_no(text: str, key: str) -> bool:
 
 
 _read_verified = one("verified_only", lambda text: yes_or_no(text, "verified"))
-
-
-def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
-    """Make a reader for a version such as 12.4; `sm_89` is 8.9."""
-
-    def read(text: str, _policy: Policy) -> Fields:
-        short = re.fullmatch(r"sm_?(\d{1,2})(\d)", text.lower())
-        plain = f"{short[1]}.{short[2]}" if short else text.removesuffix("+")
-        if not re.fullmatch(r"\d{1,2}(?:\.\d{1,2})?", plain):
-            raise BadWord(f"{show(text)} is not a version; write {sample}.")
-        return {field: Decimal(plain)}
-
-    return read
-
-
-def read_available(text: str, _policy: Policy) -> Fields:
-    """Read `24h`, `3d`: for how long the cloud must expect the offer to be there."""
-    bare = text.lower().replace(" ", "")
-    found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,2})?)(days?|d|hours?|hrs?|h)?", bare)
-    if found is None or not Decimal(found[1]):
-        raise BadWord(f"{show(text)} is not a time; write available=24h or available=3d.")
-    hours = Decimal(found[1]) * (24 if (found[2] or "h").startswith("d") else 1)
-    return {"min_available_s": int(hours * 3600)}
 
 
 def whole(text: str) -> int | None:
@@ -318,6 +283,24 @@ WORDS: tuple[Word, ...] = (
     ),
     Word("max", "MONEY", "The most it may cost in all.", "max=$50", _read_max, ("budget", "cap", "limit")),
     Word("price", "MONEY", "The most per hour.", "price=$2.50", _read_price, ("max-price", "max_price")),
+    Word(
+        "below",
+        "MONEY",
+        "Wait for an offer at or below this price per hour.",
+        "below=$16/h",
+        _read_below,
+        ("under",),
+    ),
+    Word("retry", "yes or no", "Wait while no offer fits.", "retry=yes", _read_retry, ("wait",)),
+    Word("at", "MOMENT", "Begin to look for offers then.", "at=20:00", one("start_at", lambda t: read_moment(t, "at"))),
+    Word(
+        "until",
+        "MOMENT",
+        "How long to wait for an offer; a day without it.",
+        "until=20:00",
+        one("wait_until", lambda t: read_moment(t, "until")),
+    ),
+    Word("preset", "NAME", "A job of the policy; other words replace its own.", "preset=nightly", _read_preset),
     Word("clouds", "CLOUD[,CLOUD]", "Only these clouds.", "clouds=vast,runpod", read_clouds, ("cloud", "provider")),
     Word("region", "PLACE[,PLACE]", "Only in these regions or countries.", "region=US", read_regions, ("regions",)),
     Word("spot", "no, yes or any", "Whether it may be interrupted; no unless asked.", "spot=no", read_spot),
@@ -325,13 +308,13 @@ WORDS: tuple[Word, ...] = (
     Word("reliability", "SHARE", "The least reliability.", "reliability=98%", read_reliability),
     Word("total", "SIZE", "The least memory of all GPUs together.", "total=160GB", read_total, ("total-memory",)),
     Word("verified", "yes or no", "Only machines that their cloud has verified.", "verified=yes", _read_verified),
-    Word("cuda", "VERSION", "The least CUDA that the driver runs.", "cuda=12.4", _version("min_cuda", "cuda=12.4")),
+    Word("cuda", "VERSION", "The least CUDA that the driver runs.", "cuda=12.4", read_version("min_cuda", "cuda=12.4")),
     Word(
         "capability",
         "VERSION",
         "The least CUDA compute capability.",
         "capability=8.9",
-        _version("min_capability", "capability=8.9 or capability=sm_89"),
+        read_version("min_capability", "capability=8.9 or capability=sm_89"),
         ("compute", "sm"),
     ),
     Word(

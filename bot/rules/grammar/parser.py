@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bot.rules.grammar.bad_word import BadWord, nearest, show
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job import Draft, joined, pair
-from bot.rules.grammar.job_words import WORDS, BadWord, nearest, show
+from bot.rules.grammar.job_words import WORDS
 from bot.rules.grammar.market_words import read_sort
 from bot.rules.grammar.readers import (
     ParsedCommand,
@@ -27,6 +28,7 @@ from bot.rules.grammar.readers import (
     read_id,
     read_key,
     read_logs,
+    read_maybe_id,
     read_nothing,
     read_reason,
     read_share,
@@ -150,6 +152,10 @@ def _read_job(sub: Subcommand, words: list[WordToken], line: str, policy: Policy
                 draft.read(word)
         except BadWord as error:
             raise Wrong(word, str(error)) from error
+    try:
+        draft.fill()
+    except BadWord as error:
+        raise Wrong(end(line), str(error)) from error
     for _, sentence in draft.missing(sub):
         raise Wrong(end(line), sentence)
     return ParsedCommand(sub.name, job=draft.request(sub), sort=sort)
@@ -174,6 +180,7 @@ def _read_question(sub: Subcommand, words: list[WordToken], _line: str, policy: 
 _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Policy], ParsedCommand]] = {
     CommandShape.JOB: _read_job,
     CommandShape.ID: read_id,
+    CommandShape.MAYBE_ID: read_maybe_id,
     CommandShape.KEY: read_key,
     CommandShape.TOPIC: read_topic,
     CommandShape.CLOUD: read_cloud,

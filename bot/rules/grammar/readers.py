@@ -8,8 +8,9 @@ from datetime import date
 from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, known_person, person
+from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
-from bot.rules.grammar.job_words import BadWord, near, read_clouds, show
+from bot.rules.grammar.job_words import read_clouds
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
@@ -85,6 +86,11 @@ def read_logs(sub: Subcommand, words: list[WordToken], line: str, policy: Policy
         hint = near(source, sub.choices)
         raise Wrong(words[1], f"{show(source)} is no log; {sub.name} shows {', '.join(sub.choices)}.{hint}")
     return replace(named, action=str(source))
+
+
+def read_maybe_id(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    """Read a command and at most one id."""
+    return read_id(sub, words, line, policy) if words else ParsedCommand(sub.name)
 
 
 def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:

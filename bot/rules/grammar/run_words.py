@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-from bot.rules.grammar.job_words import BadWord, Fields, Word, near, one, read_hours, show
+from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.grammar.job_words import Fields, Word, one, read_hours
 from bot.rules.grammar.workload_words import WORK_KEYS, read
 from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, BadWord, duration, near, show, whole, yes_or_no
+from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, duration, whole, yes_or_no
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
 from bot.rules.values.text import clean, tokens

@@ -46,6 +46,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "confirm_above_usd": Range(0, _DOLLARS, "100"),
         "max_hours": Range(0, LONGEST_S / 3600, "12"),
         "max_hours_ever": Range(0, LONGEST_S / 3600, "720"),
+        "max_wait_hours": Range(0, LONGEST_S / 3600, "168"),
         "price_tolerance": Range(1, 10, "1.10"),
         "request_ttl_s": _SECONDS,
         "remind_after_s": _SECONDS,

@@ -94,6 +94,12 @@ class Policy:
         "will cost more needs a new approval.",
     )
     request_ttl_s: int = setting(7200, "A request that nobody approves or rejects expires after this.")
+    max_wait_hours: Decimal = setting(
+        Decimal(168), "Longest time for which a request may wait for an offer or for its start."
+    )
+    presets: Mapping[str, str] = setting(
+        frozen(), "Jobs that a team shares: name to the words of a job, used as `preset=NAME` with other words."
+    )
     remind_after_s: int = setting(900, "First reminder of a pending request; the pause doubles after each.")
     failover: bool = setting(True, "When a cloud refuses, the next option of the same message is tried inside the cap.")
     replacements: int = setting(

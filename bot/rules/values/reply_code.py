@@ -24,6 +24,8 @@ class ReplyCode(Vocabulary):
     CLOUD_NOT_ALLOWED = "cloud_not_allowed", "The policy doesn't let this program rent at that cloud."
     GPU_NOT_ALLOWED = "gpu_not_allowed", "The policy doesn't let this program rent that GPU."
     TOO_MANY_OPEN = "too_many_open", "You have too many open requests. Cancel one, or wait for an approval."
+    BAD_WAIT = "bad_wait", "The request can't wait until then, or not from then on."
+    NOTHING_TO_REPEAT = "nothing_to_repeat", "You have no earlier request to repeat."
     BAD_SHARE = "bad_share", "The machine can't be shared with one of the people that you named."
     SHARED = "shared", "With whom the machine is shared has changed."
     LAUNCHED = "launched", "GPU Shopper can't log in to the machine, so it can't change the keys there."
@@ -46,6 +48,10 @@ class ReplyCode(Vocabulary):
 
     # Decisions
     APPROVED = "approved", "You approved the request."
+    IN_ADVANCE = "in_advance", "You approved the limits of a waiting request in advance."
+    NO_LIMIT = "no_limit", "The request waits without a price limit, so it can't be approved in advance."
+    REVOKED = "revoked", "You revoked your approval in advance."
+    NOT_IN_ADVANCE = "not_in_advance", "You have no approval in advance of this request."
     FIRST_OF_TWO = "first_of_two", "You approved the request. It needs one more approval."
     REJECTED = "rejected", "You rejected the request."
     CANCELLED = "cancelled", "You cancelled the request."

@@ -20,6 +20,7 @@ from ledger.kernel.states import (
 _WORDS: Final[Mapping[type[StrEnum], Mapping[StrEnum, str]]] = MappingProxyType(
     {
         RequestState: {
+            RequestState.WAITING: "waiting for an offer",
             RequestState.QUOTING: "getting offers",
             RequestState.PENDING: "waiting for approval",
             RequestState.APPROVED: "approved",

@@ -24,7 +24,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import JobRequest
-from ledger.kernel.states import ENDABLE_SESSION, InstanceState, RequestState
+from ledger.kernel.states import ENDABLE_SESSION, UNDECIDED, InstanceState, RequestState
 from ledger.models import Instance, Request, Session, Share
 from ledger.queries.access import Whose, shared_with
 from ledger.queries.lookups import open_instances_of_session, session_of
@@ -179,7 +179,7 @@ async def _refused(ctx: Context, tx: Tx, request: Request, session: Session | No
         return refuse(ReplyCode.BAD_SHARE, "The machine is yours already.", data)
     if session is not None and session.state not in ENDABLE_SESSION:
         return refuse(ReplyCode.ALREADY_ENDING, f"Session {short} is {state_words(session.state)}.", data)
-    if session is None and request.state not in (RequestState.QUOTING, RequestState.PENDING, RequestState.APPROVED):
+    if session is None and request.state not in (*UNDECIDED, RequestState.APPROVED):
         return refuse(ReplyCode.NOT_WAITING, f"Request {short} is {state_words(request.state)}.", data)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from bot.rules.approvals.advance import NO_LIMIT
 from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
@@ -69,6 +70,8 @@ def _no_button(request: Request, command: Named) -> Reply:
     data = {"request_id": request.id}
     if request.state is RequestState.QUOTING:
         return refuse(STILL_QUOTING.code, STILL_QUOTING.sentence, data)
+    if request.state is RequestState.WAITING:
+        return refuse(NO_LIMIT.code, NO_LIMIT.sentence, data)
     if command.offer_id is None:
         return refuse(ReplyCode.OFFER_NEEDED, "Say which offer you approve, such as vast:123.", data)
     shows = cli_command(f"request {short_id(request.id)}")

@@ -25,7 +25,7 @@ from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import Verdict, deny, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
-from bot.services.approvals import effects
+from bot.services.approvals import advance, effects
 from bot.services.approvals.terms import cover_of, limit_of, request_facts, spend_of, total_hours
 from bot.services.budgets import enforcement
 from bot.services.grants import amendments, approvers, hours_used
@@ -64,56 +64,73 @@ async def decide(ctx: Context, command: Decide) -> Reply:
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            ask = await subject_by_token(tx, command.token)
-            if ask is None:
-                return UNKNOWN_BUTTON
-            done = await decided_before(tx, ask.request.id, command.key, now)
-            if done is not None:
-                return done
-            command = await _in_place(ctx, tx, command, now)
-            mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
-            judged, over = await _judged_whole(ctx, tx, ask, command, now, mandate)
-            spend = spend_of(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
-            room = (
-                await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
-                if spend
-                else None
-            )
-            if room is not None and not room.verdict.allowed:
-                reply = _reply(ask, room.verdict)
-                return replace(reply, data={**reply.data, "over_budget": True})
-            reply = _reply(ask, judged)
-            if ask.action == Decision.APPROVE:
-                reply = await recovery_mode.with_recovery_notice(tx, reply)
-            if judged.allowed and over is not None:
-                await _allow_hours(ctx, tx, over, command, now, mandate)
-            if judged.allowed:
-                place = chosen_delegator(ctx.policy, request_facts(ctx.policy, ask, command, mandate), command.decider)
-                await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
-            if spend is not None and room is not None:
-                await enforcement.reserved(ctx, tx, spend, room, now)
-                if room.verdict.code == ReplyCode.OVERRIDDEN:
-                    enforcement.overridden(tx, ask.request, command.decider.actor, room, now)
+            reply = await decide_in(ctx, tx, command, now)
     except StaleMove:
         return await preview(ctx, command)  # Somebody else decided at the same moment: reply with that outcome.
-    if judged.allowed:
+    if reply.ok:
         ctx.hints.instances.set()
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()
     return reply
 
 
+async def decide_in(ctx: Context, tx: Tx, command: Decide, now: datetime, *, source: str | None = None) -> Reply:
+    """Judge a decision and record it in the caller's transaction. `source` is the approval in advance that it is of."""
+    ask = await subject_by_token(tx, command.token)
+    if ask is None:
+        return UNKNOWN_BUTTON
+    done = await decided_before(tx, ask.request.id, command.key, now)
+    if done is not None:
+        return done
+    command = await _in_place(ctx, tx, command, now)
+    if _is_in_advance(ask):
+        return await advance.approve(ctx, tx, ask, command, now)
+    mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
+    judged, over = await _judged_whole(ctx, tx, ask, command, now, mandate)
+    spend = spend_of(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
+    # An approval in advance overrides no budget: its approver saw neither the offer nor what is left of the budget.
+    admin = command.decider if source is None else None
+    room = await enforcement.check_budgets(ctx, tx, spend, now, admin, command.typed_amount) if spend else None
+    if room is not None and not room.verdict.allowed:
+        reply = _reply(ask, room.verdict)
+        return replace(reply, data={**reply.data, "over_budget": True})
+    reply = _reply(ask, judged)
+    if ask.action == Decision.APPROVE:
+        reply = await recovery_mode.with_recovery_notice(tx, reply)
+    if judged.allowed and over is not None:
+        await _allow_hours(ctx, tx, over, command, now, mandate)
+    if judged.allowed:
+        place = chosen_delegator(ctx.policy, request_facts(ctx.policy, ask, command, mandate), command.decider)
+        await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None, source)
+    if spend is not None and room is not None:
+        await enforcement.reserved(ctx, tx, spend, room, now)
+        if room.verdict.code == ReplyCode.OVERRIDDEN:
+            enforcement.overridden(tx, ask.request, command.decider.actor, room, now)
+    return reply
+
+
+def _is_in_advance(ask: DecisionSubject) -> bool:
+    """Whether this approves the limits of a request that has no offer yet."""
+    return ask.action == Decision.APPROVE and ask.request.state is RequestState.WAITING
+
+
 async def preview(ctx: Context, command: Decide) -> Reply:
     """Judge a click without any effect; clients call it before they open a dialog."""
     async with ctx.db.read() as tx:
-        ask = await subject_by_token(tx, command.token)
-        if ask is None:
-            return UNKNOWN_BUTTON
-        now = ctx.clock.now()
-        command = await _in_place(ctx, tx, command, now)
-        mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
-        judged, _ = await _judged_whole(ctx, tx, ask, command, now, mandate)
-        return _reply(ask, judged)
+        return await judged_in(ctx, tx, command, ctx.clock.now())
+
+
+async def judged_in(ctx: Context, tx: Tx, command: Decide, now: datetime) -> Reply:
+    """Judge a decision in the caller's transaction, without any effect and without the budgets."""
+    ask = await subject_by_token(tx, command.token)
+    if ask is None:
+        return UNKNOWN_BUTTON
+    command = await _in_place(ctx, tx, command, now)
+    if _is_in_advance(ask):
+        return await advance.approve(ctx, tx, ask, command, now, dry=True)
+    mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
+    judged, _ = await _judged_whole(ctx, tx, ask, command, now, mandate)
+    return _reply(ask, judged)
 
 
 async def _judged_whole(
@@ -283,7 +300,14 @@ def _judge(
 
 
 async def _apply(
-    ctx: Context, tx: Tx, ask: DecisionSubject, command: Decide, judged: Verdict, now: datetime, place: Actor | None
+    ctx: Context,
+    tx: Tx,
+    ask: DecisionSubject,
+    command: Decide,
+    judged: Verdict,
+    now: datetime,
+    place: Actor | None,
+    source: str | None = None,
 ) -> None:
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
@@ -302,6 +326,7 @@ async def _apply(
         if ask.request.kind is RequestKind.OVERSPEND and ask.option is not None:
             # It buys nothing, and covers the rate that was shown: the instance may be started again at it.
             approval.price_cap_usd_h = price_cap(ask.option.price_usd_h, ctx.policy)
+        approval.source_approval_id = source
         await tx.flush()
         if judged.code == ReplyCode.FIRST_OF_TWO:
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)

@@ -12,7 +12,7 @@ from bot.services.sessions import extension, overspend
 from ledger.core import Tx, decide
 from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import RequestState
+from ledger.kernel.states import UNDECIDED, RequestState
 from ledger.models import Approval, Request
 from ledger.queries.decisions import DecisionSubject
 
@@ -32,8 +32,8 @@ async def close(
     An instance whose new rate is rejected is ended.
     """
     sentence = reason.strip()
-    open_now = {RequestState.PENDING} | ({RequestState.QUOTING} if to is not RequestState.REJECTED else set())
-    await decide(tx, ask.request.id, to, now, actor, sentence, noted=noted, only_from=frozenset(open_now))
+    open_now = UNDECIDED - ({RequestState.QUOTING} if to is RequestState.REJECTED else set())
+    await decide(tx, ask.request.id, to, now, actor, sentence, noted=noted, only_from=open_now)
     if ask.request.kind is RequestKind.OVERSPEND and to is RequestState.REJECTED and ask.session is not None:
         await overspend.rejected(ctx, tx, ask.request, ask.session, actor, now)
     await reopen.close_family(tx, ask.request, to, sentence, now, actor)

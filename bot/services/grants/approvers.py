@@ -15,6 +15,7 @@ from ledger.core import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import RequestState
 from ledger.models import Option, Request
 from ledger.queries.decisions import opened_at, parents_of, people_behind, shown_options
 from ledger.queries.views import RequestView
@@ -48,7 +49,10 @@ async def approver_groups(
     found = {}
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
-        fixed = _fixed(policy, one.job, shown(options.get(about[one.id], ())), asker)
+        offers = shown(options.get(about[one.id], ()))
+        if one.state is RequestState.WAITING:
+            offers = shown_in_advance(one.job, one.job.budget_cap_usd)
+        fixed = _fixed(policy, one.job, offers, asker)
         found[one.id] = with_steps(policy, fixed, since[one.id], now)
     return found
 
@@ -79,6 +83,12 @@ async def barred(tx: Tx, policy: Policy, view: RequestView) -> list[Actor]:
 def shown(options: Sequence[Option]) -> Shown:
     """Return the worst case and the offer of each option."""
     return [(one.worst_usd, one.offer) for one in options]
+
+
+def shown_in_advance(job: JobRequest, total_usd: Decimal | None) -> Shown:
+    """Return what the limits of a waiting request let it show: the most that they allow, for each of its GPUs."""
+    about: dict[str, Any] = {"gpu_count": job.gpu.count_max}
+    return [(total_usd or Decimal(0), {**about, "gpu": name}) for name in job.gpu.names or ("",)]
 
 
 def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> ApproverGroup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.services.grants import advances
 from bot.services.grants.reservations import release, void_grants
 from bot.services.notifications import end_of_session
 from ledger.core import Tx, amend, decide, move
@@ -83,4 +84,5 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
             reached = to if relative.state is RequestState.PENDING else RequestState.CANCELLED
             await decide(tx, relative.id, reached, now, actor, sentence)
             await end_waiting_session(tx, relative.id, _UNDECIDED[to], sentence, now)
+    await advances.void_all(tx, request.id, sentence, now, actor)
     await end_waiting_session(tx, request.id, _UNDECIDED[to], sentence, now)

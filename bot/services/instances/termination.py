@@ -22,7 +22,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
-from ledger.kernel.states import ENDABLE_SESSION, InstanceState, RequestState, SessionState
+from ledger.kernel.states import ENDABLE_SESSION, UNDECIDED, InstanceState, RequestState, SessionState
 from ledger.models import Instance, Request, Session
 from ledger.queries.lookups import open_instances_of_session
 from providers.errors import ProviderError, Unsupported
@@ -48,7 +48,7 @@ async def end_session(
         if instance.state in (InstanceState.LIVE, InstanceState.STOPPED):
             await end_instance(tx, instance, code, sentence, now, actor)
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
-    if request.state in (RequestState.QUOTING, RequestState.PENDING):
+    if request.state in UNDECIDED:
         await decide(tx, request.id, RequestState.CANCELLED, now, actor, sentence)
     await settle(ctx, tx, session_id, now)
 

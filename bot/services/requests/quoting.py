@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -22,13 +22,14 @@ from bot.rules.market.relaxation import ADVISED
 from bot.rules.policy import consumers
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, usd
-from bot.services.approvals import auto_approval
-from bot.services.grants import approvers, escalation, hours_used, reopen
+from bot.services.approvals import auto_approval, matched
+from bot.services.grants import advances, approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
 from bot.services.market.answers import CloudAnswer, most_answered, nothing_found, refusals, silence
 from bot.services.market.catalog import MarketAnswer
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.notifications import request_message
+from bot.services.requests import waiting
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
@@ -48,6 +49,14 @@ BATCH = 16
 CHEAPER_REFUSED = "cheaper"
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judges:
+    """Hold what Slack says before a quote is stored: why the policy approves nothing, and who approved in advance."""
+
+    not_them: Verdict | None
+    in_advance: matched.Facts
 
 
 async def quote_due(ctx: Context) -> int:
@@ -85,7 +94,9 @@ async def _quote(ctx: Context, held: Claim) -> None:
         await _unplaced(ctx, request, held, lacks)
         return
     # A request that is quoted again must not get the cached prices that have just proved wrong.
-    market = await ctx.catalog.market(job, job.disk_gb, policy=ctx.policy, fresh=request.quote_version > 0, to_buy=True)
+    market = await ctx.catalog.market(
+        job, job.disk_gb, policy=ctx.policy, fresh=request.quote_version > 0 or job.may_wait, to_buy=True
+    )
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
@@ -101,13 +112,16 @@ async def _quote(ctx: Context, held: Claim) -> None:
     left = [excluded(code, sorted(ids)) for code, ids in (("credit", poor), ("delivery", broken)) if ids]
     ranked = replace(ranked, excluded=(*ranked.excluded, *left))
     opens = await _opening(ctx, request, job, ranked, market, **how)
-    not_them = await auto_approval.ineligible(ctx, request.requester)
+    judges = _Judges(
+        await auto_approval.ineligible(ctx, request.requester),
+        await matched.people_of(ctx, request.id) if job.may_wait else {},
+    )
     now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:
             if ranked.options:
-                approved = await _offer(ctx, tx, request, held, ranked, market, now, not_them)
-            else:
+                approved = await _offer(ctx, tx, request, held, ranked, market, now, judges)
+            elif not await waiting.wait_again(tx, request, held, now):
                 # Why nothing fits, in the order in which the market was narrowed.
                 cheaper = filter(None, (ranked.refused,))
                 reasons = [*opens, *cheaper, *(one.sentence for one in ranked.excluded), *refusals(market.answers)]
@@ -136,16 +150,14 @@ async def _offer(
     ranked: Ranked,
     market: MarketAnswer,
     now: datetime,
-    not_them: Verdict | None,
+    judges: _Judges,
 ) -> bool:
     """Store the quote with its options and buttons, and open the request for decision.
 
-    Return whether the policy auto-approved it already.
+    Return whether it is approved already: by the policy, or in advance.
     """
     version = request.quote_version + 1
-    quote = _quote_of(request, version, ranked, market, now, timedelta(seconds=ctx.policy.request_ttl_s))
-    tx.add(quote)
-    await tx.flush()
+    quote = await _stored(tx, _quote_of(request, version, ranked, market, now, ctx.policy.request_ttl_s))
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
@@ -156,7 +168,7 @@ async def _offer(
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     needed = plan(by_people, worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
-    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, not_them)
+    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate, judges.not_them)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
     moved = await move(
@@ -180,24 +192,33 @@ async def _offer(
     await request_message.show_details(tx, moved, now)
     if judged.allowed:
         await auto_approval.approve(ctx, tx, moved, options[0], judged, now)
+        await advances.void_all(tx, request.id, judged.sentence, now)
     elif needed.needs_override and (override is None or override.state is not RequestState.PENDING):
         # An earlier override was withdrawn, or it was approved for fewer hours than the total is now.
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
         await escalation.remind_again(tx, moved, now)
-    return judged.allowed
+    in_advance = await matched.use(ctx, tx, moved, options, judges.in_advance, now) if job.may_wait else None
+    return judged.allowed or bool(in_advance)
+
+
+async def _stored(tx: Tx, quote: Quote) -> Quote:
+    """Store a quote, so that its options can refer to it."""
+    tx.add(quote)
+    await tx.flush()
+    return quote
 
 
 def _quote_of(
-    request: Request, version: int, ranked: Ranked, market: MarketAnswer, now: datetime, open_for: timedelta
+    request: Request, version: int, ranked: Ranked, market: MarketAnswer, now: datetime, open_s: float
 ) -> Quote:
     return Quote(
         id=new_id("quo", now),
         request_id=request.id,
         version=version,
         created_at=now,
-        expires_at=now + open_for,
+        expires_at=now + timedelta(seconds=open_s),
         excluded=[
             *([{"code": CHEAPER_REFUSED, "sentence": ranked.refused, "count": 1}] if ranked.refused else []),
             *({"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded),
@@ -260,6 +281,7 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
     await move(
         tx, Request, request.id, RequestState.UNAVAILABLE, now, SYSTEM, sentence, claim=held.token, values=values
     )
+    await advances.void_all(tx, request.id, sentence, now)
     await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
 

@@ -8,16 +8,19 @@ from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.approvers import Deed
+from bot.rules.market import waiting as waiting_rules
 from bot.rules.market.disk import disk_gb
 from bot.rules.policy import consumers, job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
+from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import sharing
 from bot.services.people import eligibility
 from bot.services.plans import planner
+from bot.services.requests import waiting
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
@@ -56,19 +59,23 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job
     except consumers.NotAllowed as error:
         return refuse(error.code, str(error))
-    refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities)
-    if refusal is not None:
+    if (refusal := _refuse(ctx.policy, job, ctx.catalog.capabilities)) is not None:
         return refusal
     if not_shared := await sharing.refusal(ctx, command.actor, job):
         return not_shared
     now = ctx.clock.now()
+    try:
+        waits = waiting_rules.limits_of(job, ctx.policy, now) if job.may_wait else None
+    except waiting_rules.BadWait as error:
+        return refuse(ReplyCode.BAD_WAIT, str(error))
+    job = waiting_rules.limited(job, ctx.policy) if waits else job
     async with ctx.db.write() as tx:
         known = await by_inbox_key(tx, command.key)
         if known is not None:
-            return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job))
+            return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job, waits))
         await lock_requester(tx, command.actor.ref)
-        waiting = await open_requests(tx, command.actor.ref)
-        if len(waiting) >= ctx.policy.max_open_requests_per_user:
+        undecided = await open_requests(tx, command.actor.ref)
+        if len(undecided) >= ctx.policy.max_open_requests_per_user:
             return refuse(
                 ReplyCode.TOO_MANY_OPEN,
                 f"You already have {plural(ctx.policy.max_open_requests_per_user, 'open request')}. "
@@ -79,30 +86,35 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             tx,
             id=request_id,
             kind=RequestKind.PROVISION,
-            state=RequestState.QUOTING,
+            state=(state := RequestState.QUOTING if waits is None else RequestState.WAITING),
             inbox_key=command.key,
             requester=command.actor.ref,
             job=job,
             reason=job.reason,
             channel=command.channel,
-            expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
+            expires_at=waits.until if waits else now + timedelta(seconds=ctx.policy.request_ttl_s),
             created_at=now,
-            due_at=now,
+            due_at=waits.from_at if waits else now,
         )
         if new:
-            record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=RequestState.QUOTING)
+            record(tx, now, command.actor, request_id, EventKind.REQUEST_MADE, after=state)
+            if waits is not None:
+                await waiting.store(tx, request_id, waits, now)
             await sharing.share(tx, ctx.policy, await tx.get_one(Request, request_id), command.actor, now)
         else:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
-        reply = _submitted(ctx, known.id if known else request_id, job)
-        if same := next((one for one in waiting if new and one.job == job), None):
+        reply = _submitted(ctx, known.id if known else request_id, job, waits)
+        if same := next((one for one in undecided if new and one.job == job), None):
             reply = replace(reply, sentence=f"{reply.sentence} {_twice(same.id)}")
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
     return reply
 
 
-def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
+def _submitted(ctx: Context, request_id: str, job: JobRequest, limits: waiting_rules.WaitTerms | None) -> Reply:
+    if limits is not None:
+        sentence = f"Request {short_id(request_id)} {waiting_text.waits_for(job, limits.from_at, limits.until)}."
+        return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
     clouds = job.candidates or tuple(ctx.providers)
     sentence = f"Request {short_id(request_id)}: getting offers from {', '.join(clouds)}."
     return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})

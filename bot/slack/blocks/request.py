@@ -20,6 +20,7 @@ from bot.services.grants import amendments
 from bot.services.runtime import recovery_mode
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
+from bot.slack.blocks import waiting as waiting_card
 from bot.slack.blocks.approvals import (
     APPROVE,
     approved_hours,
@@ -58,6 +59,7 @@ from bot.slack.blocks.offer_terms import (
 )
 from bot.slack.blocks.offers import line, place
 from bot.slack.blocks.private_answer import mentioned
+from bot.slack.blocks.waiting import REJECT
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
@@ -65,7 +67,6 @@ from ledger.kernel.states import RequestState
 from ledger.models import Event, Option, Request
 from ledger.queries.views import RequestView, SessionView
 
-REJECT: Final = "reject"
 CHANGE: Final = "change"
 OFFERS: Final = "offers"
 ADD_KEY: Final = "addkey"
@@ -109,6 +110,8 @@ def request_message(view: RequestView, policy: Policy, facts: CardFacts | None =
     state = request.state
     if state is _R.PENDING:
         parts, body = _pending(view, policy, facts)
+    elif state is _R.WAITING:
+        parts, body = waiting_card.card(view, policy, free_approvers(view, policy, facts))
     elif state is _R.APPROVED:
         parts, body = _approved(view, policy, facts)
     else:
@@ -256,6 +259,8 @@ def free_approvers(view: RequestView, policy: Policy, facts: CardFacts) -> str:
 
 def request_buttons(view: RequestView) -> list[Block]:
     """Build the buttons of a request that is listed elsewhere: approve what its card shows, or reject."""
+    if view.request.state is _R.WAITING:
+        return waiting_card.buttons(view)
     made = [*_approve_button(view), *_reject_button(view)]
     return [actions(*made)] if made else []
 

@@ -22,6 +22,8 @@ BASELINE = {
 
 #: Every trigger of ours, and those that only PostgreSQL has.
 GUARDS = {
+    "advance_approvals_fixed",
+    "advance_approvals_no_delete",
     "approvals_no_delete",
     "approvals_no_update",
     "event_order_no_delete",
@@ -42,7 +44,8 @@ GUARDS = {
 }
 #: The schema of the baseline, which ledgers have already: another one needs a step of its own.
 TRUNCATE_GUARDS = {
-    f"{table}_no_truncate" for table in ("approvals", "event_order", "events", "grants", "instances", "ledger_entries")
+    f"{table}_no_truncate"
+    for table in ("advance_approvals", "approvals", "event_order", "events", "grants", "instances", "ledger_entries")
 }
 
 #: What PostgreSQL has, table by table: columns as they stand, indexes as they were made, and the rest by name.

@@ -49,7 +49,7 @@ async def test_what_has_not_ended_and_what_it_costs(db: Database) -> None:
         await rows.entry(tx, found[0], "40", kind=EntryKind.RESERVE)
     async with db.read() as tx:
         found_now = await figures(tx)
-        assert found_now.requests == {"quoting": 1, "pending": 2}
+        assert found_now.requests == {"waiting": 1, "quoting": 1, "pending": 2}
         assert found_now.sessions == {
             "queued": 1, "provisioning": 1, "running": 2, "stopped": 1, "terminating": 1
         }  # fmt: skip

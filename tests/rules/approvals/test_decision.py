@@ -27,7 +27,7 @@ from bot.rules.policy.validation import validated
 from bot.rules.values.phrases import Verdict
 from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.states import RequestState
+from ledger.kernel.states import UNDECIDED, RequestState
 from tests.rules.builders import NOW, usd
 
 REQUESTER = Actor(ActorKind.SLACK, "U1", "T1")
@@ -206,7 +206,7 @@ def test_decisions_in_slack_can_be_switched_off() -> None:
 # ── the state of the request ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("state", sorted(set(RequestState) - {RequestState.PENDING, RequestState.QUOTING}))
+@pytest.mark.parametrize("state", sorted(set(RequestState) - UNDECIDED))
 @pytest.mark.parametrize("what", [APPROVE, REJECT, CANCEL])
 def test_what_is_closed_stays_closed(state: RequestState, what: DecisionInput) -> None:
     found = judge(what, state=state, decided_by="@ada")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.grammar.job_words import BadWord
+from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.workload_words import WORK_KEYS, WORK_WORDS, parse, read
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload, architecture, assumed, unknown

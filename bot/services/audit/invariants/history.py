@@ -17,6 +17,7 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import (
     LEGAL,
+    UNDECIDED,
     GrantState,
     InstanceState,
     NotificationKind,
@@ -39,8 +40,9 @@ class _Machine:
 
 #: An orphan may begin in every state: its first sighting decides.
 _MACHINES = (
-    _Machine("requests", RequestState, frozenset({RequestState.QUOTING, RequestState.PENDING})),
+    _Machine("requests", RequestState, UNDECIDED),
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
+    _Machine("advances", GrantState, frozenset({GrantState.OPEN})),
     _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
     _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
     _Machine("orphans", OrphanState, frozenset(OrphanState)),

@@ -49,7 +49,7 @@ def check(books: Books, now: datetime) -> list[Violation]:
     found += [
         Violation("expired requests are closed", row.id, f"it should have expired at {row.expires_at}")
         for row in books.requests
-        if row.state is RequestState.PENDING and row.expires_at + END_TAKES < now
+        if row.state in (RequestState.PENDING, RequestState.WAITING) and row.expires_at + END_TAKES < now
     ]
     found += [
         Violation(

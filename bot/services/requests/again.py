@@ -1,0 +1,52 @@
+"""Repeat an earlier request as a new one of the person who repeats it, through the usual path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from bot.rules.approvals.approvers import is_same, linked
+from bot.rules.values.command_text import cli_command
+from bot.rules.values.reply_code import ReplyCode
+from bot.services.requests import submit
+from bot.services.runtime.commands import Provision, Reply, refuse
+from bot.services.runtime.context import Context
+from ledger.kernel.actor import Actor
+from ledger.kernel.ids import short_id
+from ledger.kernel.request_kind import RequestKind
+from ledger.models import Request
+from ledger.queries.access import Whose
+from ledger.queries.lookups import latest_request
+
+NOTHING = refuse(
+    ReplyCode.NOTHING_TO_REPEAT, f"You have no earlier request. Make one: {cli_command('provision 4090 2h')}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Repeat a request that the client found and may see; None: the newest of the actor's own."""
+
+    key: str
+    actor: Actor
+    channel: str
+    request: Request | None = None
+
+
+async def again(ctx: Context, command: Again) -> Reply:
+    """Submit the same job as a new request. Codes and sentences are those of a request, and it is judged like one."""
+    people = (command.actor, *linked(ctx.policy, command.actor))
+    async with ctx.db.read() as tx:
+        earlier = command.request or await latest_request(tx, Whose.of(people))
+        if earlier is not None and earlier.parent_id is not None and earlier.kind is not RequestKind.PROVISION:
+            earlier = await tx.get(Request, earlier.parent_id)
+    if earlier is None:
+        return NOTHING
+    # Whoever asked first has a key of their own, and shares their machine with people of their choice.
+    is_own = any(is_same(Actor.from_ref(earlier.requester), one) for one in people)
+    job = replace(earlier.job, already_hours=Decimal(0))
+    job = job if is_own else replace(job, public_key=None, share=())
+    reply = await submit.provision(ctx, Provision(command.key, command.actor, command.channel, job))
+    if not reply.ok:
+        return reply
+    return replace(reply, sentence=f"Again as {short_id(earlier.id)}. {reply.sentence}")

@@ -1,0 +1,67 @@
+"""Repeating a request: the same job, as a new request of the person who repeats it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from bot.services.requests.again import Again, again
+from ledger.kernel.states import RequestState
+from tests.support.world import ALICE, CHANNEL, DAVE, World
+
+
+async def test_the_newest_of_ones_own_is_repeated(w: World) -> None:
+    first = await w.ask(hours=Decimal(3), reason="fine-tune")
+    await w.ask(DAVE, hours=Decimal(5))
+    reply = await again(w.ctx, Again("again-1", ALICE, CHANNEL))
+    assert reply.ok
+    assert reply.sentence.startswith(f"Again as {str(first.data['request_id'])[-6:]}. Request ")
+    view = await w.view(str(reply.data["request_id"]))
+    assert (view.request.job.hours, view.request.job.reason, view.request.state) == (
+        Decimal(3),
+        "fine-tune",
+        RequestState.QUOTING,
+    )
+    same = await again(w.ctx, Again("again-1", ALICE, CHANNEL))
+    assert same.data["request_id"] == reply.data["request_id"]
+
+
+async def test_somebody_elses_is_repeated_without_their_key_and_their_people(w: World) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMwCHH0TBaOfJSd4sdQ5gwsm7j/UwAXxaJnI06ctNuO alice"
+    first = await w.ask(public_key=key, share=(DAVE.ref,))
+    view = await w.view(str(first.data["request_id"]))
+    reply = await again(w.ctx, Again("again-2", DAVE, CHANNEL, view.request))
+    mine = (await w.view(str(reply.data["request_id"]))).request
+    assert (mine.requester, mine.job.public_key, mine.job.share) == (DAVE.ref, None, ())
+    own = await again(w.ctx, Again("again-3", ALICE, CHANNEL, view.request))
+    assert (await w.view(str(own.data["request_id"]))).request.job.public_key == key
+
+
+async def test_more_time_repeats_the_request_of_its_session(w: World) -> None:
+    request_id = await w.running()
+    more = await w.more(request_id, "1")
+    extension = (await w.view(str(more.data["request_id"]))).request
+    reply = await again(w.ctx, Again("again-4", ALICE, CHANNEL, extension))
+    assert reply.sentence.startswith(f"Again as {request_id[-6:]}. ")
+
+
+async def test_a_request_that_waits_waits_anew(w: World) -> None:
+    first = await w.ask(wait=True, max_price_usd_h=Decimal("0.01"), wait_until="6h")
+    w.clock.advance(3600)
+    reply = await again(w.ctx, Again("again-5", ALICE, CHANNEL))
+    earlier = await w.view(str(first.data["request_id"]))
+    later = await w.view(str(reply.data["request_id"]))
+    assert earlier.limits is not None
+    assert later.limits is not None
+    assert (later.limits.until - earlier.limits.until).total_seconds() == 3600
+
+
+async def test_without_an_earlier_request_there_is_nothing_to_repeat(w: World) -> None:
+    reply = await again(w.ctx, Again("again-6", ALICE, CHANNEL))
+    assert (reply.ok, reply.code) == (False, "nothing_to_repeat")
+
+
+async def test_a_refusal_is_the_one_of_a_request(w: World) -> None:
+    await w.ask()
+    w.tune(max_open_requests_per_user=1)
+    reply = await again(w.ctx, Again("again-7", ALICE, CHANNEL))
+    assert (reply.ok, reply.code) == (False, "too_many_open")
