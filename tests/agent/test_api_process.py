@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bot.agent.api import process
+from bot.agent.api import protocol
 from tests.agent.api_machine import TOKEN, Machine, claims, pair
 from tests.agent.service import Service
 from tests.agent.test_processes import Agent, Start, here, start
@@ -114,11 +114,11 @@ def test_a_silent_connection_is_closed(
     context = ssl.create_default_context(cadata=machine.certificate)
     context.check_hostname = False
     with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as silent:
-        silent.settimeout(process.HEAD_S + 10)
+        silent.settimeout(protocol.HEAD_S + 10)
         silent.sendall(b"GET /node/v1/status HTTP/1.1\r\n")
         assert silent.recv(100) == b""
     with socket.create_connection(("127.0.0.1", machine.port)) as raw, context.wrap_socket(raw) as silent:
-        silent.settimeout(process.HEAD_S + 10)
+        silent.settimeout(protocol.HEAD_S + 10)
         call = f"GET /node/v1/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
         silent.sendall(call.encode())
         assert silent.recv(10_000).startswith(b"HTTP/1.1 200")

@@ -8,7 +8,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from bot.agent.api.process import HEAD_S
+#: What a caller may take to send the head of a call, its TLS handshake included.
+HEAD_S = 15.0
 
 
 class ImpatientProtocol(H11Protocol):
