@@ -10,6 +10,9 @@ import sys
 if sys.argv[1:] == ["report"]:
     from bot.agent.reporter import main
 elif sys.argv[1:] == ["serve-api"]:
+    from bot.agent import libraries
+
+    libraries.prepare()
     from bot.agent.api.process import main
 elif sys.argv[1:] == ["run-command"]:
     from bot.agent.job_process import main

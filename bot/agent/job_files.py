@@ -44,7 +44,7 @@ class JobFiles:
             new.write_text("".join(f"{one}\n" for one in asks))
             new.replace(self.folder / "asks")
 
-    def ask(self, word: str) -> None:
+    def add_ask(self, word: str) -> None:
         """Add one word to what the job is asked, until the next check-in says what is asked then."""
         try:
             now = content(self.folder / "asks", REPORT_BYTES).decode(errors="replace").split()

@@ -8,6 +8,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from bot.agent.memory import folder_of
+from bot.agent.settings import environment_of_machine
+
+
+def prepare() -> None:
+    """Unpack the libraries into the agent's folder, before the first of them is imported."""
+    unpack(folder_of(environment_of_machine()))
+
 
 def unpack(folder: Path, archive: str = "") -> bool:
     """Put the libraries into a folder below this one and look there first. False if they stay in the archive.

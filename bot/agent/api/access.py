@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.agent.api.problems import Refusal, answer
+from bot.agent.api.problems import ApiRefusal, answer
 from bot.agent.deadline import Deadline, Signed
 
-NOBODY = Refusal(
+NOBODY = ApiRefusal(
     401,
     "This API needs the token of the session: gpu-shopper session token ID shows it. Send it as Authorization: Bearer.",
     # The connection closes, because a caller without a token could keep it busy with a body without an end.
@@ -43,7 +43,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Guard:
+class TokenCheck:
     """Refuse a call before anything of it is read."""
 
     app: ASGIApp

@@ -15,16 +15,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bot.agent.api import problems
-from bot.agent.api.access import Access, Guard
+from bot.agent.api.access import Access, TokenCheck
 from bot.agent.api.bodies import json_object
 from bot.agent.api.chat import Chat
 from bot.agent.api.commands import Commands
 from bot.agent.api.description import description
 from bot.agent.api.downloads import download
 from bot.agent.api.logs import Logs
-from bot.agent.api.status import Status
+from bot.agent.api.status import ApiStatus
 from bot.agent.api.uploads import upload
-from bot.agent.api.workspace import Workspace
+from bot.agent.api.workspace import AgentWorkspace
 from bot.agent.gpus import look
 
 COMMAND_BYTES = 1 << 20
@@ -36,19 +36,19 @@ class Api:
 
     folder: Path
     access: Access
-    workspace: Workspace = field(init=False)
+    workspace: AgentWorkspace = field(init=False)
     commands: Commands = field(init=False)
     logs: Logs = field(init=False)
-    status: Status = field(init=False)
+    status: ApiStatus = field(init=False)
     chat: Chat = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the parts."""
-        self.workspace = Workspace(self.folder / "workspace")
+        self.workspace = AgentWorkspace(self.folder / "workspace")
         self.workspace.prepare()
         self.commands = Commands(self.folder, self.workspace)
         self.logs = Logs(self.folder, self.commands)
-        self.status = Status(self.folder, look, self.access, self.commands, self.workspace.root)
+        self.status = ApiStatus(self.folder, look, self.access, self.commands, self.workspace.root)
         self.chat = Chat(self.folder)
 
     def app(self) -> Starlette:
@@ -64,10 +64,10 @@ class Api:
                 Route(f"{prefix}/logs", self.logs.send, methods=["GET"]),
                 Route(f"{prefix}/openapi.json", _description, methods=["GET"]),
             ],
-            middleware=[Middleware(Guard, access=self.access)],
+            middleware=[Middleware(TokenCheck, access=self.access)],
             lifespan=self._lifespan,
             exception_handlers={
-                problems.Refusal: problems.refused,
+                problems.ApiRefusal: problems.refused,
                 HTTPException: problems.unknown,
                 OSError: problems.out_of_order,
             },

@@ -9,14 +9,14 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from bot.agent.api.problems import Refusal
+from bot.agent.api.problems import ApiRefusal
 
 #: A caller that sends nothing for so long has gone.
 SILENCE_S = 60.0
 
 
 async def chunks(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body as it comes. Raises Refusal (408) after a silence, ClientDisconnect when the caller is gone."""
+    """Yield the body as it comes. Raises ApiRefusal (408) after a silence, ClientDisconnect when the caller is gone."""
     stream = request.stream().__aiter__()
     while True:
         try:
@@ -24,7 +24,7 @@ async def chunks(request: Request) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         except asyncio.TimeoutError:
-            raise Refusal(408, f"Nothing came for {SILENCE_S:.0f} s. Send the rest of the body again.") from None
+            raise ApiRefusal(408, f"Nothing came for {SILENCE_S:.0f} s. Send the rest of the body again.") from None
         if chunk:
             yield chunk
 
@@ -36,9 +36,9 @@ async def whole(request: Request, most: int) -> bytes:
         async for chunk in chunks(request):
             found += chunk
             if len(found) > most:
-                raise Refusal(413, f"The body has more than {most >> 10} KiB.")
+                raise ApiRefusal(413, f"The body has more than {most >> 10} KiB.")
     except ClientDisconnect:
-        raise Refusal(400, "The connection ended before the body did.") from None
+        raise ApiRefusal(400, "The connection ended before the body did.") from None
     return bytes(found)
 
 
@@ -49,5 +49,5 @@ async def json_object(request: Request, most: int) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Refusal(400, 'The body must be a JSON object, such as {"id": "train-1", "command": "start"}.')
+        raise ApiRefusal(400, 'The body must be a JSON object, such as {"id": "train-1", "command": "start"}.')
     return found

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from bot.agent.api.bodies import whole
-from bot.agent.api.problems import Refusal
+from bot.agent.api.problems import ApiRefusal
 from bot.agent.job_process import content
 
 MOST_BYTES = 32 << 20
@@ -56,9 +56,9 @@ class Chat:
         try:
             reply = await _unless_left(request, self.client.send(call, stream=True))
         except httpx.TimeoutException:
-            raise Refusal(504, f"The server on port {self.port()} did not answer in time.") from None
+            raise ApiRefusal(504, f"The server on port {self.port()} did not answer in time.") from None
         except httpx.HTTPError:
-            raise Refusal(
+            raise ApiRefusal(
                 503, f"No server answers on port {self.port()} of this machine. Start one first.", {"Retry-After": "5"}
             ) from None
         headers = {name: reply.headers[name] for name in _PASSED_ON if name in reply.headers}
@@ -73,7 +73,7 @@ async def _unless_left(request: Request, sending: Coroutine[Any, Any, httpx.Resp
     try:
         await asyncio.wait({reply, left}, return_when=asyncio.FIRST_COMPLETED)
         if not reply.done():
-            raise Refusal(400, "The caller left before the answer came.")
+            raise ApiRefusal(400, "The caller left before the answer came.")
         return await reply
     finally:
         left.cancel()

@@ -11,15 +11,15 @@ from io import FileIO
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from bot.agent.api.problems import Refusal
+from bot.agent.api.problems import ApiRefusal
 from bot.agent.api.uploads import sha256_of
-from bot.agent.api.workspace import Workspace
+from bot.agent.api.workspace import AgentWorkspace
 
 BLOCK = 1 << 18
 _RANGE = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})", re.ASCII)
 
 
-async def download(request: Request, workspace: Workspace) -> Response:
+async def download(request: Request, workspace: AgentWorkspace) -> Response:
     """`GET …/files/download/{path}`, with Range and If-Range; `?checksum=true` answers with the SHA-256 alone."""
     path = request.path_params["path"]
     file, found = workspace.open(path)
@@ -59,7 +59,7 @@ def _range(asked: str, size: int) -> tuple[int, int]:
         if match[2] and int(match[2]) < begin:
             return 0, size
     if begin >= size or begin >= end:
-        raise Refusal(416, f"The file has {size} bytes.", {"Content-Range": f"bytes */{size}"}, size=size)
+        raise ApiRefusal(416, f"The file has {size} bytes.", {"Content-Range": f"bytes */{size}"}, size=size)
     return begin, end
 
 

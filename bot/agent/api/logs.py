@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from bot.agent.api.commands import Commands
-from bot.agent.api.problems import Refusal
+from bot.agent.api.problems import ApiRefusal
 from bot.agent.machine import LOGS
 
 MOST_LINES, MOST_BYTES, BLOCK = 10_000, 4 << 20, 1 << 16
@@ -33,14 +33,14 @@ class Logs:
     followed: int = 0
 
     def path(self, source: str, command: str) -> Path:
-        """Return the file of a source, or of a command's output. Raises Refusal."""
+        """Return the file of a source, or of a command's output. Raises ApiRefusal."""
         if command:
             return self.commands.place(command).log
         if source == "startup":
             return next((one for one in (self.folder / "startup.log", *self.starts) if one.is_file()), self.starts[0])
         names = {"job": "job/job.log", "agent": "agent.log", "serve": "serve.log"}
         if source not in names:
-            raise Refusal(400, "source must be job, startup, agent or serve.")
+            raise ApiRefusal(400, "source must be job, startup, agent or serve.")
         return self.folder / names[source]
 
     async def send(self, request: Request) -> Response:
@@ -49,11 +49,11 @@ class Logs:
         path = self.path(asked.get("source", "job"), asked.get("command", ""))
         tail, follow = asked.get("tail", "100"), asked.get("follow", "false")
         if not re.fullmatch(r"[0-9]{1,5}", tail, re.ASCII) or int(tail) > MOST_LINES:
-            raise Refusal(400, f"tail must be a number of lines up to {MOST_LINES}, such as tail=100.")
+            raise ApiRefusal(400, f"tail must be a number of lines up to {MOST_LINES}, such as tail=100.")
         if follow not in ("true", "false"):
-            raise Refusal(400, "follow must be true or false.")
+            raise ApiRefusal(400, "follow must be true or false.")
         if follow == "true" and self.followed >= MOST_FOLLOWED:
-            raise Refusal(429, f"{MOST_FOLLOWED} callers follow logs already. End one first.", {"Retry-After": "10"})
+            raise ApiRefusal(429, f"{MOST_FOLLOWED} callers follow logs already. End one first.", {"Retry-After": "10"})
         body = self._followed(path, int(tail)) if follow == "true" else _once(path, int(tail))
         return StreamingResponse(body, media_type="text/plain; charset=utf-8")
 

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 MEDIA_TYPE = "application/problem+json"
 
 
-class Refusal(Exception):
+class ApiRefusal(Exception):
     """A call that is refused: a status, a sentence, and what a program needs to call again."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None, **data: Any) -> None:
@@ -21,7 +21,7 @@ class Refusal(Exception):
         self.status, self.detail, self.headers, self.data = status, detail, dict(headers or {}), data
 
 
-def answer(refusal: Refusal) -> Response:
+def answer(refusal: ApiRefusal) -> Response:
     """Return the response to a refused call."""
     body = {"type": "about:blank", "title": HTTPStatus(refusal.status).phrase, "status": refusal.status}
     # A detail may repeat what the caller sent, which need not be valid Unicode.
@@ -31,8 +31,8 @@ def answer(refusal: Refusal) -> Response:
 
 
 async def refused(_request: Request, error: Exception) -> Response:
-    """Answer a Refusal that a route raised."""
-    if not isinstance(error, Refusal):
+    """Answer a ApiRefusal that a route raised."""
+    if not isinstance(error, ApiRefusal):
         raise error
     return answer(error)
 
@@ -42,10 +42,10 @@ async def unknown(_request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     sentence = "GET /node/v1/openapi.json lists the paths of this API and their methods."
-    return answer(Refusal(error.status_code, sentence, error.headers))
+    return answer(ApiRefusal(error.status_code, sentence, error.headers))
 
 
 async def out_of_order(_request: Request, error: Exception) -> Response:
     """Answer when the machine does not do what a call needs: its disk is full or broken, or it has no memory."""
     reason = (error.strerror if isinstance(error, OSError) else None) or "no reason given"
-    return answer(Refusal(503, f"This machine can't do that now: {reason}.", {"Retry-After": "10"}))
+    return answer(ApiRefusal(503, f"This machine can't do that now: {reason}.", {"Retry-After": "10"}))

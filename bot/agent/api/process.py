@@ -17,7 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.agent import libraries, settings
+import uvicorn
+
+from bot.agent import settings
+from bot.agent.api.access import Access
+from bot.agent.api.app import Api
+from bot.agent.api.protocol import ImpatientProtocol
 from bot.agent.deadline import Deadline, Signed
 from bot.agent.memory import folder_of
 
@@ -28,7 +33,6 @@ def main(_arguments: list[str], /) -> int:
     """Serve until the reporter is gone."""
     found = settings.read(settings.environment_of_machine())
     folder = folder_of(found.environment)
-    libraries.unpack(folder)
     first = json.loads(sys.stdin.readline())
     asyncio.run(_serve(found, folder.parent, first))
     os._exit(0)  # A thread may still wait for its input.
@@ -59,13 +63,6 @@ def served(given: Mapping[str, Any]) -> str:
 
 
 async def _serve(found: settings.MachineSettings, folder: Path, first: Mapping[str, Any]) -> None:
-    # They are large, and lie in a folder that is known only now.
-    import uvicorn  # noqa: PLC0415
-
-    from bot.agent.api.access import Access  # noqa: PLC0415
-    from bot.agent.api.app import Api  # noqa: PLC0415
-    from bot.agent.api.protocol import ImpatientProtocol  # noqa: PLC0415
-
     access = Access(Deadline(found.instance, found.public_key))
     api = Api(folder, access)
     config = uvicorn.Config(

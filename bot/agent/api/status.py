@@ -13,7 +13,7 @@ from typing import Any
 
 from bot.agent.api.access import Access
 from bot.agent.api.commands import Commands, shown
-from bot.agent.api.problems import Refusal
+from bot.agent.api.problems import ApiRefusal
 from bot.agent.deadline import GRACE_S, TRIES_S
 from bot.agent.gpus import NvmlGpus
 from bot.agent.job_files import JobFiles
@@ -23,7 +23,7 @@ DRIVER_S = 5.0
 
 
 @dataclass
-class Status:
+class ApiStatus:
     """Where the figures come from. `reported` is what the reporter knows: since when the GPUs idle."""
 
     folder: Path
@@ -38,13 +38,13 @@ class Status:
     async def answer(self) -> dict[str, Any]:
         """Read it in a thread of its own, because a driver that hangs must not hold up files and commands.
 
-        Raises Refusal (503) while it hangs.
+        Raises ApiRefusal (503) while it hangs.
         """
         if self._reading is None or self._reading.done():
             self._reading = asyncio.get_running_loop().run_in_executor(self._one, self.read)
         done, _ = await asyncio.wait({self._reading}, timeout=DRIVER_S)
         if not done:
-            raise Refusal(503, f"The GPU driver did not answer within {DRIVER_S:.0f} s.", {"Retry-After": "30"})
+            raise ApiRefusal(503, f"The GPU driver did not answer within {DRIVER_S:.0f} s.", {"Retry-After": "30"})
         return self._reading.result()
 
     def read(self) -> dict[str, Any]:

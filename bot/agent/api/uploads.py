@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from bot.agent.api.bodies import chunks
-from bot.agent.api.problems import Refusal
-from bot.agent.api.workspace import PARTS, Workspace, names_of
+from bot.agent.api.problems import ApiRefusal
+from bot.agent.api.workspace import PARTS, AgentWorkspace, names_of
 
 #: What is left free on the disk, so that an upload never stops the job's checkpoint.
 SPARE_BYTES = 1 << 30
@@ -29,41 +29,41 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 def _number(request: Request, name: str, otherwise: str) -> int:
     text = request.query_params.get(name, otherwise)
     if not re.fullmatch(r"[0-9]{1,15}", text, re.ASCII):
-        raise Refusal(400, f"{name} must be a number of bytes, such as {name}=1048576.")
+        raise ApiRefusal(400, f"{name} must be a number of bytes, such as {name}=1048576.")
     return int(text)
 
 
-async def upload(request: Request, workspace: Workspace) -> Response:
+async def upload(request: Request, workspace: AgentWorkspace) -> Response:
     """`POST …/files/upload?path=&size=&sha256=&offset=`: append the body to what came before."""
     path, wanted = request.query_params.get("path", ""), request.query_params.get("sha256", "").lower()
     names_of(path)
     size, offset = _number(request, "size", ""), _number(request, "offset", "0")
     if not _HASH.fullmatch(wanted):
-        raise Refusal(400, "sha256 must be the SHA-256 of the whole file, 64 hexadecimal digits.")
+        raise ApiRefusal(400, "sha256 must be the SHA-256 of the whole file, 64 hexadecimal digits.")
     name = hashlib.sha256(f"{path}\0{size}\0{wanted}".encode()).hexdigest()
     with _part(workspace, name) as part:
         at = os.lseek(part.file, 0, os.SEEK_END)
         _check_room(part.file, size - at)
         if offset != at:
-            raise Refusal(409, f"Send the file from byte {at} on: offset={at}.", offset=at)
+            raise ApiRefusal(409, f"Send the file from byte {at} on: offset={at}.", offset=at)
         try:
             at = await _append(request, part.file, at, size)
         except ClientDisconnect:
-            raise Refusal(400, "The connection ended before the body did.") from None
+            raise ApiRefusal(400, "The connection ended before the body did.") from None
         except OSError as error:
-            raise Refusal(507, f"The disk does not take the file: {error.strerror}. Free some, then go on.") from None
+            raise ApiRefusal(507, f"The disk does not take the file: {error.strerror}. Free some space.") from None
         if at < size:
             return JSONResponse({"path": path, "offset": at}, 202)
         if await asyncio.to_thread(sha256_of, part.file) != wanted:
             os.unlink(part.name, dir_fd=part.folder)
-            raise Refusal(422, "The bytes that came do not have this SHA-256. Send the file again, with offset=0.")
+            raise ApiRefusal(422, "The bytes that came do not have this SHA-256. Send the file again, with offset=0.")
         await asyncio.to_thread(os.fsync, part.file)
         await asyncio.to_thread(workspace.move_into_place, part.folder, part.name, path)
     return JSONResponse({"path": path, "size": size, "sha256": wanted})
 
 
 @dataclass(frozen=True)
-class Part:
+class UploadPart:
     """What came of an upload: its name in a folder, and descriptors of both."""
 
     folder: int
@@ -72,25 +72,25 @@ class Part:
 
 
 @contextmanager
-def _part(workspace: Workspace, name: str) -> Iterator[Part]:
-    """Hold the file that collects an upload. Raises Refusal (409) while another call writes to it."""
+def _part(workspace: AgentWorkspace, name: str) -> Iterator[UploadPart]:
+    """Hold the file that collects an upload. Raises ApiRefusal (409) while another call writes to it."""
     with ExitStack() as opened:
         try:
             folder = opened.enter_context(workspace.folder([PARTS], make=True))
             file = os.open(name, _COLLECTS, 0o644, dir_fd=folder)
         except OSError as error:
-            raise Refusal(409, f"{PARTS} in the workspace can't be used: {error.strerror}. Delete it.") from None
+            raise ApiRefusal(409, f"{PARTS} in the workspace can't be used: {error.strerror}. Delete it.") from None
         opened.callback(os.close, file)
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-            raise Refusal(409, f"{PARTS}/{name} was not made by an upload. Delete it.")
+            raise ApiRefusal(409, f"{PARTS}/{name} was not made by an upload. Delete it.")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Refusal(409, "Another call uploads this file now. Wait until it ended.") from None
+            raise ApiRefusal(409, "Another call uploads this file now. Wait until it ended.") from None
         if os.fstat(file).st_nlink == 0 or not _has_name(folder, name, found):
-            raise Refusal(409, "Another call just ended this upload. Send it again.", offset=0)
-        yield Part(folder, name, file)
+            raise ApiRefusal(409, "Another call just ended this upload. Send it again.", offset=0)
+        yield UploadPart(folder, name, file)
 
 
 def _has_name(folder: int, name: str, found: os.stat_result) -> bool:
@@ -105,7 +105,7 @@ def _check_room(file: int, needed: int) -> None:
     disk = os.fstatvfs(file)
     free = disk.f_bavail * disk.f_frsize - SPARE_BYTES
     if needed > free:
-        raise Refusal(507, f"The disk has room for {max(free, 0) >> 20} MiB and the file needs {needed >> 20} MiB.")
+        raise ApiRefusal(507, f"The disk has room for {max(free, 0) >> 20} MiB and the file needs {needed >> 20} MiB.")
 
 
 async def _append(request: Request, file: int, at: int, size: int) -> int:
@@ -114,7 +114,7 @@ async def _append(request: Request, file: int, at: int, size: int) -> int:
     try:
         async for chunk in chunks(request):
             if at + len(waiting) + len(chunk) > size:
-                raise Refusal(400, f"The body goes beyond the {size} bytes that size names.")
+                raise ApiRefusal(400, f"The body goes beyond the {size} bytes that size names.")
             waiting += chunk
             if len(waiting) >= BLOCK:
                 at += await asyncio.to_thread(_write, file, bytes(waiting))

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.agent.api.problems import Refusal
+from bot.agent.api.problems import ApiRefusal
 
 LONGEST, NAME_BYTES, DEEPEST = 1024, 255, 32
 #: Where parts of uploads wait for the rest.
@@ -23,7 +23,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def names_of(path: str) -> list[str]:
-    """Split a path into its names. Raises Refusal (400) for one that may not be in the workspace."""
+    """Split a path into its names. Raises ApiRefusal (400) for one that may not be in the workspace."""
     names = path.split("/")
     wrong = (
         not path
@@ -34,12 +34,12 @@ def names_of(path: str) -> list[str]:
         or names[0] == PARTS
     )
     if wrong:
-        raise Refusal(400, "The path must name a file inside the workspace, such as data/train.jsonl.")
+        raise ApiRefusal(400, "The path must name a file inside the workspace, such as data/train.jsonl.")
     return names
 
 
 @dataclass(frozen=True)
-class Workspace:
+class AgentWorkspace:
     """The folder whose files callers may read and replace."""
 
     root: Path
@@ -67,20 +67,20 @@ class Workspace:
             os.close(opened)
 
     def open(self, path: str) -> tuple[int, os.stat_result]:
-        """Open a file for reading. Raises Refusal; the caller closes the descriptor."""
+        """Open a file for reading. Raises ApiRefusal; the caller closes the descriptor."""
         *folders, name = names_of(path)
         try:
             with self.folder(folders) as folder:
                 file = os.open(name, _FILE, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):
-            raise Refusal(404, f"The workspace has no file {path}.") from None
+            raise ApiRefusal(404, f"The workspace has no file {path}.") from None
         except OSError as error:
-            raise Refusal(403, f"{path} can't be opened: {error.strerror}. Links are not followed.") from None
+            raise ApiRefusal(403, f"{path} can't be opened: {error.strerror}. Links are not followed.") from None
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
             os.close(file)
             kind = "has a second name (a hard link)" if stat.S_ISREG(found.st_mode) else "is not a regular file"
-            raise Refusal(403, f"{path} {kind}, so it is not sent.")
+            raise ApiRefusal(403, f"{path} {kind}, so it is not sent.")
         return file, found
 
     def move_into_place(self, parts: int, part: str, path: str) -> None:
@@ -93,4 +93,4 @@ class Workspace:
             with self.folder(folders, make=True) as folder:
                 os.rename(part, name, src_dir_fd=parts, dst_dir_fd=folder)
         except OSError as error:
-            raise Refusal(409, f"{path} can't be written: {error.strerror}. Links are not followed.") from None
+            raise ApiRefusal(409, f"{path} can't be written: {error.strerror}. Links are not followed.") from None
