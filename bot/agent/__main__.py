@@ -11,6 +11,8 @@ if sys.argv[1:] == ["report"]:
     from bot.agent.reporter import main
 elif sys.argv[1:] == ["serve-api"]:
     from bot.agent.api.process import main
+elif sys.argv[1:] == ["start-up"]:
+    from bot.agent.startup.runner import main
 elif sys.argv[1:] == ["run-command"]:
     from bot.agent.job_process import main
 else:
