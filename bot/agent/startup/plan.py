@@ -84,7 +84,7 @@ class Progress:
             return cls(path)
 
     def begin(self, plan: Plan, boot_id: str) -> None:
-        """Take over what was done of the same plan. A step that failed is tried again after a restart of the machine."""
+        """Take over what was done of the same plan. After a reboot, failed steps run again."""
         again = self.boot_id != boot_id
         before = self.steps if self.plan_id == plan.id else {}
         self.plan_id, self.boot_id, self.steps = plan.id, boot_id, {}

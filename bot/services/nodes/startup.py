@@ -28,7 +28,7 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
 async def notify_failed(
     tx: Tx, policy: Policy, instance_id: str, before: NodeStatus, now_is: NodeStatus, now: datetime
 ) -> bool:
-    """Notify the owner of a step that failed since the last check-in. Nothing is ended. Whether somebody is notified."""
+    """Notify the owner once that a step failed, and return whether that was new. Nothing is ended."""
     step = now_is.machine.failed_step if now_is.machine else None
     if step is None or (before.machine is not None and before.machine.failed_step is not None):
         return False
