@@ -33,6 +33,11 @@ class Startup:
         """Whether the service answered what the start-up is, so that it need not be asked again."""
         return (self.folder / PLAN).exists()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the runner that this process started runs."""
+        return self._runner is not None and self._runner.poll() is None
+
     def take(self, said: object) -> None:
         """Keep the plan of an answer and start it. An empty one says that nothing is to be done."""
         if not isinstance(said, dict) or self.is_known or (said and Plan.of(said) is None):
@@ -46,7 +51,7 @@ class Startup:
     def keep_running(self) -> None:
         """Start the runner once in the life of this process; one that runs already makes the new one end."""
         if self._runner is not None:
-            self._runner.poll()
+            self._runner.poll()  # An ended one leaves the table of processes.
             return
         try:
             if not json.loads(content(self.folder / PLAN, BYTES)):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, StrictBool
 
 from bot.api.schemas import fields
 from bot.api.schemas.base import CommandOut, In, Out, optional
+from bot.rules.nodes.machine_report import StepOutcome
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState

@@ -114,6 +114,7 @@ def test_the_reporter_starts_the_process(tmp_path: Path, monkeypatch: pytest.Mon
     startup.take(plan_of(step("one", "true")))
     startup.keep_running()
     until(lambda: [one["state"] for one in startup.report().get("steps", [])] == [DONE])
+    until(lambda: not startup.is_running)
     startup.keep_running()
     assert startup.logs() == ()
 
