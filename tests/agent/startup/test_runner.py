@@ -92,8 +92,9 @@ def test_the_process_runs_the_plan_starts_the_job_once_and_reports(tmp_path: Pat
     startup.take({"id": "no plan"})
     startup.keep_running()
     assert not startup.is_known
-    startup.take(plan_of(step("bad", "exit 2"), step("run", "echo began >>began; sleep 0.1; echo $WORD", job=True)))
-    assert startup.is_known
+    steps = step("bad", "exit 2"), step("run", "echo began >>began; sleep 0.1; echo $WORD", job=True)
+    startup.take(plan_of(*steps))
+    assert startup.report() == {}
     command = [sys.executable, "-m", "bot.agent", "start-up"]
     for _ in range(2):
         subprocess.run(command, check=True, env={**os.environ, FOLDER: str(tmp_path / "agent")})

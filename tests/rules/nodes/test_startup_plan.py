@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ REPO = "https://github.com/org/project@main"
 GIT = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
 
 
-def planned(places: dict[str, str] | None = None, **changes: str) -> StartupPlan:
+def planned(places: dict[str, str] | None = None, **changes: Any) -> StartupPlan:
     plan = plan_startup("ins_1", replace(JOB, **changes), {"DATA_DIR": "/data"} if places is None else places)
     assert plan is not None
     return plan
