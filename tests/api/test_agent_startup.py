@@ -1,4 +1,4 @@
-"""The start-up over the nodes' check-ins: who receives its plan, what people see of it, and one message of a failure."""
+"""The start-up over check-ins: who receives its plan, what people see of it, and one message of a failure."""
 
 from __future__ import annotations
 
