@@ -65,7 +65,7 @@ class StepState:
 
 
 @dataclass
-class Progress:
+class StartupProgress:
     """How far the steps of one plan are, kept in a file that every user of the machine can read."""
 
     path: Path
@@ -74,7 +74,7 @@ class Progress:
     steps: dict[str, StepState] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> Progress:
+    def read(cls, path: Path) -> StartupProgress:
         """Read it; where nothing was begun it is empty."""
         try:
             said = json.loads(content(path, BYTES))

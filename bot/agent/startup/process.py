@@ -13,7 +13,7 @@ from typing import Any
 
 from bot.agent.job_process import content, own_program, write_json
 from bot.agent.machine import plain
-from bot.agent.startup.plan import BYTES, FAILED, Plan, Progress
+from bot.agent.startup.plan import BYTES, FAILED, Plan, StartupProgress
 from bot.agent.startup.runner import LOG, PLAN, STEPS
 
 #: The most steps that a check-in reports.
@@ -30,7 +30,7 @@ class Startup:
 
     @property
     def is_known(self) -> bool:
-        """Whether the service answered what the start-up is, so that it need not be asked again."""
+        """Whether the plan came, which may be an empty one."""
         return (self.folder / PLAN).exists()
 
     @property
@@ -66,12 +66,12 @@ class Startup:
 
     def report(self) -> dict[str, Any]:
         """Return what a check-in says of the steps; nothing while none was begun."""
-        steps = list(Progress.read(self.folder.parent / STEPS).steps.values())[:MOST]
+        steps = list(StartupProgress.read(self.folder.parent / STEPS).steps.values())[:MOST]
         if not steps:
             return {}
         return {"steps": [asdict(one) | {"name": plain(one.name, 40)} for one in steps]}
 
     def logs(self) -> tuple[Path, ...]:
         """Return the log of the steps where one of them failed."""
-        steps = Progress.read(self.folder.parent / STEPS).steps.values()
+        steps = StartupProgress.read(self.folder.parent / STEPS).steps.values()
         return (self.folder.parent / LOG,) if any(one.state == FAILED for one in steps) else ()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bot.agent.job_process import CommandFolder, content
 from bot.agent.memory import folder_of, of_machine
-from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, Progress, Step
+from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, StartupProgress, Step
 
 #: A script ends with this where it has nothing to do here; it is no failure.
 LEFT_OUT = 77
@@ -30,7 +30,7 @@ class Runner:
     """The steps of one plan. `folder` is the agent's, where their log and the job lie."""
 
     plan: Plan
-    progress: Progress
+    progress: StartupProgress
     folder: Path
     clock_s: Callable[[], float] = time.monotonic
 
@@ -108,7 +108,7 @@ def main(_arguments: list[str], /) -> int:
     if plan is None:
         return 1
     folder = memory.folder.parent
-    progress = Progress.read(folder / STEPS)
+    progress = StartupProgress.read(folder / STEPS)
     progress.begin(plan, memory.boot_id)
     Runner(plan, progress, folder).run()
     return 0

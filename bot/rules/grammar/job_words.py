@@ -11,12 +11,11 @@ from typing import Any
 
 from bot.rules.grammar.access_words import read_ports, read_share
 from bot.rules.grammar.bad_word import BadWord as BadWord  # noqa: PLC0414 # Who calls a reader catches it, too.
+from bot.rules.grammar.repository_word import read_repo
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
 from bot.rules.values.phrases import read_amount
-from bot.rules.values.repository import EXAMPLE as REPOSITORY
-from bot.rules.values.repository import BadRepositoryError, Repository
 from ledger.kernel.job import SpotPolicy
 from providers import cloud_names
 from providers.gpus.table import closest, lookup
@@ -300,15 +299,6 @@ def read_reason(text: str, policy: Policy) -> Fields:
     return {"reason": text}
 
 
-def read_repo(text: str, _policy: Policy) -> Fields:
-    """Read the git repository that is fetched before the command starts."""
-    try:
-        Repository.read(text)
-    except BadRepositoryError as error:
-        raise BadWord(str(error)) from error
-    return {"repo": text}
-
-
 def _as_is(key: str, value: str, doc: str, example: str, what: str, pattern: str, *aliases: str) -> Word:
     """Make a word whose value is passed on as it is when it has the right shape."""
 
@@ -375,7 +365,14 @@ WORDS: tuple[Word, ...] = (
         "a command of at most 1,000 characters",
         r".{1,1000}",
     ),
-    Word("repo", "ADDRESS", "The git repository to fetch first.", f"repo={REPOSITORY}", read_repo, ("repository",)),
+    Word(
+        "repo",
+        "ADDRESS",
+        "The git repository to fetch first.",
+        "repo=https://github.com/org/project@main",
+        read_repo,
+        ("repository",),
+    ),
     _as_is(
         "checkpoint",
         "PLACE",

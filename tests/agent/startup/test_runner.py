@@ -12,7 +12,7 @@ import pytest
 
 from bot.agent.job_process import CommandFolder
 from bot.agent.memory import FOLDER
-from bot.agent.startup.plan import DONE, FAILED, SKIPPED, Plan, Progress
+from bot.agent.startup.plan import DONE, FAILED, SKIPPED, Plan, StartupProgress
 from bot.agent.startup.process import Startup
 from bot.agent.startup.runner import LOG, STEPS, Runner
 from tests.agent.test_job_process import until
@@ -29,10 +29,10 @@ def plan_of(*steps: dict[str, Any]) -> dict[str, Any]:
 def run(folder: Path, *steps: dict[str, Any], boot: str = "boot") -> dict[str, tuple[str, int | None]]:
     plan = Plan.of(plan_of(*steps))
     assert plan is not None
-    progress = Progress.read(folder / STEPS)
+    progress = StartupProgress.read(folder / STEPS)
     progress.begin(plan, boot)
     Runner(plan, progress, folder).run()
-    return {name: (one.state, one.exit_code) for name, one in Progress.read(folder / STEPS).steps.items()}
+    return {name: (one.state, one.exit_code) for name, one in StartupProgress.read(folder / STEPS).steps.items()}
 
 
 def test_a_failed_step_stops_only_those_that_need_it(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_is_no_plan_is_not_run(said: object) -> None:
 
 def test_a_broken_file_of_progress_begins_anew(tmp_path: Path) -> None:
     (tmp_path / STEPS).write_text('{"plan_id": 1}')
-    assert Progress.read(tmp_path / STEPS).steps == {}
+    assert StartupProgress.read(tmp_path / STEPS).steps == {}
 
 
 def test_the_process_runs_the_plan_starts_the_job_once_and_reports(tmp_path: Path) -> None:
