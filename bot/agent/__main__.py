@@ -14,6 +14,8 @@ elif sys.argv[1:] == ["serve-api"]:
 
     libraries.prepare()
     from bot.agent.api.process import main
+elif sys.argv[1:] == ["start-up"]:
+    from bot.agent.startup.runner import main
 elif sys.argv[1:] == ["run-command"]:
     from bot.agent.job_process import main
 else:

@@ -87,10 +87,11 @@ def _startup(places: Places) -> dict[str, Any]:
     step, exit_code, _ = next((one for one in steps if int(one[1])), steps[-1])
     took_s = max(int(float(steps[-1][2]) - float(steps[0][2])), 0)
     found = {"startup_step": plain(step, 40), "startup_s": took_s, "exit_code": min(int(exit_code), 255)}
-    return found | ({"log_tail": _log_tail(places.logs)} if found["exit_code"] else {})
+    return found | ({"log_tail": log_tail(places.logs)} if found["exit_code"] else {})
 
 
-def _log_tail(logs: tuple[Path, ...]) -> str:
+def log_tail(logs: tuple[Path, ...]) -> str:
+    """Return the end of the first of these files that has any text, without tokens of GPU Shopper."""
     text = next((text for file in logs if (text := _text(file))), "")
     text = _TOKEN.sub("gpu…", text.replace("\r", "\n"))
     return "".join(one for one in text if one.isprintable() or one == "\n")[-LOG_CHARACTERS:]

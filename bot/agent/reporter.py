@@ -26,6 +26,7 @@ from bot.agent.gpus import NvmlGpus, look
 from bot.agent.job_files import JobFiles
 from bot.agent.memory import folder_of
 from bot.agent.settings import MachineSettings
+from bot.agent.startup.process import Startup
 
 TIMEOUT_S = 20.0
 #: After a failure the next try comes after this, then after twice as long, up to a minute.
@@ -61,6 +62,7 @@ class Reporter:
     is_plain: bool = False
     places: machine.Places = field(default_factory=machine.Places)
     api: ApiProcess = field(default_factory=ApiProcess)
+    startup: Startup | None = None
     _failures: int = 0
     _count: int = 0
     _idle_since: datetime | None = None
@@ -92,6 +94,9 @@ class Reporter:
             return None
         self.token = str(answer.get("token") or self.token)
         self.api.take(answer.get("api"))
+        if self.startup is not None:
+            self.startup.take(answer.get("startup"))
+            self.startup.keep_running()
         self._count += 1
         asks = answer.get("asks")
         self.job.write_asks([str(one) for one in asks] if isinstance(asks, list) else [])
@@ -148,8 +153,18 @@ class Reporter:
         }
         if not self.is_plain:
             body |= self.job.report() | self.api.claim()
-            body |= {"v": 2, "machine": machine.report(seen, self.places) | {"interruption": self.interruption}}
+            body |= {"v": 2, "machine": self._machine(seen)}
+            if self.startup is not None and not self.startup.is_known:
+                body["wants_startup"] = True
         return body if self.token else body | {"nonce": self.nonce}
+
+    def _machine(self, seen: NvmlGpus) -> dict[str, Any]:
+        found = machine.report(seen, self.places) | {"interruption": self.interruption}
+        if self.startup is not None:
+            found |= self.startup.report()
+            if logs := self.startup.logs():
+                found["log_tail"] = machine.log_tail(logs)
+        return found
 
 
 class _ShutDown(BaseException):
@@ -165,7 +180,9 @@ def main(_arguments: list[str], /) -> int:
     found = settings.read(settings.environment_of_machine())
     given = json.loads(sys.stdin.readline())
     job = JobFiles(folder_of(found.environment).parent)
-    reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"], places=machine.Places.of(found.environment))
+    places = machine.Places.of(found.environment)
+    startup = Startup(folder_of(found.environment), found.environment)
+    reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"], places=places, startup=startup)
     own_port = found.environment.get(settings.API_PORT, "")
     reporter.api.own_port = int(own_port) if own_port.isdecimal() else None
     signal.signal(signal.SIGTERM, _shut_down)

@@ -59,6 +59,8 @@ class JobRequest:
     min_available_s: int | None = None
     image: str | None = None
     run: str | None = None
+    #: The git repository that is fetched before `run` starts, as `bot.rules.values.repository` reads it.
+    repo: str | None = None
     model: str | None = None
     tokens: int | None = None
     checkpoint: str | None = None

@@ -12,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import may_lock
 from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, SessionState
-from ledger.models import Instance, Mark, Node, Session
+from ledger.models import Instance, Mark, Node, Request, Session
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
@@ -66,6 +67,18 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
         query = query.with_for_update(of=Node)
     rows: Any = await tx.execute(query)
     return {node.instance_id: NodeContext(node, *rest) for node, *rest in rows}
+
+
+async def startup_jobs(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, tuple[str, JobRequest]]:
+    """Return the cloud and the job of each of these instances, for the plan of its start-up."""
+    query = (
+        select(Instance.id, Instance.cloud, Request.job)
+        .join(Session, Session.id == Instance.session_id)
+        .join(Request, Request.id == Session.request_id)
+        .where(Instance.id.in_(list(instance_ids)))
+    )
+    rows: Any = await tx.execute(query)
+    return {instance_id: (cloud, job) for instance_id, cloud, job in rows}
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:

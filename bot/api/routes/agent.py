@@ -66,4 +66,5 @@ def _report(body: CheckinIn) -> Report:
         checkpoint_step=seen.step,
         checkpoint_at=seen.at,
         machine=MachineReport.of(body.machine.model_dump()) if body.machine else None,
+        wants_startup=body.wants_startup,
     )

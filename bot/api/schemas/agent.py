@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
 from bot.api.schemas.base import In, Out, optional
 from bot.api.schemas.fields import Certificate
 from bot.rules.nodes.checkins import Work
+from bot.rules.nodes.machine_report import StepOutcome
 from bot.rules.nodes.node_api import MOST_PORT
 
 #: The largest integer that every JSON reader keeps.
@@ -46,6 +47,15 @@ class GpuSeenIn(In):
     temperature_c: Annotated[int, Field(ge=-100, le=1000)] | None = optional("Its temperature in degrees Celsius.")
 
 
+class StartupStepIn(In):
+    """One step of the start-up that the answer to a check-in named."""
+
+    name: Annotated[str, Field(pattern=PLAIN, max_length=40)] = Field(description="Its name.")
+    state: StepOutcome = Field(description="How far it is.")
+    seconds: Count = Field(default=0, description="How long it took.")
+    exit_code: Annotated[int, Field(ge=-255, le=255)] | None = optional("Its exit code once it ended.")
+
+
 class MachineIn(In):
     """What the agent sees of its machine; of a new report everything counts, without one the last report stays."""
 
@@ -61,6 +71,7 @@ class MachineIn(In):
     exit_code: Annotated[int, Field(ge=-255, le=255)] | None = optional("The exit code of that step.")
     log_tail: Annotated[str, Field(max_length=2000)] = optional("The end of its log, after a failure.", "")
     interruption: Annotated[str, Field(pattern=PLAIN, max_length=200)] = optional("Why the machine is going away.", "")
+    steps: tuple[StartupStepIn, ...] = Field(default=(), max_length=16, description="The steps of its start-up.")
 
 
 class CheckinIn(In):
@@ -80,6 +91,7 @@ class CheckinIn(In):
     checkpoint: CheckpointIn | None = optional("The newest checkpoint that was saved.")
     api: NodeApiIn | None = optional("The agent's own API, where it serves one.")
     machine: MachineIn | None = optional("What the agent sees of its machine.")
+    wants_startup: bool = Field(default=False, description="Asks for the plan of its start-up.")
     nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{32,64}$")] | None = optional(
         "Random, new at each start of the agent: exchanges the boot token. Repeat it until the answer has the token."
     )
@@ -125,4 +137,7 @@ class CheckinOut(Out):
         "The token for all check-ins from now on, where this one exchanged the boot token. Keep it in memory only.", ""
     )
     api: NodeIdentityOut | None = optional("With a new token: the key and the certificate for the agent's API.")
+    startup: dict[str, Any] | None = optional(
+        "The plan of its start-up, where the check-in asked for it; empty where nothing is to be done."
+    )
     api_problem: str = optional("Why its report about its own API was refused.", "")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, StrictBool
 from bot.api.schemas import fields
 from bot.api.schemas.base import CommandOut, In, Out, optional
 from bot.rules.nodes.machine_logs import LogSource
+from bot.rules.nodes.machine_report import StepOutcome
 from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.ports import PortProtocol
 from ledger.kernel.states import SessionState
@@ -97,6 +98,15 @@ class GpuOut(Out):
     temperature_c: int | None = optional("Its temperature in degrees Celsius.")
 
 
+class StartupStepOut(Out):
+    """One step of the machine's start-up."""
+
+    name: str = Field(description="Its name.")
+    state: StepOutcome = Field(description="How far it is.")
+    seconds: int = Field(description="How long it took.")
+    exit_code: int | None = optional("Its exit code once it ended.")
+
+
 class MachineOut(Out):
     """What the agent sees of its machine. It is the machine's own word."""
 
@@ -110,6 +120,7 @@ class MachineOut(Out):
     exit_code: int | None = optional("The exit code of that step.")
     log_tail: str = optional("The end of its log, after a failure.", "")
     interruption: str = optional("Why the machine is going away.", "")
+    steps: list[StartupStepOut] = optional("The steps of its start-up.", [])
 
 
 class AgentOut(Out):

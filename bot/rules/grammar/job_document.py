@@ -128,6 +128,11 @@ class JobDocument(_Strict):
         examples=[["8888/http", "6006"]],
     )
     run: Text | None = Field(default=None, description="The command to run.")
+    repo: Text | None = Field(
+        default=None,
+        description="The git repository to fetch before `run` starts: https, with a branch, tag or commit behind @.",
+        examples=["https://github.com/org/project@main"],
+    )
     file_mounts: Annotated[dict[Text, Text | FileMount], Field(max_length=20)] = Field(
         default={},
         description="Path on the machine → where its files come from: s3://, gs:// or https:// before `run` starts.",

@@ -11,6 +11,7 @@ from typing import Any
 from bot.rules.grammar.access_words import read_ports, read_share
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.limit_words import read_available, read_reliability, read_total, read_version
+from bot.rules.grammar.repository_word import read_repo
 from bot.rules.grammar.wait_words import read_moment
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
@@ -346,6 +347,14 @@ WORDS: tuple[Word, ...] = (
         'run="python train.py"',
         "a command of at most 1,000 characters",
         r".{1,1000}",
+    ),
+    Word(
+        "repo",
+        "ADDRESS",
+        "The git repository to fetch first.",
+        "repo=https://github.com/org/project@main",
+        read_repo,
+        ("repository",),
     ),
     _as_is(
         "checkpoint",

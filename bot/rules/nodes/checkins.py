@@ -67,6 +67,8 @@ class Report:
     checkpoint_step: int | None = None
     checkpoint_at: datetime | None = None
     machine: MachineReport | None = None
+    #: It asks for the plan of its start-up.
+    wants_startup: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Self
 
 
@@ -17,6 +18,26 @@ class GpuReport:
     model: str
     memory_mb: int
     temperature_c: int | None = None
+
+
+class StepOutcome(StrEnum):
+    """Say how far one step of a machine's start-up is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class StartupStep:
+    """One step of the start-up: how far it is, how long it took, and its exit code once it ended."""
+
+    name: str
+    state: StepOutcome
+    seconds: int = 0
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +58,21 @@ class MachineReport:
     exit_code: int | None = None
     log_tail: str = ""
     interruption: str = ""
+    steps: tuple[StartupStep, ...] = ()
+
+    @property
+    def failed_step(self) -> StartupStep | None:
+        """The first step of the start-up that failed; None while none did."""
+        return next((one for one in self.steps if one.state is StepOutcome.FAILED), None)
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Self | None:
         """Read it as it was stored."""
         if not stored:
             return None
-        return cls(**{**stored, "gpus": tuple(GpuReport(**one) for one in stored.get("gpus", ()))})
+        gpus = tuple(GpuReport(**one) for one in stored.get("gpus", ()))
+        steps = tuple(StartupStep(**{**one, "state": StepOutcome(one["state"])}) for one in stored.get("steps", ()))
+        return cls(**{**stored, "gpus": gpus, "steps": steps})
 
 
 def machine_line(found: MachineReport | None) -> str:
@@ -59,9 +88,23 @@ def machine_line(found: MachineReport | None) -> str:
     line = f"It has {', '.join(said)}." if said else ""
     if found.exit_code:
         line += f" Its start script failed at {found.startup_step} with exit code {found.exit_code}."
+    line += _steps(found.steps)
     if found.interruption:
         line += f" It was interrupted: {found.interruption}."
     return line.strip()
+
+
+def _steps(steps: tuple[StartupStep, ...]) -> str:
+    """Describe the start-up: ` Start-up: packages 12 s, repo runs now, run waits.`; "" where there is none."""
+    said = {
+        StepOutcome.WAITING: "{0.name} waits",
+        StepOutcome.RUNNING: "{0.name} runs now",
+        StepOutcome.DONE: "{0.name} {0.seconds} s",
+        StepOutcome.FAILED: "{0.name} failed with exit code {0.exit_code}",
+        StepOutcome.SKIPPED: "{0.name} skipped",
+    }
+    listed = ", ".join(said[one.state].format(one) for one in steps)
+    return f" Start-up: {listed}." if listed else ""
 
 
 def _alike(found: MachineReport) -> dict[tuple[str, int], int]:

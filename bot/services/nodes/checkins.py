@@ -7,7 +7,7 @@ answered when it is stored.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -19,7 +19,7 @@ from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.nodes import enrollment, node_api, token_exchange
+from bot.services.nodes import enrollment, node_api, startup, token_exchange
 from bot.services.nodes.api_identity import ApiIdentity, api_identity
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
@@ -52,6 +52,8 @@ class CheckinReply:
     token: str = field(default="", repr=False)
     #: What it serves its API with, beside a new token; stored nowhere.
     api: ApiIdentity | None = field(default=None, repr=False)
+    #: The plan of its start-up, where it asked for it; empty where nothing is to be done.
+    startup: dict[str, Any] | None = None
     #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
     next_in_s: int = rules.INTERVAL_S
@@ -68,6 +70,7 @@ class _Changes:
     status: dict[str, NodeStatus] = field(default_factory=dict)
     apis: dict[str, Declared] = field(default_factory=dict)
     tokens: dict[str, StoredTokens] = field(default_factory=dict)
+    plans: dict[str, dict[str, Any]] = field(default_factory=dict)
     is_told: bool = False
 
 
@@ -120,6 +123,8 @@ class Checkins:
         answers: list[Taken] = []
         async with ctx.db.write() as tx:
             found = await node_contexts(tx, {shown.instance_id for shown, *_ in group})
+            asking = {shown.instance_id for shown, report, *_ in group if report.wants_startup}
+            changes.plans = await startup.plans(tx, asking & found.keys())
             for shown, report, claim, _ in group:
                 stands = found.get(shown.instance_id)
                 taken = STRANGE if stands is None else await self._one(tx, changes, stands, shown, report, claim, now)
@@ -158,14 +163,17 @@ class Checkins:
             await self._note_tokens(tx, changes, shown, tokens, judged, now)
         if judged.verdict is TokenVerdict.REPLACED:
             return REPLACED
-        changes.status[key] = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
+        status = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
+        changes.status[key] = status
+        changes.is_told |= await startup.notify_failed(tx, self._ctx.policy, key, before, status, now)
         known = changes.apis[key].api if key in changes.apis else node_api.stored_node_api(node)
         api = changes.apis[key] = declared(known, claim, stands.host, now) if claim else Declared(known)
         if api.is_told:
             changes.is_told = True
             await node_api.notify_changed_certificate(tx, self._ctx.policy, key, known, api.api, now)
         token = shown.next_token if judged.verdict is TokenVerdict.EXCHANGED else ""
-        return self._answer(stands, report.seq, api.problem, token, now)
+        answer = self._answer(stands, report.seq, api.problem, token, now)
+        return replace(answer, startup=changes.plans.get(key)) if report.wants_startup else answer
 
     async def _note_tokens(
         self, tx: Tx, changes: _Changes, shown: Presented, before: StoredTokens, judged: JudgedToken, now: datetime
@@ -215,12 +223,14 @@ def node_status(node: Node) -> NodeStatus:
         tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
-        machine=MachineReport.of(said.get("machine")),
+        machine=MachineReport.of({**said["machine"], "steps": said.get("steps", ())} if said.get("machine") else None),
     )
 
 
 def columns(found: NodeStatus) -> dict[str, Any]:
     """Return the columns of an agent's row: the inverse of `node_status`."""
+    machine = asdict(found.machine) if found.machine else None
+    steps = machine.pop("steps") if machine is not None else ()
     report = {
         "utilisation": [str(one) for one in found.utilisation],
         "step": found.step,
@@ -230,7 +240,9 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "tokens_per_s": str(found.tokens_per_s) if found.tokens_per_s is not None else None,
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
-        "machine": asdict(found.machine) if found.machine else None,
+        "machine": machine,
+        # Apart, because a release of before reads every field of `machine` and knows no steps.
+        "steps": steps,
     }
     return {
         "seq": found.seq,

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from decimal import Decimal
 
 from bot.rules.nodes.checkins import NodeStatus, Report, after_checkin
-from bot.rules.nodes.machine_report import GpuReport, MachineReport, machine_line
+from bot.rules.nodes.machine_report import GpuReport, MachineReport, StartupStep, StepOutcome, machine_line
 from tests.support.clock import START
 
 CARD = GpuReport("NVIDIA GeForce RTX 4090", 24564, 61)
@@ -45,3 +45,19 @@ def test_a_check_in_without_it_keeps_the_last_one() -> None:
     assert second.machine == WHOLE
     third = after_checkin(second, Report(3, machine=MachineReport(driver="9")), Decimal(5), START)
     assert third.machine == MachineReport(driver="9")
+
+
+def test_the_steps_of_the_start_up_are_said() -> None:
+    steps = (
+        StartupStep("environment", StepOutcome.DONE, 1, 0),
+        StartupStep("packages", StepOutcome.SKIPPED),
+        StartupStep("repo", StepOutcome.FAILED, 3, 128),
+        StartupStep("other", StepOutcome.RUNNING),
+        StartupStep("run", StepOutcome.WAITING),
+    )
+    found = MachineReport(steps=steps)
+    assert machine_line(found) == (
+        "Start-up: environment 1 s, packages skipped, repo failed with exit code 128, other runs now, run waits."
+    )
+    assert found.failed_step == steps[2]
+    assert MachineReport.of(asdict(found)) == found

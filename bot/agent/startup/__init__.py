@@ -1,0 +1,1 @@
+"""Run the steps of a machine's start-up that GPU Shopper sends in the answer to a check-in."""

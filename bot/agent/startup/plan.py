@@ -1,0 +1,105 @@
+"""Read the plan of a machine's start-up, and keep how far each of its steps is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bot.agent.job_process import content, write_json
+
+BYTES = 1 << 18
+WAITING, RUNNING, DONE, FAILED, SKIPPED = "waiting", "running", "done", "failed", "skipped"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: a script for `sh`, or with `job` the command that is started as the session's job."""
+
+    name: str
+    script: str
+    limit_s: float
+    job: bool = False
+    #: Steps that must be done before this one; where one is not, this one is left out.
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one machine, in order, and the variables that they start with."""
+
+    id: str
+    environment: Mapping[str, str]
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, said: object) -> Plan | None:
+        """Read it as it came; None for what is no plan."""
+        try:
+            steps = tuple(
+                Step(
+                    str(one["name"]),
+                    str(one["script"]),
+                    float(one["limit_s"]),
+                    one.get("job") is True,
+                    tuple(map(str, one.get("needs", ()))),
+                )
+                for one in said["steps"]  # type: ignore[index] # Checked by the except.
+            )
+            given = said["environment"].items()  # type: ignore[index] # The same.
+            return cls(str(said["id"]), {str(key): str(value) for key, value in given}, steps)  # type: ignore[index]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True)
+class StepState:
+    """How far one step is: how long it took, and its exit code once it ended."""
+
+    name: str
+    state: str = WAITING
+    seconds: int = 0
+    exit_code: int | None = None
+
+
+@dataclass
+class StartupProgress:
+    """How far the steps of one plan are, kept in a file that every user of the machine can read."""
+
+    path: Path
+    plan_id: str = ""
+    boot_id: str = ""
+    steps: dict[str, StepState] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> StartupProgress:
+        """Read it; where nothing was begun it is empty."""
+        try:
+            said = json.loads(content(path, BYTES))
+            steps = [StepState(**one) for one in said["steps"]]
+            return cls(path, said["plan_id"], said["boot_id"], {one.name: one for one in steps})
+        except (OSError, ValueError, RecursionError, KeyError, TypeError):
+            return cls(path)
+
+    def begin(self, plan: Plan, boot_id: str) -> None:
+        """Take over what was done of the same plan. After a reboot, failed steps run again."""
+        again = self.boot_id != boot_id
+        before = self.steps if self.plan_id == plan.id else {}
+        self.plan_id, self.boot_id, self.steps = plan.id, boot_id, {}
+        for step in plan.steps:
+            known = before.get(step.name, StepState(step.name))
+            over = known.state == DONE or (known.state in (FAILED, SKIPPED) and not again)
+            self.steps[step.name] = known if over else StepState(step.name)
+        self.write()
+
+    def note(self, name: str, **changes: Any) -> None:
+        """Change one step and write the file."""
+        self.steps[name] = replace(self.steps[name], **changes)
+        self.write()
+
+    def write(self) -> None:
+        """Write the file in one step."""
+        steps = [asdict(one) for one in self.steps.values()]
+        write_json(self.path, {"plan_id": self.plan_id, "boot_id": self.boot_id, "steps": steps})

@@ -1,0 +1,127 @@
+"""Make the plan of a machine's start-up from its job: which steps its agent runs, in which order.
+
+The agent receives it in the answer to a check-in. Each step can run again without harm.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.rules.values.repository import Repository
+from ledger.kernel.job import JobRequest
+
+#: What people expect on a machine, installed where the image lacks it.
+PACKAGES = ("git", "wget", "curl", "vim", "htop", "tmux")
+#: The most seconds of a step. Another program may hold the lock of apt, right after the first boot above all.
+PACKAGES_LIMIT_S, LOCK_WAIT_S, REPO_LIMIT_S, ENVIRONMENT_LIMIT_S, RUN_LIMIT_S = 900, 300, 900, 30, 60
+#: A script ends with this where it has nothing to do on this machine.
+LEFT_OUT = 77
+
+#: `environment.sh` is read by logins. STARTUP_FOLDER is the agent's folder.
+_ENVIRONMENT = """\
+set -e
+printf %s {exports} >"$STARTUP_FOLDER/environment.sh"
+logins=${{LOGINS:-/etc/profile.d}}
+if [ -w "$logins" ]; then
+  printf '. %s\\n' "$STARTUP_FOLDER/environment.sh" >"$logins/gpu-shopper-job.sh"
+else
+  echo "Logins don't read $STARTUP_FOLDER/environment.sh: $logins can't be written."
+fi
+"""
+_PACKAGES = """\
+missing=
+for one in {packages}; do command -v "$one" >/dev/null 2>&1 || missing="$missing $one"; done
+[ -n "$missing" ] || {{ echo "Nothing is missing."; exit 0; }}
+echo "Missing:$missing"
+command -v apt-get >/dev/null 2>&1 || {{ echo "This image has no apt-get, so nothing is installed."; exit {left_out}; }}
+[ "$(id -u)" = 0 ] || {{ echo "Only root can install packages, so nothing is installed."; exit {left_out}; }}
+export DEBIAN_FRONTEND=noninteractive
+waited_s=0
+try() {{
+  while :; do
+    said=$("$@" 2>&1); code=$?
+    printf '%s\\n' "$said"
+    [ $code -ne 0 ] || return 0
+    case $said in *"ould not get lock"*) ;; *) return $code;; esac
+    [ $waited_s -lt {lock_wait_s} ] || {{ echo "Another program held the lock for {lock_wait_s} s."; return $code; }}
+    echo "Another program installs packages; this waits."
+    sleep 10
+    waited_s=$((waited_s + 10))
+  done
+}}
+try apt-get update || exit
+try apt-get install -y --no-install-recommends $missing
+"""
+_REPO = """\
+set -e
+command -v git >/dev/null 2>&1 || {{ echo "git is missing, so the repository can't be fetched."; exit 127; }}
+export GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=${{GIT_ALLOW_PROTOCOL:-https}}
+git init -q {folder}
+cd {folder}
+git fetch --depth 1 -- {url} {ref}
+git checkout -q --detach FETCH_HEAD
+git log -1 --format='%H %s'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step: a script for `sh`, or with `is_job` the command that is started as the session's job."""
+
+    name: str
+    script: str
+    limit_s: int
+    is_job: bool = False
+    #: Steps without which this one is left out.
+    needs: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it as the agent reads it."""
+        said = {"name": self.name, "script": self.script, "limit_s": self.limit_s}
+        return said | {"job": self.is_job, "needs": list(self.needs)}
+
+
+@dataclass(frozen=True, slots=True)
+class StartupPlan:
+    """The steps of one machine's start-up, and the variables that they start with. None of them is a secret."""
+
+    id: str
+    environment: Mapping[str, str]
+    steps: tuple[PlannedStep, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Write it as the agent reads it."""
+        steps = [one.to_json() for one in self.steps]
+        return {"id": self.id, "environment": dict(self.environment), "steps": steps}
+
+
+def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -> StartupPlan | None:
+    """Plan the start-up of an instance; None where its job names neither a repository nor a command.
+
+    `places` are the variables of its cloud's profile, such as DATA_DIR.
+    """
+    if job.repo is None and job.run is None:
+        return None
+    environment, repo = dict(places), Repository.read(job.repo) if job.repo else None
+    if repo is not None:
+        environment["PROJECT_REPO_DIR"] = f"{places.get('DATA_DIR') or '/root'}/{repo.name}"
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    steps = [
+        PlannedStep("environment", _ENVIRONMENT.format(exports=shlex.quote(exports)), ENVIRONMENT_LIMIT_S),
+        PlannedStep(
+            "packages",
+            _PACKAGES.format(packages=" ".join(PACKAGES), left_out=LEFT_OUT, lock_wait_s=LOCK_WAIT_S),
+            PACKAGES_LIMIT_S,
+        ),
+    ]
+    if repo is not None:
+        folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
+        steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
+    if job.run is not None:
+        into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
+        needs = ("repo",) if repo is not None else ()
+        steps.append(PlannedStep("run", f"{into}{job.run}\n", RUN_LIMIT_S, is_job=True, needs=needs))
+    return StartupPlan(f"start-{instance_id}", environment, tuple(steps))
