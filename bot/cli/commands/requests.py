@@ -64,9 +64,7 @@ def provision(
 ) -> None:
     """Request GPUs. An approver decides; on a terminal you can choose the offer to request."""
     given = {
-        "resources": _given(
-            gpu=_given(name=gpu and gpu.split(","), count=count, memory=least_memory(gpu_ram)), disk=disk
-        ),
+        "resources": _given(gpu=_gpu(gpu, count, gpu_ram), disk=disk),
         "hours": hours,
         "offer": offer,
         "work": _given(model=model),
@@ -94,6 +92,11 @@ def provision(
     ended = spoken(lambda api: _submit(api, document, idempotency_key, as_json=as_json, wait=wait))
     if ended is not None:
         raise typer.Exit(ended)
+
+
+def _gpu(names: str, count: str, memory: str) -> dict[str, Any]:
+    """Return the GPU of a job document."""
+    return _given(name=names and names.split(","), count=count, memory=least_memory(memory))
 
 
 def _only_plan(document: dict[str, Any], *, as_json: bool) -> None:

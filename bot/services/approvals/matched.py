@@ -16,6 +16,8 @@ from bot.services.access import delegation
 from bot.services.approvals import decisions
 from bot.services.approvals.advance import cover_of
 from bot.services.approvals.terms import cover_of as cover_of_decision
+from bot.services.approvals.terms import spend_of
+from bot.services.budgets import enforcement
 from bot.services.grants import advances, amendments, approvers
 from bot.services.market.codec import offer_from_json
 from bot.services.people import eligibility
@@ -78,13 +80,14 @@ async def use(
         await asked_as_usual(tx, request, refusal, now)
         return False
     for vote in votes:
-        await move(tx, AdvanceApproval, vote.row.id, GrantState.USED, now, vote.command.decider.actor, REASON)
         command = await _as_seen(tx, vote.command)
         reply = await decisions.decide_in(ctx, tx, command, now, source=vote.row.id)
         if not reply.ok:
-            # Each was judged alone above; together they may be one person's, or above a budget.
+            # Each was judged alone above; together they may be one person's, by a policy that changed since.
             await asked_as_usual(tx, request, reply.sentence, now)
             return False
+        # A row that was revoked at this moment undoes the whole transaction.
+        await move(tx, AdvanceApproval, vote.row.id, GrantState.USED, now, command.decider.actor, REASON)
         if reply.code == ReplyCode.APPROVED:
             await advances.void_all(tx, request.id, "The request is approved without it.", now)
             return True
@@ -133,6 +136,10 @@ async def _judge(
         judged = await decisions.judged_in(ctx, tx, command, now)
         if not judged.ok:
             return [], judged.sentence
+        spend = spend_of(ctx.policy, ask, command)
+        room = await enforcement.check_budgets(ctx, tx, spend, now) if spend is not None else None
+        if room is not None and not room.verdict.allowed:
+            return [], room.verdict.sentence
         votes.append(_Vote(row, command))
     return votes, ""
 

@@ -41,7 +41,7 @@ _ENCODED = re.compile(r"(?<=echo )([A-Za-z0-9+/]{40,}=*)(?= \| base64 -d)", re.A
 #: A file of the stubs → its name in the machine's folder of Python modules.
 _MODULES = {"fake_torch.py": "torch.py", "fake_nvml.py": "pynvml.py", "hardware.py": "sitecustomize.py"}
 #: Programs that would act on the host, or take long: on a machine of the sandbox they do nothing.
-_HARMLESS = ("chown", "docker", "systemctl", "shutdown", "poweroff", "reboot", "halt", "loginctl")
+_HARMLESS = ("apt-get", "chown", "docker", "systemctl", "shutdown", "poweroff", "reboot", "halt", "loginctl")
 _NOTHING = "#!/bin/sh\nexit 0\n"
 #: `runuser -u NAME -- COMMAND` and `sudo COMMAND`: there is one user.
 _AS_OTHER = """\
@@ -117,6 +117,7 @@ def environment(root: Path, home: Path) -> dict[str, str]:
         "PYTHONPATH": f"{root}/lib",
         "PYTHONDONTWRITEBYTECODE": "1",
         "GPU_SHOPPER_AGENT_FOLDER": f"{root}/opt/gpu-shopper/agent",
+        "LOGINS": f"{root}/etc/profile.d",
         "GPU_SHOPPER_MACHINE_ROOT": str(root),
         MARK: str(root),
     }
