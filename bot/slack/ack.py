@@ -17,13 +17,8 @@ from bot.slack.inbound import WITHHELD, InboundKind, InboundMessage
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset(
     {
-<<<<<<< HEAD
-        "accept", "addkey", "approve", "browse", "change", "decline", "details", "done", "extend", "form",
-        "held_let_go", "held_saved", "keep", "offer", "offers", "plan", "reject", "spare", "terminate",
-=======
-        "addkey", "approve", "browse", "cancel", "change", "details", "done", "extend", "form", "held_let_go",
-        "held_saved", "keep", "offer", "offers", "plan", "reject", "revoke", "spare", "terminate",
->>>>>>> h/waiting
+        "accept", "addkey", "approve", "browse", "cancel", "change", "decline", "details", "done", "extend", "form",
+        "held_let_go", "held_saved", "keep", "offer", "offers", "plan", "reject", "revoke", "spare", "terminate",
     }
 )  # fmt: skip
 
