@@ -9,6 +9,7 @@ import base64
 import json
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Mapping
 from decimal import Decimal
@@ -119,8 +120,18 @@ def environment(root: Path, home: Path) -> dict[str, str]:
         "GPU_SHOPPER_AGENT_FOLDER": f"{root}/opt/gpu-shopper/agent",
         "LOGINS": f"{root}/etc/profile.d",
         "GPU_SHOPPER_MACHINE_ROOT": str(root),
+        "GPU_SHOPPER_API_PORT": str(api_port(root)),
         MARK: str(root),
     }
+
+
+def api_port(root: Path) -> int:
+    """Return the port of the agent's API on one machine, the same each time: all machines share this computer's."""
+    kept = root / "api-port"
+    if not kept.exists():
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            kept.write_text(str(free.getsockname()[1]))
+    return int(kept.read_text())
 
 
 def authorize(root: Path, user: str, keys: tuple[str, ...]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,15 +25,36 @@ from tests.providers.sandbox.nodes.machines import marked
 from tests.scenarios.processes.processes import Nursery, nursery
 from tests.support.stack import LOOK_S, Town, town
 
+#: What the API of the agent imports, and what that imports.
+LIBRARIES = (
+    "starlette",
+    "uvicorn",
+    "httpx",
+    "httpcore",
+    "h11",
+    "anyio",
+    "idna",
+    "certifi",
+    "click",
+    "typing_extensions",
+)
 #: How long anything on a machine may take that takes a second on an idle computer.
 NODE_S = 40.0
 
 
 @pytest.fixture(scope="session")
 def agent_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The agent's archive, built once."""
+    """The agent's archive, built once, with the libraries of its API as this environment has them."""
     folder = tmp_path_factory.mktemp("agent")
     (folder / "libraries").mkdir()
+    for name in LIBRARIES:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        if spec.submodule_search_locations:
+            shutil.copytree(Path(spec.origin).parent, folder / "libraries" / name)
+        else:
+            shutil.copy(spec.origin, folder / "libraries")
     out = folder / "agent.pyz"
     subprocess.run(
         [sys.executable, "-m", "bot.agent.build", folder / "libraries", out], check=True, capture_output=True
