@@ -44,6 +44,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/requests/{request}/share": {"person": "nobody"},
     "/bills/{bill}/confirm": {"amount": 1},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
+    "/requests/again": {"request": "zzzzzz"},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
 }
 #: These would change the session or the request for a key that may; the walks do that.
@@ -201,6 +202,8 @@ def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None
         return _of_webhook(caller, method, path)
     if "{request}" in path or "{session}" in path:
         return _of_somebody(caller, method, path)
+    if path == f"{API}/requests/again":
+        return {"unknown_id"}
     if path == f"{API}/orphans/{{orphan}}/adopt" and caller == PERSON:
         return {"not_an_approver"}
     return HARMLESS
@@ -230,4 +233,11 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
         return {"not_yours"} if caller == ADMIN else None
     if path == f"{API}/requests/{{request}}/share":
         return {"bad_share"}
-    return {"bad_word", "unknown_offer", "reason_needed", "no_break_glass", *({"not_yours"} if caller == ADMIN else ())}
+    return {
+        "bad_word",
+        "unknown_offer",
+        "reason_needed",
+        "no_break_glass",
+        "not_in_advance",
+        *({"not_yours"} if caller == ADMIN else ()),
+    }
