@@ -30,6 +30,7 @@ from ledger.kernel.states import (
     CLAIM_GOES_ON,
     LEGAL,
     NOTHING_DUE,
+    UNDECIDED,
     NotificationKind,
     RequestState,
     is_terminal,
@@ -115,7 +116,7 @@ def test_the_tables_know_every_word() -> None:
     assert set(USED) < set(SPENT) < set(EntryKind)
     assert set(LEGAL) == set(ANNOUNCES) == set(MOVED)
     assert set(RENDERERS) == set(NotificationKind)
-    assert set(_CLOSED) == set(RequestState) - {RequestState.QUOTING, RequestState.PENDING}
+    assert set(_CLOSED) == set(RequestState) - UNDECIDED
     for machine, states in NOTHING_DUE.items():
         assert not states & CLAIM_GOES_ON.get(machine, frozenset())
         assert {state for state in LEGAL[machine] if is_terminal(state)} <= states

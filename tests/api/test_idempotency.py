@@ -22,6 +22,7 @@ NEVER_SPEND = {
     "/api/v1/compare": "only computes",
     "/api/v1/requests/{request}/reject": "ends a request; a key is taken and not needed",
     "/api/v1/requests/{request}/cancel": "ends a request",
+    "/api/v1/requests/{request}/revoke": "withdraws an approval in advance",
     "/api/v1/requests/{request}/share": "names a person, who is named already the second time",
     "/api/v1/sessions/{session}/shares": "names a person, who is named already the second time",
     "/api/v1/sessions/{session}/transfer": "offers what is offered already the second time",
@@ -127,6 +128,9 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
             )
             await w.settle()
             await w.run(40, 20)
+            repeated = {"request": waiting["id"]}
+            copied = await caller.post(atlas, "/requests/again", repeated, {"request": waiting["id"][-8:]})
+            assert copied["request_id"] != waiting["id"]
             no, dear = await door.asked(atlas, candidates=["vast"]), {"reason": "use the cluster"}
             await caller.post(ben, REJECT, dear, {"reason": "too dear"}, request=no)
             keyless = {"Authorization": f"Bearer {ben}"}

@@ -46,6 +46,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/sessions/{session}/transfer": {"person": "nobody"},
     "/bills/{bill}/confirm": {"amount": 1},
     "/unreachable/gone": {"ids": ["ins_nowhere"]},
+    "/requests/again": {"request": "zzzzzz"},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
 }
 #: These would change the session or the request for a key that may; the walks do that.
@@ -203,6 +204,8 @@ def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None
         return _of_webhook(caller, method, path)
     if "{request}" in path or "{session}" in path:
         return _of_somebody(caller, method, path)
+    if path == f"{API}/requests/again":
+        return {"unknown_id"}
     if path == f"{API}/orphans/{{orphan}}/adopt" and caller == PERSON:
         return {"not_an_approver"}
     return HARMLESS
@@ -236,4 +239,11 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
         return {"no_transfer"}
     if path.endswith(("/share", "/shares", "/transfer")):
         return {"bad_share"}
-    return {"bad_word", "unknown_offer", "reason_needed", "no_break_glass", *({"not_yours"} if caller == ADMIN else ())}
+    return {
+        "bad_word",
+        "unknown_offer",
+        "reason_needed",
+        "no_break_glass",
+        "not_in_advance",
+        *({"not_yours"} if caller == ADMIN else ()),
+    }
