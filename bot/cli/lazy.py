@@ -206,9 +206,8 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             mcp=_entry(
                 "Serve AI agents over MCP: they request, people approve.",
                 "GET /inventory, POST /plans, POST /compare, POST /sessions, GET /requests/{request}, "
-                "POST /requests/{request}/cancel, GET /sessions, GET /sessions/{session}/logs, "
-                "POST /sessions/{session}/shares, "
-                "DELETE /sessions/{session}/shares, GET /costs, GET /budgets",
+                "POST /requests/{request}/cancel, GET /sessions, POST /sessions/{session}/shares, "
+                "DELETE /sessions/{session}/shares, GET /sessions/{session}/logs, GET /costs, GET /budgets",
                 at="commands.mcp",
             ),
             instances=_entry(

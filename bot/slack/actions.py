@@ -28,13 +28,13 @@ from bot.services.runtime.commands import (
 )
 from bot.services.sessions import extension, idle_termination, service, transfer
 from bot.slack import browsing, commands, forms, modals, offer_dialog, provision_form
-from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
 from bot.slack.blocks.elements import code, safe
 from bot.slack.blocks.inventory import BROWSE
 from bot.slack.blocks.offer_terms import card_amounts, choices, shown_option
 from bot.slack.blocks.private_answer import answer
-from bot.slack.blocks.session_ready_and_ended import KEEP_HOURS
-from bot.slack.blocks.transfer import ACCEPT, DECLINE
+from bot.slack.blocks.session.checkpoint_hold import LET_GO, SAVED
+from bot.slack.blocks.session.session_ready_and_ended import KEEP_HOURS
+from bot.slack.blocks.session.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from ledger.kernel.job import JobRequest
 from ledger.models import Request

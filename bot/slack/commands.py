@@ -36,9 +36,9 @@ from bot.slack.blocks.listing import SHOWN, history, listing, team
 from bot.slack.blocks.plan import comparison, plan
 from bot.slack.blocks.private_answer import answer
 from bot.slack.blocks.profile import profile
-from bot.slack.blocks.session_ending import done_question, end_question
-from bot.slack.blocks.status import details as status_details
-from bot.slack.blocks.status import status
+from bot.slack.blocks.session.session_ending import done_question, end_question
+from bot.slack.blocks.session.status import details as status_details
+from bot.slack.blocks.session.status import status
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from bot.slack.render import card_facts

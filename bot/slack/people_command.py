@@ -7,7 +7,7 @@ from bot.services.access import sharing
 from bot.services.sessions import transfer as transfers
 from bot.slack.blocks.elements import Message
 from bot.slack.blocks.private_answer import answer
-from bot.slack.blocks.transfer import ACCEPT, DECLINE
+from bot.slack.blocks.session.transfer import ACCEPT, DECLINE
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from ledger.kernel.actor import Actor
 

@@ -19,15 +19,16 @@ from bot.services.reports.digest_types import DigestDocument
 from bot.services.runtime.context import Context
 from bot.services.sessions import expiration, extension
 from bot.services.sessions.transfer import remaining
-from bot.slack.blocks import checkpoint_hold, digest, instance_failed, operators, session_ready_and_ended
-from bot.slack.blocks import session_ending as ending_message
+from bot.slack.blocks import digest, operators
 from bot.slack.blocks.elements import TEXT_MAX, Message, safe
 from bot.slack.blocks.offer_terms import shown_option
 from bot.slack.blocks.private_answer import mentioned
 from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
-from bot.slack.blocks.transfer import transfer_message
+from bot.slack.blocks.session import checkpoint_hold, instance_failed, session_ready_and_ended
+from bot.slack.blocks.session import session_ending as ending_message
+from bot.slack.blocks.session.transfer import transfer_message
 from bot.slack.settings import SlackSettings
 from ledger.core import Tx, notifications_of
 from ledger.core.moves import direct_to

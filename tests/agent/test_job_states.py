@@ -44,7 +44,7 @@ def test_a_check_in_says_how_the_job_goes(place: CommandFolder) -> None:
     paused = place.read()
     assert paused is not None
     assert paused.word == "paused"
-    assert said(place) == "running"
+    assert said(place) == "paused"
     assert place.kill(state)
     until(lambda: said(place) == "failed")
     run(place, "true")

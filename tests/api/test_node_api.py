@@ -15,7 +15,7 @@ from bot.services.billing.shared_ledger import manifest
 from bot.services.instances import power
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
-from bot.slack.blocks import status
+from bot.slack.blocks.session import status
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind

@@ -12,9 +12,9 @@ from bot.rules.values.phrases import unreconciled
 from bot.services.billing.true_up import range_of
 from bot.services.plans.run_history import record_run
 from bot.services.sessions.service import status
-from bot.slack.blocks import session_ready_and_ended
 from bot.slack.blocks.request import CardFacts
-from bot.slack.blocks.status import status as slack_status
+from bot.slack.blocks.session import session_ready_and_ended
+from bot.slack.blocks.session.status import status as slack_status
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState
 from providers.contract import Provider

@@ -24,6 +24,7 @@ EXCEPTIONS = {
     "<!doctype html>": "the frame of an HTML page",
     "import base64, json, os": "a program that runs at Kaggle",
     "when a request is waiting": "a list of states, in a table of the reference",
+    "GET /inventory, POST /plans": "the calls that a command makes, in a table of the reference",
 }
 
 

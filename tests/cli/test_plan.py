@@ -194,6 +194,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
 
 
 async def test_a_described_run_is_rented_for_the_time_that_it_may_take(stage: Stage) -> None:
+    await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
     await stage.command("alice", "/gpu provision model=1B tokens=30M seq=2048 batch=64")
     (request,) = (await stage.w.books()).requests
     job = request.job

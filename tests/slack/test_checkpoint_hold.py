@@ -10,7 +10,7 @@ from bot.services.market.catalog import Catalog
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.models import Instance
 from tests.slack.conftest import Stage
-from tests.slack.test_more_time import action, session
+from tests.slack.messages.test_more_time import action, session
 from tests.support.stores import Shelf, served
 
 LINE = "/gpu provision 1xRTX4090 2h cloud=tensordock checkpoint=s3://bucket/run"

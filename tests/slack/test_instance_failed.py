@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.practice.reader import all_text
-from bot.slack.blocks.instance_failed import found, interrupted
+from bot.slack.blocks.session.instance_failed import found, interrupted
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Orphan, Request, Session
 from tests.slack.conftest import Stage

@@ -42,6 +42,7 @@ SessionParam = Annotated[
         description="A session by its id, its request's, or its instance's (also as vast:123).",
     ),
 ]
+LogWhich = Annotated[LogSource, Query(description="Which log.")]
 LogLines = Annotated[int, Query(ge=1, le=LINES_MAX, description="How many lines.")]
 NO_SESSION = Reply(
     False,
@@ -98,7 +99,11 @@ async def ssh(deps: Deps, who: SessionReader, session: SessionParam) -> LoginOut
 
 @router.get("/sessions/{session}/logs", responses=refusals(404, 409))
 async def logs(
-    deps: Deps, who: SessionReader, session: SessionParam, source: LogSource = LogSource.JOB, lines: LogLines = LINES
+    deps: Deps,
+    who: SessionReader,
+    session: SessionParam,
+    source: LogWhich = LogSource.JOB,
+    lines: LogLines = LINES,
 ) -> LogOut:
     """Show the end of a log on the session's machine, for its owner and the people who share it."""
     row = await session_named(deps, who, session)

@@ -14,7 +14,7 @@ from bot.rules.values import job_text
 from bot.rules.values.phrases import Verdict, plural, rate
 from bot.services.billing.costs import BriefCosts
 from bot.services.sessions.service import Overview
-from bot.slack.blocks import listing, session_ready_and_ended
+from bot.slack.blocks import listing
 from bot.slack.blocks.elements import (
     Block,
     actions,
@@ -32,6 +32,7 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.money import spend_bars
 from bot.slack.blocks.offers import line, place
 from bot.slack.blocks.request import request_buttons
+from bot.slack.blocks.session import session_ready_and_ended
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Session

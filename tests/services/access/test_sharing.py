@@ -23,7 +23,7 @@ from bot.services.runtime.commands import AddKey
 from bot.services.sessions import service
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.request import request_message
-from bot.slack.blocks.session_ready_and_ended import ready_for_others
+from bot.slack.blocks.session.session_ready_and_ended import ready_for_others
 from ledger.kernel.actor import Actor
 from providers.sandbox.runpod.sandbox import RunPodSandbox
 from tests.api.door import code_of, opened

@@ -20,8 +20,8 @@ from bot.services.nodes.login_keys import public_line
 from bot.services.runtime.commands import Switch
 from bot.services.runtime.ports import Reach, Reached
 from bot.services.sessions.service import Status
-from bot.slack.blocks import session_ready_and_ended, status
 from bot.slack.blocks.request import CardFacts
+from bot.slack.blocks.session import session_ready_and_ended, status
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
 from ledger.queries.views import RequestView

@@ -12,7 +12,7 @@ from bot.services.nodes import host_keys
 from bot.services.nodes.connection import fingerprint, known_hosts
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
-from bot.slack.blocks import session_ready_and_ended, status
+from bot.slack.blocks.session import session_ready_and_ended, status
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance

@@ -8,8 +8,8 @@ import pytest
 
 from bot.api.views import session_out
 from bot.cli.terminal.views import session_details
-from bot.slack.blocks import session_ready_and_ended
 from bot.slack.blocks.job import details
+from bot.slack.blocks.session import session_ready_and_ended
 from tests.support.world import World
 
 PORTS = ("8888/http", "6006/tcp")

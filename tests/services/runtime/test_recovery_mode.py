@@ -14,7 +14,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Overview, Status
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.request import CardFacts, request_message
-from bot.slack.blocks.status import status
+from bot.slack.blocks.session.status import status
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import InstanceState, OrphanState, SessionState

@@ -19,7 +19,7 @@ from bot.services.sessions.service import status as status_of
 from bot.slack.blocks.elements import when
 from bot.slack.blocks.listing import listing as said
 from bot.slack.blocks.request import CardFacts
-from bot.slack.blocks.status import status
+from bot.slack.blocks.session.status import status
 from ledger.engine.db import Database
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.models import Disk

@@ -12,9 +12,10 @@ import pytest
 from bot.rules.policy.policy import Policy
 from bot.rules.values import job_text
 from bot.services.nodes.connection import ssh_command
-from bot.slack.blocks import elements, job, progress, session_ending, session_ready_and_ended, status
+from bot.slack.blocks import elements, job, progress
 from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import CardFacts, request_message
+from bot.slack.blocks.session import session_ending, session_ready_and_ended, status
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState

@@ -31,7 +31,7 @@ from bot.services.market.catalog import MarketListing
 from bot.services.reports.digest_types import DigestDocument, FoundOrphan, RunningSession
 from bot.services.runtime.commands import Reply
 from bot.services.sessions.service import Overview, Stakes, Status
-from bot.slack.blocks import digest, money, operators, private_answer, session_ending, session_ready_and_ended
+from bot.slack.blocks import digest, money, operators, private_answer
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.elements import Message
 from bot.slack.blocks.home import Mine, home
@@ -40,7 +40,8 @@ from bot.slack.blocks.listing import listing
 from bot.slack.blocks.progress import request_result
 from bot.slack.blocks.request import CardFacts, request_message
 from bot.slack.blocks.request_details import reminder, reopened_reply, request_details
-from bot.slack.blocks.status import status
+from bot.slack.blocks.session import session_ending, session_ready_and_ended
+from bot.slack.blocks.session.status import status
 from ledger.kernel.calendar_spans import after
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import InstanceState, RequestState, RollupTier, SessionState

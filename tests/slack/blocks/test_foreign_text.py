@@ -18,8 +18,9 @@ from bot.rules.values.text_table import TextReport, TextTable
 from bot.services.billing.shared_ledger import Summary, as_markdown
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from bot.slack.blocks import instance_failed, private_answer
+from bot.slack.blocks import private_answer
 from bot.slack.blocks.elements import Message
+from bot.slack.blocks.session import instance_failed
 from bot.slack.render import render
 from bot.slack.settings import SlackSettings
 from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, RequestState, SessionState

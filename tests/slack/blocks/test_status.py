@@ -11,8 +11,8 @@ import pytest
 
 from bot.rules.policy.policy import Policy
 from bot.services.sessions.service import Status
-from bot.slack.blocks import status
 from bot.slack.blocks.request import CardFacts
+from bot.slack.blocks.session import status
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Node
 from ledger.queries.views import SessionView

@@ -15,10 +15,11 @@ from bot.services.nodes.connection import api_url, fingerprint, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Status
-from bot.slack.blocks import progress, request, session_ready_and_ended
+from bot.slack.blocks import progress, request
 from bot.slack.blocks.elements import Message, actions, clip, code, context, dollars, safe, section, when
 from bot.slack.blocks.job import cloud
-from bot.slack.blocks.session_ready_and_ended import details_button
+from bot.slack.blocks.session import session_ready_and_ended
+from bot.slack.blocks.session.session_ready_and_ended import details_button
 from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind

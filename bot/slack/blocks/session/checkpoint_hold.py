@@ -10,8 +10,8 @@ from typing import Final
 from bot.rules.sessions.expiration import left
 from bot.services.checkpoints.hold import ASKED, DISK
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, button, code, confirm, person, safe, when
-from bot.slack.blocks.session_ending import before_end, lost, stakes
-from bot.slack.blocks.session_ready_and_ended import EXTEND, is_over, warning_after_end, what
+from bot.slack.blocks.session.session_ending import before_end, lost, stakes
+from bot.slack.blocks.session.session_ready_and_ended import EXTEND, is_over, warning_after_end, what
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.models import Instance
 from ledger.queries.views import SessionView

@@ -27,7 +27,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.session_ready_and_ended import (
+from bot.slack.blocks.session.session_ready_and_ended import (
     EXTEND,
     GOES_ON,
     KEEP_HOURS,

@@ -7,7 +7,7 @@ from datetime import datetime
 from bot.rules.instances.health import trouble
 from bot.rules.values.phrases import rate
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, when
-from bot.slack.blocks.session_ready_and_ended import is_over, what
+from bot.slack.blocks.session.session_ready_and_ended import is_over, what
 from ledger.kernel.states import InstanceState, OrphanState, RequestState, SessionState
 from ledger.models import Instance, Orphan, Request, Session
 

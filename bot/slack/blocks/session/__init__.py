@@ -1,0 +1,1 @@
+"""Build the messages about one session: ready, its status, its warnings, its end, and its transfer."""
