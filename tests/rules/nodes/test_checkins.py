@@ -175,3 +175,11 @@ def test_what_a_status_says() -> None:
 def test_every_grace_has_its_seconds_in_the_policy() -> None:
     seconds = {grace: grace_s(POLICY, grace) for grace in Grace}
     assert seconds == {Grace.NONE: 0, Grace.DONE: 120, Grace.SILENT: 300, Grace.IDLE: 600}
+
+
+@pytest.mark.parametrize("work", [Work.QUEUED, Work.SAVING, Work.PAUSED])
+def test_what_a_job_does_besides_running_is_said(work: Work) -> None:
+    found = after_checkin(NodeStatus(), Report(seq=1, work=work), Decimal(5), NOW)
+    assert f"the job is {work}" in node_line(found, NOW)
+    assert found.work_over_at is None
+    assert not work.is_over
