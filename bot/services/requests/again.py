@@ -42,7 +42,7 @@ async def again(ctx: Context, command: Again) -> Reply:
             earlier = await tx.get(Request, earlier.parent_id)
     if earlier is None:
         return NOTHING
-    # Whoever asked first has a key of their own, and shares their machine with people of their choice.
+    # The person who asked first has a key of their own, and shares their machine with people of their choice.
     is_own = any(is_same(Actor.from_ref(earlier.requester), one) for one in people)
     job = replace(earlier.job, already_hours=Decimal(0))
     job = job if is_own else replace(job, public_key=None, share=())

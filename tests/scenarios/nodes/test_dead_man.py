@@ -58,7 +58,7 @@ def step(here: NodeTown) -> int:
 
 
 async def runs_on_until_its_end(here: NodeTown, since_s: float) -> None:
-    """The job goes on until the paid end; then it is asked to save and to stop, and does."""
+    """The job runs until the paid end; then it is asked to save and to stop, and does."""
     first = step(here)
     await here.until(lambda: step(here) > first)
     assert here.town.alive()
