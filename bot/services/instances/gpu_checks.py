@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from bot.outbound.ssh_login import Ran, SshLogin
+from bot.outbound.ssh_login import Ran
 from bot.rules.instances.gpu_check import (
     COMMANDS,
     SETTLES_WITHIN,
@@ -28,7 +28,7 @@ from bot.rules.market.filters import least_cuda
 from bot.services.instances.readiness import make_ready, overdue
 from bot.services.instances.transitions import end_announced
 from bot.services.market.codec import offer_from_json
-from bot.services.nodes.login_keys import login_key
+from bot.services.nodes.login_keys import ssh_login
 from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
@@ -114,13 +114,7 @@ def _failure(
 
 async def _look(ctx: Context, row: Instance, bought: Bought, *, measured: bool) -> _Found:
     """Log in, run the tool of the GPUs' vendor, judge what it shows, and measure the speed of what was bought."""
-    login = SshLogin(
-        row.ssh_host or "",
-        row.ssh_port or 22,
-        row.ssh_user or "root",
-        row.host_key,
-        login_key(ctx.labels, row.session_id),
-    )
+    login = ssh_login(ctx.labels, row)
     ran: Ran = await ctx.reach.run(login, COMMANDS[bought.vendor], timeout_s=LOGIN_S)
     if ran.problem is not None:
         return _Found(problem=ran.problem)

@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from bot.outbound.ssh_login import SshLogin
 from bot.rules.nodes import authorized_keys as rules
 from bot.rules.nodes.authorized_keys import PersonKey
-from bot.services.nodes.login_keys import login_key
+from bot.services.nodes.login_keys import ssh_login
 from bot.services.notifications.paging import alone
 from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
@@ -84,13 +83,7 @@ def _wish(key: MachineKey) -> tuple[bool, datetime]:
 
 async def _on_machine(ctx: Context, row: Instance, keys: Sequence[MachineKey]) -> KeyProblem | None:
     """Read the machine's file of keys and replace it where it differs; return what kept that from working."""
-    login = SshLogin(
-        row.ssh_host or "",
-        row.ssh_port or 22,
-        row.ssh_user or "root",
-        row.host_key,
-        login_key(ctx.labels, row.session_id),
-    )
+    login = ssh_login(ctx.labels, row)
     ran = await ctx.reach.run(login, rules.READ_COMMAND, timeout_s=WRITE_S)
     if ran.problem is not None:
         return rules.login_problem(ran.problem)

@@ -11,7 +11,9 @@ import hmac
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from bot.outbound.ssh_login import SshLogin
 from bot.rules.values.labels import LabelKey
+from ledger.models import Instance
 
 _SEED = b"gpu-shopper login to the machine of a session, version 1: "
 
@@ -24,3 +26,9 @@ def login_key(labels: LabelKey, session_id: str) -> Ed25519PrivateKey:
 def public_line(labels: LabelKey, session_id: str) -> str:
     """Return the public half as one OpenSSH line, kind and base64."""
     return login_key(labels, session_id).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def ssh_login(labels: LabelKey, row: Instance) -> SshLogin:
+    """Say how GPU Shopper logs in to an instance. Without a known host key the login sends nothing."""
+    key = login_key(labels, row.session_id)
+    return SshLogin(row.ssh_host or "", row.ssh_port or 22, row.ssh_user or "root", row.host_key, key)

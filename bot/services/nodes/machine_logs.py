@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bot.outbound.ssh_login import SshLogin
 from bot.rules.nodes import machine_logs as rules
 from bot.rules.nodes.machine_logs import LogSource
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes.login import login
-from bot.services.nodes.login_keys import login_key
+from bot.services.nodes.login_keys import ssh_login
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
@@ -24,9 +23,7 @@ async def read(ctx: Context, session_id: str, actor: Actor, source: LogSource, l
         return reply
     view = reply.data["view"]
     row, short, data = view.instance, view.session.short_id, {"session_id": session_id, "source": str(source)}
-    at = SshLogin(
-        row.ssh_host or "", row.ssh_port or 22, row.ssh_user or "root", row.host_key, login_key(ctx.labels, session_id)
-    )
+    at = ssh_login(ctx.labels, row)
     ran = await ctx.reach.run(at, rules.tail_command(source, lines), timeout_s=READ_S)
     if ran.problem is not None:
         again = cli_command(f"ssh {short}")
