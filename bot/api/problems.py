@@ -171,7 +171,10 @@ async def _http(request: Request, error: HTTPException) -> Any:
 def _methods(request: Request) -> list[str]:
     """List every method of the requested path; the framework names those of the first route only."""
     routes: list[APIRoute] = request.app.state.routes
-    return sorted({name for one in routes if one.path_regex.match(request.url.path) for name in one.methods or ()})
+    found = [one for one in routes if one.path_regex.match(request.url.path)]
+    # A path without a parameter is a resource of its own, also where another route's parameter would match it.
+    exact = [one for one in found if one.path == request.url.path]
+    return sorted({name for one in exact or found for name in one.methods or ()})
 
 
 def install(api: FastAPI) -> None:

@@ -33,7 +33,20 @@ from tests.support.world import ALICE, BOB, World, checked_world
 
 PROGRAM = str(Path(sys.executable).parent / "gpu-shopper")
 ADA = Actor(ActorKind.OPERATOR, "ada")
-TOOLS = {"inventory", "plan", "compare", "ask", "request", "requests", "sessions", "costs", "cancel"}
+TOOLS = {
+    "inventory",
+    "plan",
+    "compare",
+    "ask",
+    "request",
+    "requests",
+    "sessions",
+    "costs",
+    "cancel",
+    "share",
+    "unshare",
+    "logs",
+}
 
 
 async def told(agent: Client, tool: str, **arguments: object) -> str:

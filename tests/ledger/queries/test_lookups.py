@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.grant import GrantKind
+from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
-from ledger.models import Approval, GrantRow, Request, SshKey
+from ledger.models import AdvanceApproval, Approval, GrantRow, Request, SshKey, WaitLimits
 from ledger.queries.access import Whose
 from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.lookups import (
+    advances_of,
     billed_since,
     failed_machines,
     grants_of_session,
     instances_by_label,
     instances_of_session,
+    jobs_of,
+    latest_request,
+    limits_of,
     lives_of,
     next_numbers,
+    open_advances,
     open_grants,
     open_instances,
     open_instances_of_session,
     open_starts,
     public_keys,
     waiting_extensions,
+    waiting_jobs,
 )
 from ledger.queries.metering import billable_ids
 from ledger.queries.orphans import open_orphans
 from tests.support import rows
 from tests.support.clock import START
+
+DAY = timedelta(days=1)
 
 
 async def test_rows_of_a_session(db: Database) -> None:
@@ -141,3 +151,33 @@ async def test_machines_that_failed_of_late(db: Database) -> None:
         assert await failed_machines(tx, codes, START - timedelta(hours=1)) == {("vast", "7")}
         assert await failed_machines(tx, codes, START - timedelta(hours=3)) == {("vast", "7"), ("vast", "9")}
         assert await failed_machines(tx, (), START - timedelta(hours=3)) == set()
+
+
+def advance(of: Request, state: GrantState, approver: str, at: datetime = START) -> AdvanceApproval:
+    """One approval of the limits of a request."""
+    return AdvanceApproval(
+        id=new_id("adv", at), request_id=of.id, state=state, approver=approver, owner=of.requester, label="", gpu={},
+        hours="2", price_cap_usd_h=Decimal(1), total_cap_usd=Decimal(3), until=START + DAY, at=at,
+    )  # fmt: skip
+
+
+async def test_limits_jobs_and_approvals_in_advance(db: Database) -> None:
+    async with db.write() as tx:
+        waits = await rows.request(tx, RequestState.WAITING)
+        other = await rows.request(tx, at=START + DAY)
+        tx.add(WaitLimits(request_id=waits.id, from_at=START, until=START + DAY, gpu={}, hours="2"))
+        await tx.flush()
+        later = advance(waits, GrantState.OPEN, rows.BEN.ref, START + DAY / 2)
+        first = advance(waits, GrantState.OPEN, "operator:eve")
+        tx.add_all([later, first, advance(waits, GrantState.VOID, "operator:kim")])
+    async with db.read() as tx:
+        assert list(await limits_of(tx, [waits.id, other.id])) == [waits.id]
+        assert await jobs_of(tx, [waits.id, other.id]) == {waits.id: rows.JOB, other.id: rows.JOB}
+        assert await waiting_jobs(tx, 10) == [rows.JOB]
+        assert [one.id for one in await open_advances(tx, waits.id)] == [first.id, later.id]
+        found = await advances_of(tx, [waits.id, other.id])
+        assert {key: [one.id for one in many] for key, many in found.items()} == {waits.id: [first.id, later.id]}
+        newest = await latest_request(tx, Whose.of([rows.ADA]))
+        assert newest is not None
+        assert newest.id == other.id
+        assert await latest_request(tx, Whose.of([rows.BEN])) is None

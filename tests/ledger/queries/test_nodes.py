@@ -25,6 +25,7 @@ from ledger.queries.nodes import (
     note_listening,
     open_exchange,
     reporting,
+    startup_jobs,
     suspects,
     take_login,
     write_checkins,
@@ -232,3 +233,11 @@ async def test_time_that_somebody_travelled_counts_as_listened_to(db: Database) 
         await note_listening(tx, "look", START)
         assert await listened_at(tx, "look") == START + 3600 * SECOND
         assert await listening_since(tx, "look", 60.0, START + 3630 * SECOND) == START
+
+
+async def test_the_job_of_a_machine_for_its_start_up(db: Database) -> None:
+    async with db.write() as tx:
+        row = await rows.instance(tx)
+    async with db.read() as tx:
+        assert await startup_jobs(tx, [row.id]) == {row.id: ("vast", rows.JOB)}
+        assert await startup_jobs(tx, []) == {}

@@ -34,7 +34,7 @@ def transfer_message(found: Transfer, view: SessionView, left_usd: Decimal, comm
     cloud = safe(view.instance.cloud, 40) if view.instance else "its cloud"
     end = f"It ends {when(view.session.deadline)}. " if view.session.deadline else ""
     text = (
-        f":handshake: {person(found.offered_by)} offers you the {name} of {person(found.from_owner)} at {cloud}. "
+        f":key: {person(found.offered_by)} offers you the {name} of {person(found.from_owner)} at {cloud}. "
         f"{end}If you accept, it is yours: its costs from then on (at most {usd(left_usd)}), its warnings and its "
         f"buttons. The offer expires {when(found.expires_at)}."
     )
