@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.agent.activity import CGROUP, PROC, WTMP, ActivityPlaces
 from bot.agent.gpus import NvmlGpu, NvmlGpus
 from bot.agent.memory import folder_of
 
@@ -37,6 +38,7 @@ class Places:
     startup: Path = STARTUP
     logs: tuple[Path, ...] = LOGS
     disk: Path = Path("/")
+    activity: ActivityPlaces = field(default_factory=ActivityPlaces)
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Places:
@@ -44,7 +46,8 @@ class Places:
         root = environment.get(ROOT)
         here = (lambda path: Path(root) / path.relative_to("/")) if root else Path
         startup = folder_of(environment).parent / STARTUP.name
-        return cls(tuple(map(here, HOST_KEYS)), startup, tuple(map(here, LOGS)), here(Path("/")))
+        activity = ActivityPlaces(here(PROC), here(CGROUP), here(WTMP))
+        return cls(tuple(map(here, HOST_KEYS)), startup, tuple(map(here, LOGS)), here(Path("/")), activity)
 
 
 def report(seen: NvmlGpus, places: Places) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from bot.agent import http_calls, machine, settings
+from bot.agent.activity import Activity
 from bot.agent.api_process import ApiProcess
 from bot.agent.deadline import boot_s
 from bot.agent.gpus import NvmlGpus, look
@@ -63,6 +64,7 @@ class Reporter:
     places: machine.Places = field(default_factory=machine.Places)
     api: ApiProcess = field(default_factory=ApiProcess)
     startup: Startup | None = None
+    activity: Activity = field(default_factory=Activity)
     _failures: int = 0
     _count: int = 0
     _idle_since: datetime | None = None
@@ -159,7 +161,7 @@ class Reporter:
         return body if self.token else body | {"nonce": self.nonce}
 
     def _machine(self, seen: NvmlGpus) -> dict[str, Any]:
-        found = machine.report(seen, self.places) | {"interruption": self.interruption}
+        found = machine.report(seen, self.places) | self.activity.read() | {"interruption": self.interruption}
         if self.startup is not None:
             found |= self.startup.report()
             if logs := self.startup.logs():
@@ -182,7 +184,10 @@ def main(_arguments: list[str], /) -> int:
     job = JobFiles(folder_of(found.environment).parent)
     places = machine.Places.of(found.environment)
     startup = Startup(folder_of(found.environment), found.environment)
-    reporter = Reporter(found, given["nonce"], look, job, seq=given["seq"], places=places, startup=startup)
+    activity = Activity(places.activity)
+    reporter = Reporter(
+        found, given["nonce"], look, job, seq=given["seq"], places=places, startup=startup, activity=activity
+    )
     own_port = found.environment.get(settings.API_PORT, "")
     reporter.api.own_port = int(own_port) if own_port.isdecimal() else None
     signal.signal(signal.SIGTERM, _shut_down)

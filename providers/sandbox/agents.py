@@ -85,6 +85,8 @@ class SandboxAgent:
     api: NodeApi | None = None
     #: What its last answer said was wrong with its word about that.
     api_problem: str = ""
+    #: What it reports of its machine, in version 2 of a check-in; version 1 without it.
+    machine: dict[str, Any] | None = None
 
     def work(self, now: datetime) -> None:
         """Let the job go on until now."""
@@ -108,6 +110,8 @@ class SandboxAgent:
             body["nonce"] = self.nonce
         if self.saved_at is not None:
             body["checkpoint"] = {"step": self.saved_step, "at": self.saved_at.isoformat()}
+        if self.machine is not None:
+            body |= {"v": 2, "machine": self.machine}
         if self.api is not None:
             body["api"] = {"port": self.api.port, "certificate_sha256": self.api.certificate_sha256}
         return body

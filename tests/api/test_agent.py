@@ -122,6 +122,10 @@ async def test_version_two_shows_what_the_agent_sees_of_its_machine(sqlite_door:
         "startup_s": 3,
         "exit_code": 1,
         "log_tail": "mkdir: no space\x00",
+        "cpu_percent": "3.4",
+        "network_kb_s": 12,
+        "logins": 0,
+        "last_login_at": "2026-03-01T09:12:00Z",
     }
     sent = await door.http.post(PATH, json={"v": 2, "seq": 10, "machine": machine}, headers=head)
     assert sent.status_code == 200
@@ -132,6 +136,7 @@ async def test_version_two_shows_what_the_agent_sees_of_its_machine(sqlite_door:
     assert shown["machine"]["log_tail"].startswith("mkdir: no space")
     assert "It has 1 × NVIDIA GeForce RTX 4090 with 24 GB, driver 570.86" in shown["line"]
     assert "failed at directories with exit code 1" in shown["line"]
+    assert "CPU 3%, network 12 kB/s, no open login, last login 2026-03-01 09:12 UTC." in shown["line"]
     assert (await door.http.post(PATH, json={"seq": 11}, headers=head)).status_code == 200
     kept = (await door.call("GET", f"/sessions/{request_id}", key)).json()["agent"]["machine"]
     assert kept == shown["machine"]
@@ -143,6 +148,9 @@ async def test_version_two_shows_what_the_agent_sees_of_its_machine(sqlite_door:
         {"exit_code": 256},
         {"log_tail": "x" * 2001},
         {"other": 1},
+        {"cpu_percent": 101},
+        {"logins": -1},
+        {"last_login_at": "2026-03-01T09:12:00"},
     ]
     for one in wrong:
         answer = await door.http.post(PATH, json={"v": 2, "seq": 12, "machine": one}, headers=head)

@@ -71,6 +71,10 @@ class MachineIn(In):
     exit_code: Annotated[int, Field(ge=-255, le=255)] | None = optional("The exit code of that step.")
     log_tail: Annotated[str, Field(max_length=2000)] = optional("The end of its log, after a failure.", "")
     interruption: Annotated[str, Field(pattern=PLAIN, max_length=200)] = optional("Why the machine is going away.", "")
+    cpu_percent: Percent | None = optional("How busy its CPUs were since the last check-in, in percent.")
+    network_kb_s: Count | None = optional("Thousands of bytes per second that it sent and received since then.")
+    logins: Annotated[int, Field(ge=0, le=10_000)] | None = optional("SSH logins that are open.")
+    last_login_at: AwareDatetime | None = optional("When the newest login began.")
     steps: tuple[StartupStepIn, ...] = Field(default=(), max_length=16, description="The steps of its start-up.")
 
 

@@ -120,6 +120,10 @@ class MachineOut(Out):
     exit_code: int | None = optional("The exit code of that step.")
     log_tail: str = optional("The end of its log, after a failure.", "")
     interruption: str = optional("Why the machine is going away.", "")
+    cpu_percent: Decimal | None = optional("How busy its CPUs were in the minute before the check-in, in percent.")
+    network_kb_s: int | None = optional("Thousands of bytes per second that it sent and received in that minute.")
+    logins: int | None = optional("SSH logins that were open.")
+    last_login_at: datetime | None = optional("When the newest login began.")
     steps: list[StartupStepOut] = optional("The steps of its start-up.", [])
 
 

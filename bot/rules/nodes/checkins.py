@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from bot.rules.nodes.machine_report import MachineReport
+from bot.rules.nodes.machine_report import MachineReport, activity_words
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
 from ledger.kernel import money
@@ -125,7 +125,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
         tokens_per_s=report.tokens_per_s,
         checkpoint_step=report.checkpoint_step,
         checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
-        machine=report.machine or before.machine,
+        machine=report.machine.known_by(now) if report.machine else before.machine,
     )
 
 
@@ -205,9 +205,18 @@ def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime
             said = (
                 f"Its GPUs have been below {policy.idle_below_percent:f}% since {idle_from:%H:%M} UTC. "
                 f"The limit for {watched.workload or 'its work'} is {hours(Decimal(most_s) / 3600)}."
+                f"{_last_report(found)}"
             )
             return _cut(policy, EndReason.IDLE, idle_from, said)
     return None
+
+
+def _last_report(found: NodeStatus) -> str:
+    """Say what the agent reported last, so that people see why the machine counts as idle."""
+    low, high = min(found.utilisation, default=None), max(found.utilisation, default=None)
+    gpus = [] if low is None or high is None else [f"GPU {low:.0f}%" + (f" to {high:.0f}%" if high > low else "")]
+    said = gpus + activity_words(found.machine)
+    return f" Last report: {', '.join(said)}." if said else ""
 
 
 def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> EarlyEnd:

@@ -6,9 +6,13 @@ All of it is the machine's own word, so it decides nothing and is shown only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
+
+from bot.rules.values.phrases import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class MachineReport:
     """What an agent reports beside its job; whatever it does not know is empty.
 
     `host_key` is the SSH server's, as in a known_hosts file. `startup_step` is the last step of the start script, which
-    ended `startup_s` seconds after the first one; `exit_code` is that of the first step that failed, else 0.
+    ended `startup_s` seconds after the first one; `exit_code` is that of the first step that failed, else 0. CPU and
+    network are averages since the check-in before; `logins` are open SSH logins.
     """
 
     gpus: tuple[GpuReport, ...] = ()
@@ -59,6 +64,10 @@ class MachineReport:
     log_tail: str = ""
     interruption: str = ""
     steps: tuple[StartupStep, ...] = ()
+    cpu_percent: Decimal | None = None
+    network_kb_s: int | None = None
+    logins: int | None = None
+    last_login_at: datetime | None = None
 
     @property
     def failed_step(self) -> StartupStep | None:
@@ -74,6 +83,11 @@ class MachineReport:
         steps = tuple(StartupStep(**{**one, "state": StepOutcome(one["state"])}) for one in stored.get("steps", ()))
         return cls(**{**stored, "gpus": gpus, "steps": steps})
 
+    def known_by(self, now: datetime) -> MachineReport:
+        """Return the report with its times cut to what can be true now."""
+        at = self.last_login_at
+        return self if at is None or at <= now else replace(self, last_login_at=now)
+
 
 def machine_line(found: MachineReport | None) -> str:
     """Describe the machine in one sentence; "" while nothing is known of it."""
@@ -88,10 +102,25 @@ def machine_line(found: MachineReport | None) -> str:
     line = f"It has {', '.join(said)}." if said else ""
     if found.exit_code:
         line += f" Its start script failed at {found.startup_step} with exit code {found.exit_code}."
+    if busy := activity_words(found):
+        line += f" Last report: {', '.join(busy)}."
     line += _steps(found.steps)
     if found.interruption:
         line += f" It was interrupted: {found.interruption}."
     return line.strip()
+
+
+def activity_words(found: MachineReport | None) -> list[str]:
+    """Say how busy the machine is beside its GPUs: `["CPU 3%", "no open login"]`; empty where that is not reported."""
+    if found is None:
+        return []
+    said = [f"CPU {found.cpu_percent:.0f}%"] if found.cpu_percent is not None else []
+    said += [f"network {found.network_kb_s:,} kB/s"] if found.network_kb_s is not None else []
+    if found.logins is not None:
+        said.append(plural(found.logins, "open login") if found.logins else "no open login")
+    if found.last_login_at is not None:
+        said.append(f"last login {found.last_login_at:%Y-%m-%d %H:%M} UTC")
+    return said
 
 
 def _steps(steps: tuple[StartupStep, ...]) -> str:

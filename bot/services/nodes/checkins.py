@@ -33,6 +33,8 @@ from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
 #: The least time between the starts of two groups, and the most check-ins of one.
 GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
+#: Fields of a machine's report that say how busy it is beside its GPUs.
+_ACTIVITY = ("cpu_percent", "network_kb_s", "logins", "last_login_at")
 
 STRANGE = refuse(
     ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpuc_… or gpun_…."
@@ -223,14 +225,34 @@ def node_status(node: Node) -> NodeStatus:
         tokens_per_s=Decimal(said["tokens_per_s"]) if said.get("tokens_per_s") else None,
         checkpoint_step=said.get("checkpoint_step"),
         checkpoint_at=at("checkpoint_at"),
-        machine=MachineReport.of({**said["machine"], "steps": said.get("steps", ())} if said.get("machine") else None),
+        machine=_machine(said),
     )
+
+
+def _machine(said: dict[str, Any]) -> MachineReport | None:
+    if not said.get("machine"):
+        return None
+    kept = dict(said.get("activity") or {})
+    if "cpu_percent" in kept:
+        kept["cpu_percent"] = Decimal(kept["cpu_percent"])
+    if "last_login_at" in kept:
+        kept["last_login_at"] = datetime.fromisoformat(kept["last_login_at"])
+    return MachineReport.of({**said["machine"], "steps": said.get("steps", ()), **kept})
+
+
+def _plain(value: Decimal | int | datetime) -> str | int:
+    """Return a value as JSON keeps it."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
 
 
 def columns(found: NodeStatus) -> dict[str, Any]:
     """Return the columns of an agent's row: the inverse of `node_status`."""
     machine = asdict(found.machine) if found.machine else None
+    # Apart, because a release of before reads every field of `machine` and does not know these.
     steps = machine.pop("steps") if machine is not None else ()
+    activity = {name: machine.pop(name) for name in _ACTIVITY} if machine is not None else {}
     report = {
         "utilisation": [str(one) for one in found.utilisation],
         "step": found.step,
@@ -241,8 +263,8 @@ def columns(found: NodeStatus) -> dict[str, Any]:
         "checkpoint_step": found.checkpoint_step,
         "checkpoint_at": found.checkpoint_at.isoformat() if found.checkpoint_at else None,
         "machine": machine,
-        # Apart, because a release of before reads every field of `machine` and knows no steps.
         "steps": steps,
+        "activity": {name: _plain(value) for name, value in activity.items() if value is not None},
     }
     return {
         "seq": found.seq,

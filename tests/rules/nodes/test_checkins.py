@@ -23,6 +23,7 @@ from bot.rules.nodes.checkins import (
     node_line,
     progress,
 )
+from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.policy.policy import Policy
 from ledger.kernel.end_reason import Grace
 from ledger.kernel.states import SessionState
@@ -183,3 +184,20 @@ def test_what_a_job_does_besides_running_is_said(work: Work) -> None:
     assert f"the job is {work}" in node_line(found, NOW)
     assert found.work_over_at is None
     assert not work.is_over
+
+
+def test_an_idle_end_says_what_the_agent_reported_last() -> None:
+    def sentence(*utilisation: int, machine: MachineReport | None = None) -> str:
+        percent = tuple(Decimal(one) for one in utilisation)
+        end = early_end(
+            POLICY, NodeStatus(1, NOW, NOW - 40 * MINUTE, utilisation=percent, machine=machine), watched(), NOW
+        )
+        assert end is not None
+        return end.sentence.partition("30 minutes.")[2]
+
+    seen = MachineReport(cpu_percent=Decimal(3), logins=1, last_login_at=NOW - 168 * MINUTE)
+    assert sentence(0, 0, machine=seen) == (
+        " Last report: GPU 0%, CPU 3%, 1 open login, last login 2026-03-02 09:12 UTC."
+    )
+    assert sentence(0, 4) == " Last report: GPU 0% to 4%."
+    assert sentence() == ""

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.nodes.checkins import NodeStatus, Report, after_checkin
-from bot.rules.nodes.machine_report import GpuReport, MachineReport, StartupStep, StepOutcome, machine_line
+from bot.rules.nodes.machine_report import (
+    GpuReport,
+    MachineReport,
+    StartupStep,
+    StepOutcome,
+    activity_words,
+    machine_line,
+)
 from tests.support.clock import START
 
 CARD = GpuReport("NVIDIA GeForce RTX 4090", 24564, 61)
@@ -61,3 +69,23 @@ def test_the_steps_of_the_start_up_are_said() -> None:
     )
     assert found.failed_step == steps[2]
     assert MachineReport.of(asdict(found)) == found
+
+
+def test_how_busy_it_is_beside_its_gpus_is_said() -> None:
+    found = MachineReport(cpu_percent=Decimal("3.4"), network_kb_s=1200, logins=0, last_login_at=START)
+    assert activity_words(found) == [
+        "CPU 3%",
+        "network 1,200 kB/s",
+        "no open login",
+        f"last login {START:%Y-%m-%d %H:%M} UTC",
+    ]
+    assert machine_line(MachineReport(driver="9", logins=2)) == "It has driver 9. Last report: 2 open logins."
+    assert activity_words(MachineReport()) == activity_words(None) == []
+
+
+def test_a_login_of_the_future_was_now() -> None:
+    later = MachineReport(last_login_at=START + timedelta(hours=1))
+    for report, at in ((later, START), (MachineReport(last_login_at=START - timedelta(1)), START - timedelta(1))):
+        machine = after_checkin(NodeStatus(), Report(1, machine=report), Decimal(5), START).machine
+        assert machine is not None
+        assert machine.last_login_at == at

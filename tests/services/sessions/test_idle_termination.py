@@ -76,9 +76,11 @@ async def test_idling_ends_training_after_half_an_hour_and_keep_gives_it_one_mor
     async with listening(w):
         request_id = await started(w, "4")
         agent(w).utilisation = [1.0]
+        agent(w).machine = {"cpu_percent": 3, "logins": 0}
         await pass_time(w, 1900)
         row = await session(w)
         assert row.early_end_code == "idle"
+        assert " Last report: GPU 1%, CPU 3%, no open login." in (row.early_end_reason or "")
         assert row.early_end_at is not None
         mark = int(row.early_end_at.timestamp())
         assert (
