@@ -28,9 +28,10 @@ from ledger.models import AdvanceApproval, Approval, Instance, Request, Session
 from tests.support.clock import SteppedClock
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts, world
 
-pytestmark = pytest.mark.slow
+#: A day takes about a minute on PostgreSQL, and more beside other work.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 STEP_S = 900.0
-HOURS, SOAK_HOURS = 48, 1_000
+HOURS, SOAK_HOURS = 24, 1_000
 #: How often everything is checked, in steps.
 CHECK_EVERY = 16
 #: How far prices may move from where they began.

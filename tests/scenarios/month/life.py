@@ -41,6 +41,8 @@ TICK = timedelta(seconds=1)
 PACE_S: Mapping[str, float] = {
     "clock": 600,
     "drift": 300,
+    "machine-keys": 600,
+    "transfers": 600,
     "disks": 600,
     "host-keys": 14400,
     "agents": 140,
