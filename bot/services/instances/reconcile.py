@@ -162,9 +162,13 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
     waiting = row.state in RUNNING_STATES and not _should_be_listed(row, listing, provider)
     if absence is None or waiting or row.state is InstanceState.UNKNOWN or listing.account != row.account:
         return False
-    absences = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at] + [absence]
-    # Absences before the termination was ordered show when it ended; only absences after the order prove that it did.
     ordered_at = row.terminate_asked_at if row.state is InstanceState.TERMINATING else None
+    if ordered_at is not None and absence.at < ordered_at:
+        # It was requested before the order and answered after it, perhaps long after: its turn waits for the ledger.
+        # What it lacks may have ended meanwhile, so its time says nothing.
+        return False
+    # Absences before the termination was ordered show when it ended; only absences after the order prove that it did.
+    absences = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at] + [absence]
     counted = [one for one in absences if ordered_at is None or one.at >= ordered_at]
     rule, heartbeat_at = ctx.timing.absence_rule, None
     proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
@@ -226,3 +227,36 @@ async def test_what_nobody_saw_go_is_booked_until_the_cloud_says_so_and_its_bill
     w.use({"vast": w.ctx.providers["vast"]})
     await true_up.reconcile_due(w.ctx)
     assert abs(await off(w)) < Decimal("0.0001")
+
+
+class Late(InFront):
+    """A cloud whose listing is requested at `began_at` and answered once `go` is set: its turn waits for the ledger."""
+
+    def __init__(self, inner: Provider, began_at: datetime) -> None:
+        super().__init__(inner)
+        self.began_at, self.go = began_at, asyncio.Event()
+
+    async def list(self) -> Listing:
+        await self.go.wait()
+        return replace(await self.inner.list(), at=self.began_at)
+
+
+async def test_a_listing_that_was_requested_before_the_order_does_not_date_the_end(w: World) -> None:
+    request_id = await in_use(w)
+    vast = w.ctx.providers["vast"]
+    late = Late(vast, w.clock.now())
+    w.wrap("vast", lambda _: cast("Provider", late))
+    looking = asyncio.create_task(reconcile.observe(w.ctx, "vast"))
+    await asyncio.sleep(0)
+    w.use({**w.ctx.providers, "vast": vast})
+    w.clock.advance(1200)
+    await w.end(request_id)
+    await termination.terminate_due(w.ctx)
+    assert w.alive() == []
+    w.clock.advance(20)
+    late.go.set()
+    await looking
+    assert (await only(w)).absent_at == []
+    await w.run(200, 20)
+    assert (await only(w)).state is InstanceState.GONE
+    assert not await w.violations()
