@@ -72,8 +72,9 @@ soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the 
 chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).
 	@exec $(BIN)/python -m tests.scenarios.chaos --minutes $(MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)
 
-pictures: $(READY) ## Take the pictures of the request card in docs/pictures, with a real browser.
-	@PICTURES=docs/pictures $(BIN)/python -m pytest --all -q tests/scenarios/processes/test_card_pictures.py
+pictures: $(READY) ## Take the pictures in docs/pictures, with a real browser: the request card, and a machine's messages.
+	@PICTURES=docs/pictures $(BIN)/python -m pytest --all -q tests/scenarios/processes/test_card_pictures.py \
+		tests/scenarios/processes/test_machine_pictures.py
 
 bench: $(READY) ## Measure: market, ranking, costs, cards and lists, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)

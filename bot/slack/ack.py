@@ -69,7 +69,7 @@ def _command(received: InboundMessage, policy: Policy, clouds: Sequence[str], co
     if isinstance(parsed, GrammarError):
         return _ephemeral(help_message.grammar_error(parsed, command))
     if parsed.name == "help":
-        return _ephemeral(help_message.overview(command, parsed.target))
+        return _ephemeral(help_message.overview(command, parsed.target, policy.presets))
     if parsed.name in ASKS_CLOUDS or (parsed.name == "provision" and parsed.job):
         return AckPlan(_asking(parsed, clouds), received, parsed)
     return AckPlan(work=received, parsed=parsed)

@@ -20,13 +20,15 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import read_amount
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from bot.slack.inbound import WITHHELD
-from bot.slack.modals import ANY, RUN_LONG
+from bot.slack.modals import ANY, NO_PRESET, RUN_LONG
 from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 
 #: Blocks with the same name as the word of the grammar that reads them; `typed` is another GPU.
-_BLOCKS = ("gpu", "typed", "count", "hours", "disk", "max", "price", "clouds", "spot", "for")
+_BLOCKS = ("preset", "gpu", "typed", "count", "hours", "disk", "max", "price", "clouds", "spot", "for")
+#: Block → its choice that says nothing.
+_UNSAID = {"preset": NO_PRESET, "gpu": ANY, "hours": ANY}
 #: Block that shows a missing word → blocks whose own error may be why the word is missing.
 _MISSING = {"gpu": ("gpu", {"gpu", "typed", "limits", "work"}), "hours": ("hours", {"hours", "work"})}
 #: Said where a run is described and a time is chosen, so that neither is dropped unsaid.
@@ -35,7 +37,7 @@ TWO_TIMES = f"Choose “{RUN_LONG}” as the time, or leave the training run emp
 
 def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
     """Read the job of a provision form, or its errors by block id."""
-    values = {block: "" if block in ("gpu", "hours") and value == ANY else value for block, value in values.items()}
+    values = {block: "" if value == _UNSAID.get(block) else value for block, value in values.items()}
     draft, errors = Draft(policy), Errors()
     for block in (*_BLOCKS, "limits", "work"):
         try:

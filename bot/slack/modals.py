@@ -37,6 +37,9 @@ FORM: Final = "form:"
 #: The choice that leaves the GPU, or the time, to what the run needs.
 ANY: Final = "any"
 RUN_LONG: Final = "As long as the run takes"
+AS_PRESET: Final = "As in the preset"
+#: The choice of no preset; no preset can have this name.
+NO_PRESET: Final = "-"
 WHAT_FOR: Final = "What for? (approvers read this)"
 PRICE_LATER: Final = "Reading prices…"
 _GPU_OPTIONS: Final = 100
@@ -49,8 +52,8 @@ View = dict[str, Any]
 class ProvisionForm:
     """What the form for a request shows; with `more` all its fields, else GPU, time and what it is for.
 
-    `gpus` are the models for sale as `(value, label)`, without them every known one. `gpu` and `hours` are chosen.
-    `price` is mrkdwn.
+    `gpus` are the models for sale as `(value, label)`, without them every known one. `gpu`, `hours` and `preset` are
+    chosen. `price` is mrkdwn.
     """
 
     gpus: Sequence[tuple[str, str]] = ()
@@ -58,6 +61,7 @@ class ProvisionForm:
     hours: str = "2h"
     price: str = PRICE_LATER
     more: bool = False
+    preset: str = ""
 
 
 def provision(channel: str, clouds: Iterable[str], policy: Policy, form: ProvisionForm | None = None) -> View:
@@ -65,27 +69,42 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy, form: Provisi
     form = form or ProvisionForm()
     names = [_option(*one) for one in form.gpus or [(name, name) for name in GPUS]]
     times = [_option(short_hours(one), _time_label(one, policy)) for one in _times(policy)]
-    if form.more:
+    if form.preset:
+        names, times = [_option(ANY, AS_PRESET), *names], [_option(ANY, AS_PRESET), *times]
+    elif form.more:
         names, times = [_option(ANY, "Any GPU that fits the run"), *names], [_option(ANY, RUN_LONG), *times]
-    gpu = _select(
-        names[:_GPU_OPTIONS], "Choose a GPU", initial=_chosen(names[:_GPU_OPTIONS], form.gpu), action=f"{FORM}gpu"
-    )
-    time = _select(times, "2 hours", initial=_chosen(times, form.hours), action=f"{FORM}hours")
+    names = names[:_GPU_OPTIONS]
+    gpu = _select(names, "Choose a GPU", initial=_chosen(names, form.gpu), action=_action("gpu", form))
+    time = _select(times, "2 hours", initial=_chosen(times, form.hours), action=_action("hours", form))
     elements: list[Block] = [button("Compare offers", "plan:form", "plan")]
     if not form.more:
         elements.insert(0, button("More options", "form:more", "more"))
     blocks = [
+        *([_presets(policy, form.preset)] if policy.presets else []),
         _input("gpu", "GPU", gpu),
         _input("hours", "Time", time),
         _input("for", WHAT_FOR, _text("fine-tune of the summariser", longest=policy.max_reason_chars), optional=True),
-        *(_more_fields(clouds, policy) if form.more else []),
+        *(_more_fields(clouds, policy, form) if form.more else []),
         {**context(form.price), "block_id": "about"},
         {**actions(*elements), "block_id": "plan"},
     ]
     return _modal(PROVISION, "Request GPUs", blocks, "Request", channel)
 
 
-def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
+def _action(field: str, form: ProvisionForm) -> str:
+    """Name the action of a field that a preset fills: Slack keeps what was chosen while the name is the same."""
+    return f"{FORM}{field}:{form.preset}" if form.preset else f"{FORM}{field}"
+
+
+def _presets(policy: Policy, chosen: str) -> Block:
+    """Build the field with the policy's presets, each with its words."""
+    named = [_option(name, f"{name}: {words}") for name, words in policy.presets.items()]
+    options = [_option(NO_PRESET, "No preset"), *named][:_GPU_OPTIONS]
+    picked = _select(options, "No preset", initial=_chosen(options, chosen or NO_PRESET), action=f"{FORM}preset")
+    return _input("preset", "Preset", picked, optional=True, hint="A job of your team. Other fields replace its own.")
+
+
+def _more_fields(clouds: Iterable[str], policy: Policy, form: ProvisionForm) -> list[Block]:
     """Build what *More options* adds: the machine, the limits, the work. Each may stay empty."""
     spot = [_option("no", "On-demand only"), _option("any", "Spot or on-demand"), _option("yes", "Spot only")]
     counts = [_option(str(one)) for one in (1, 2, 3, 4, 5, 6, 7, 8, 16, 32) if one <= policy.max_gpus]
@@ -99,11 +118,14 @@ def _more_fields(clouds: Iterable[str], policy: Policy) -> list[Block]:
     if known:
         picked = {"type": "multi_static_select", "action_id": "in", "options": known}
         blocks.append(_input("clouds", "Clouds", picked, optional=True, hint="Empty: all of them."))
+    # Without a choice, a preset's own market counts.
+    initial, empty = (None, AS_PRESET) if form.preset else (spot[0], "On-demand only")
+    market = _select(spot, empty, initial=initial, action=_action("spot", form))
     limits = _text("verified=yes region=EU cuda=12.4")
     run = _text("model=7B tokens=2B seq=2048")
     return [
         *blocks,
-        _input("spot", "Market", _select(spot, "On-demand only", initial=spot[0], action=f"{FORM}spot")),
+        _input("spot", "Market", market, optional=bool(form.preset)),
         section("*Limits*"),
         _input("max", "Total cost", _text("$50"), optional=True, hint="The most for everything, such as $50."),
         _input("price", "Hourly price", _text("$2.50"), optional=True, hint="For all GPUs together, such as $2.50."),

@@ -56,10 +56,18 @@ async def click(handler: HandlerContext, job: HandlerJob) -> None:
     if job.message.action == "plan:form":
         await _compare(handler, job)
         return
-    values, policy = job.message.values, handler.ctx.policy
+    policy = handler.ctx.policy
     listing = await handler.ctx.catalog.inventory(everything(policy), policy)
+    values, preset = job.message.values, forms.field_text(job.message.values, "preset")
+    preset = preset if preset in policy.presets else ""
+    if job.message.action == "form:preset":
+        # A preset says which GPU and for how long, until the person says something else.
+        filled = _filled(listing)
+        said = (modals.ANY, modals.ANY, "") if preset else (filled.gpu, filled.hours, "no")
+        values = {**values, **dict(zip(("gpu", "hours", "spot"), said, strict=True))}
     form = replace(
         modals.ProvisionForm(for_sale(listing), forms.field_text(values, "gpu"), forms.field_text(values, "hours")),
+        preset=preset,
         more="count" in values or job.message.action == "form:more",
         price=await price(handler, values),
     )

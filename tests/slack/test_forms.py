@@ -159,6 +159,49 @@ def test_every_time_of_the_form_is_a_word_and_says_when_an_override_is_needed() 
     assert options[-1]["text"]["text"] == "48 hours (above 12 hours: needs an override)"
 
 
+PRESETS = Policy(presets={"nightly": '4xA40 6h spot=yes max=$50 for="nightly training"', "p" * 40: "8xH100 2h"})
+
+
+def test_the_presets_of_the_policy_are_a_field_and_without_one_the_form_is_as_before() -> None:
+    shown = inputs(policy=PRESETS)["preset"]["element"]
+    assert [one["value"] for one in shown["options"]] == ["-", "nightly", "p" * 40]
+    assert shown["options"][1]["text"]["text"].startswith("nightly: 4xA40 6h spot=yes")
+    assert shown["initial_option"]["value"] == "-"
+    assert "preset" not in inputs()
+    plain = forms.read_job({"gpu": "A40", "hours": "2h"}, PRESETS)
+    assert forms.read_job({"preset": "-", "gpu": "A40", "hours": "2h"}, PRESETS) == plain
+
+
+def test_a_chosen_preset_fills_the_form_until_a_field_says_something_else() -> None:
+    form = modals.ProvisionForm([("A40", "A40")], "any", "any", more=True, preset="nightly")
+    shown = inputs(form, PRESETS)
+    chosen = {name: block["element"].get("initial_option", {}).get("value", "") for name, block in shown.items()}
+    assert [chosen[name] for name in ("preset", "gpu", "hours", "spot")] == ["nightly", "any", "any", ""]
+    assert shown["gpu"]["element"]["initial_option"]["text"]["text"] == "As in the preset"
+    job = forms.read_job(chosen, PRESETS)
+    assert isinstance(job, JobRequest)
+    assert (job.gpu.names, job.gpu.count_min, job.hours, job.spot) == (("A40",), 4, Decimal(6), SpotPolicy.YES)
+    assert (job.budget_cap_usd, job.reason) == (Decimal(50), "nightly training")
+    other = forms.read_job({**chosen, "hours": "3h", "spot": "no", "for": "a test"}, PRESETS)
+    assert isinstance(other, JobRequest)
+    assert (other.gpu.count_min, other.hours, other.spot, other.reason) == (4, Decimal(3), SpotPolicy.NO, "a test")
+
+
+def test_slack_forgets_what_was_chosen_before_the_preset() -> None:
+    """It keeps a choice while the name of the action is the same."""
+    names: list[str] = []
+    for preset in ("", "nightly", "p" * 40):
+        shown = inputs(modals.ProvisionForm(more=True, preset=preset), PRESETS)
+        names += [shown[block]["element"]["action_id"] for block in ("gpu", "hours", "spot")]
+    assert len(set(names)) == 9
+
+
+def test_a_preset_that_the_policy_no_longer_has_is_said_at_its_field() -> None:
+    errors = forms.read_job({"preset": "weekly", "gpu": "A40", "hours": "2h"}, PRESETS)
+    assert isinstance(errors, dict)
+    assert errors["preset"].startswith("“weekly” is not a preset; there are nightly")
+
+
 def test_a_reason() -> None:
     assert forms.read_reason({"reason": " too\u202e dear "}, POLICY) == "too dear"
     assert "reason" in forms.read_reason({"reason": "  "}, POLICY)

@@ -157,6 +157,28 @@ async def test_the_price_follows_what_is_chosen_and_is_the_one_on_the_card(stage
     assert f"about {amount}" in card
 
 
+async def test_a_preset_fills_the_form_and_leaving_it_proposes_again(stage: Stage) -> None:
+    await stage.replaced(presets={"nightly": '2x4090 3h for="nightly training"'})
+    form = await opened(stage)
+    assert form.blocks[0]["block_id"] == "preset"
+    await stage.as_("alice").click(form, "form:preset", value="nightly")
+    await stage.settle()
+    filled = stage.ws.view("alice")
+    assert filled is not None
+    assert "for 3 hours · 2× RTX4090" in price(filled)
+    await stage.as_("alice").click(filled, "form:preset", value="-")
+    await stage.settle()
+    empty = stage.ws.view("alice")
+    assert empty is not None
+    assert "for 2 hours · 1×" in price(empty)
+    await stage.as_("alice").click(empty, "form:preset", value="nightly")
+    await stage.settle()
+    await stage.submit("alice", {})
+    card = all_text(stage.message())
+    assert "2× RTX4090 for 3 hours" in card
+    assert "nightly training" in card
+
+
 async def test_only_what_is_for_sale_can_be_chosen_each_with_its_price(stage: Stage) -> None:
     form = await opened(stage)
     options = form.blocks[0]["element"]["options"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job_words import KEYS, WORDS
 from bot.rules.grammar.parser import GrammarError
 from bot.rules.grammar.run_words import QUESTION_WORDS
 from bot.rules.grammar.workload_words import WORK_WORDS
+from bot.rules.values.phrases import plural
 from bot.slack.blocks.elements import Message, code, context, header, safe, section
 
 #: Subject → its subcommands, in the order in which people need them; the panels of the command line are the same.
@@ -33,12 +35,16 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "More": ("audit", "help"),
 }
 
+#: How many presets of the policy the help lists, and how much of the words of each.
+_PRESETS: Final = 10
+_PRESET_CHARACTERS: Final = 150
 
-def overview(command: str, topic: str = "") -> Message:
-    """List every subcommand by subject, or describe one of them in detail."""
+
+def overview(command: str, topic: str = "", presets: Mapping[str, str] | None = None) -> Message:
+    """List every subcommand by subject, or describe one of them in detail; `presets` are the policy's."""
     found = next((sub for sub in SUBCOMMANDS if sub.name == topic), None)
     if found is not None:
-        return _one(found, command)
+        return _one(found, command, _presets(presets or {}, command) if found.name == "provision" else [])
     groups = ["\n".join([f"*{subject}*", *_usages(names, command)]) for subject, names in SUBJECTS.items()]
     example = f"For example {code(f'{command} {SUBCOMMANDS[0].example}')}"
     text = f"GPU Shopper: {' '.join(groups)} {example}"
@@ -50,10 +56,23 @@ def _usages(names: Iterable[str], command: str) -> list[str]:
     return [f"{code(f'{command} {BY_NAME[name].usage}')} {BY_NAME[name].doc}" for name in names]
 
 
-def _one(sub: Subcommand, command: str) -> Message:
+def _presets(presets: Mapping[str, str], command: str) -> list[str]:
+    """List the first presets of the policy as what a person types, each with the words that it stands for."""
+    shown = [
+        f"{code(f'{command} provision preset={name}')} {safe(words, _PRESET_CHARACTERS)}"
+        for name, words in list(presets.items())[:_PRESETS]
+    ]
+    rest = len(presets) - len(shown)
+    return shown + ([f"{plural(rest, 'more preset')} in the form: {code(f'{command} provision')}"] if rest else [])
+
+
+def _one(sub: Subcommand, command: str, presets: Sequence[str]) -> Message:
     lines = [f"{code(f'{command} {sub.usage}')} {sub.doc}", f"For example {code(f'{command} {sub.example}')}"]
     blocks = [section("\n".join(lines))]
     words = [f"{code(example)} {doc}" for example, doc in _words(sub)]
+    if presets:
+        lines += ["*Presets of your team*", *presets]
+        blocks.append(section("\n".join(lines[2:])))
     half = (len(words) + 1) // 2
     blocks += [section("\n".join(part)) for part in (words[:half], words[half:]) if part]
     lines += words

@@ -7,10 +7,10 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
@@ -26,6 +26,7 @@ LIMIT_MS = 25_000
 END_S = 30
 ASK = '/gpu provision 4090 2h for="fine-tune"'
 SIZE: Any = {"width": 1280, "height": 860}
+Result = TypeVar("Result")
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,11 @@ def browser() -> Iterator[Browser]:
 
 
 class Town:
-    """The same page in this process, so that a test can move the market behind it."""
+    """The same page in this process, so that a test can move the market behind it; `options` are the playground's."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
         self.running: Playground
+        self._options = options
         self._ready, self._stop = threading.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="town")
@@ -78,7 +80,7 @@ class Town:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        async with playground(port=0, seed=7, boot_s=0.3) as self.running:
+        async with playground(port=0, seed=7, boot_s=0.3, **self._options) as self.running:
             self._ready.set()
             await self._stop.wait()
 
@@ -97,7 +99,11 @@ class Town:
             shown = [option for option in books.options if option.quote_id == newest]
             return sum(change(self.running.clouds[option.cloud], option.offer_key) for option in shown)
 
-        assert asyncio.run_coroutine_threadsafe(changed(), self._loop).result(END_S) > 0
+        assert self.call(changed()) > 0
+
+    def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Wait for a coroutine on the loop of the page."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(END_S)
 
 
 @pytest.fixture(scope="module")

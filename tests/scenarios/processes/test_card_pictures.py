@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 __all__ = ["browser", "in_town", "town"]
 
 PHONE, DESK = (390, 844), (1280, 860)
+TERMINAL_PX = 920
 #: Where the pictures are kept; without it they go to the test's own folder.
 FOLDER = "PICTURES"
 
@@ -37,6 +38,15 @@ class Camera:
             box: Any = card.bounding_box()
             path = self._folder / f"{name}-{width}.png"
             self._window.page.screenshot(path=path, clip=box, animations="disabled")
+
+    def page(self, html: str, name: str) -> None:
+        """Keep a picture of a page of its own, as high as what it shows."""
+        browser = self._window.page.context.browser
+        assert browser is not None
+        page = browser.new_page(viewport={"width": TERMINAL_PX, "height": 1})
+        page.set_content(html)
+        page.screenshot(path=self._folder / f"{name}.png", full_page=True)
+        page.close()
 
 
 @pytest.fixture

@@ -30,6 +30,18 @@ def test_help_lists_every_command_once_under_its_subject() -> None:
         assert sum(f"/gpu {sub.usage}`" in line for line in said) == 1, sub.name
 
 
+def test_help_on_provision_lists_the_presets_of_the_policy() -> None:
+    presets = {f"p{number}": f"{number}xH100 6h <@U1>" for number in range(1, 13)}
+    shown = overview("/gpu", "provision", presets)
+    check(shown)
+    said = lines(shown.blocks)
+    assert "`/gpu provision preset=p1` 1xH100 6h" in "\n".join(said)
+    assert "<@U1>" not in "\n".join(said)
+    assert said[said.index("*Presets of your team*") + 11] == "2 more presets in the form: `/gpu provision`"
+    for topic, named in (("provision", {}), ("plan", presets)):
+        assert "*Presets of your team*" not in lines(overview("/gpu", topic, named).blocks)
+
+
 @pytest.mark.parametrize("cloud", REGISTRY)
 def test_a_profile_is_ten_lines(cloud: str) -> None:
     shown = profile(cloud)
