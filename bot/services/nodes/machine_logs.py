@@ -32,7 +32,7 @@ async def read(ctx: Context, session_id: str, actor: Actor, source: LogSource, l
     if ran.status == rules.NO_LOG:
         sentence = f"The machine of session {short} has no {source.label} log yet."
         if source is LogSource.JOB:
-            sentence += " It has one once a job was started through the agent's API."
+            sentence += " It has one once the agent started a command: by `run=`, or through its API."
         return refuse(ReplyCode.NO_LOG, sentence, data)
     found = rules.shown(ran.output)
     sentence = f"The end of the {source.label} log of session {short}."

@@ -12,6 +12,8 @@ from bot.slack.blocks.elements import Message, code, safe, section, when
 
 #: How services name a Slack user; people read a mention.
 _SLACK_REF: Final = re.compile(r"\bslack:(?:[TE][A-Z0-9]{1,20}/)?([UW][A-Z0-9]{2,20})\b")
+#: How services name somebody who works in a terminal; people read a name. An option's value stays as it is typed.
+_OPERATOR_REF: Final = re.compile(r"(--[\w-]+ )?(?<![\w`=/:-])operator:(?=\w)")
 #: How services write a moment, and how many of a text become each viewer's own time: a date is longer in Slack.
 #: Slack says "today 9:14 AM", so the word before a moment goes.
 _MOMENT: Final = re.compile(r"\b(?:at )?(\d{4}-\d\d-\d\d \d\d:\d\d UTC)\b")
@@ -27,8 +29,9 @@ def answer(reply: Reply) -> Message:
 
 
 def mentioned(text: str) -> str:
-    """Turn the Slack users and the moments of an escaped text into mentions and into each viewer's own time."""
-    return _MOMENT.sub(_own_time, _SLACK_REF.sub(r"<@\1>", text), _MOMENTS_MAX)
+    """Turn the people and the moments of an escaped text into names, and into each viewer's own time."""
+    named = _OPERATOR_REF.sub(lambda one: one[0] if one[1] else "operator ", _SLACK_REF.sub(r"<@\1>", text))
+    return _MOMENT.sub(_own_time, named, _MOMENTS_MAX)
 
 
 def _own_time(found: re.Match[str]) -> str:

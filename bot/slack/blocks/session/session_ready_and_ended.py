@@ -50,7 +50,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
     lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else [_no_address(able)]
     if row.ssh_host and keyless:
         add = code(f"{command} key add ssh-ed25519 AAAA…")
-        lines.append(f"You can't log in, because you have no SSH key here. For the next machine: {add}")
+        lines.append(f"You can't log in, because you have no SSH key here. To add one: {add}")
     lines += gpus(row)
     lines += port_lines(view)
     lines.append(f"Cost: {rate(row.price_usd_h)}")
