@@ -89,7 +89,8 @@ async def test_a_reply_names_people_and_an_answer_with_blocks_stays_as_it_was_bu
     row.body = {"text": "operator:alice shares session abc. For another: `--owner operator:bob`, owner=operator:bob."}
     said = (await render(cast("Context", None), SETTINGS, row)).message.text
     assert said.startswith("operator alice shares session abc.")
-    assert "--owner operator:bob" in said and said.endswith("owner=operator:bob.")
+    assert "--owner operator:bob" in said
+    assert said.endswith("owner=operator:bob.")
     row.body = {"text": "*bold* <@U0BOB>", "blocks": []}
     assert (await render(cast("Context", None), SETTINGS, row)).message.text == "*bold* <@U0BOB>"
 
