@@ -96,7 +96,10 @@ _ENTRIES = (
     ProviderEntry(
         "runpod", RunPodConfig, RunPodProvider, {"RUNPOD_API_KEY": "api_key"},
         "https://console.runpod.io/user/settings", RunPodSandbox,
-        {"RUNPOD_REST_V2_URL": "base_url", "RUNPOD_CONTAINER_DISK_GB": "container_disk_gb", "RUNPOD_TIERS": "tiers"},
+        {
+            "RUNPOD_REST_V2_URL": "base_url", "RUNPOD_CONTAINER_DISK_GB": "container_disk_gb", "RUNPOD_TIERS": "tiers",
+            "RUNPOD_SPOT": "spot",
+        },
     ),
     ProviderEntry(
         "lambda", LambdaConfig, LambdaProvider, {"LAMBDA_API_KEY": "api_key"},

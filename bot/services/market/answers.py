@@ -27,7 +27,7 @@ class Answered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CloudAnswer:
-    """How one cloud answered: `sentence` is for people when it did not, `at` is when its prices were read.
+    """How one cloud answered: `sentence` is for people when it gave no offers, `at` is when its prices were read.
 
     A `silent` cloud gave no answer in time, so its offers are unknown; one that is not `set_up` was not asked.
     """
@@ -60,8 +60,8 @@ def silence(answers: Sequence[Answered]) -> str:
 
 
 def refusals(answers: Iterable[Answered]) -> tuple[str, ...]:
-    """Return the sentences about the clouds that answered with an error, or were not asked."""
-    return tuple(one.sentence for one in answers if not one.ok and not one.silent and one.sentence)
+    """Return the sentences about the clouds that answered with an error, cannot do it, or were not asked."""
+    return tuple(one.sentence for one in answers if not one.silent and one.sentence)
 
 
 def absent(answers: Sequence[Answered]) -> tuple[str, ...]:

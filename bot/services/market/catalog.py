@@ -151,7 +151,7 @@ class Catalog:
         keys = [(name, replace(job.gpu, cuda_min=least[name]), disk_gb, spot) for name in wanted]
         asked = asyncio.gather(*(self._ask(key, fresh=fresh) for key in keys))
         checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
-        results = await asked
+        results = [self._without_spot(answer, offers, job) for answer, offers in await asked]
         balances: dict[str, Balance | None] = {}
         bad: dict[str, str] = {}
         for one in await checked:
@@ -166,6 +166,19 @@ class Catalog:
         ]
         answers = [*(answer for answer, _ in results), *self._not_set_up(job.candidates)]
         return MarketAnswer(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
+
+    def _without_spot(self, answer: CloudAnswer, offers: tuple[Offer, ...], job: JobRequest) -> _Answered:
+        """Say of a cloud that somebody named for a spot GPU, and that rents out none, which others do."""
+        able = {name for name, one in self.capabilities.items() if one.spot}
+        if (
+            job.spot is not SpotPolicy.YES
+            or answer.cloud not in job.candidates
+            or answer.cloud in able
+            or not answer.ok
+        ):
+            return answer, offers
+        others = f"These do: {', '.join(sorted(able))}." if able else "No other cloud here does."
+        return replace(answer, sentence=f"{answer.cloud} rents out no spot GPUs. {others}"), offers
 
     def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
         """Return one answer for each wanted cloud without credentials.

@@ -78,7 +78,7 @@ class MarketRow(Strict):
 
 
 class MarketCloud(Strict):
-    """How one cloud answered; `sentence` says why it did not."""
+    """How one cloud answered; `sentence` says why it gave no offers."""
 
     cloud: Cloud
     ok: bool = Field(description="Whether all is well.")

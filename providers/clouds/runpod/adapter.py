@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -15,6 +17,7 @@ from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, listed, number, only, part, ruled, same
 from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
 from providers.clouds.runpod import instances, offers
+from providers.clouds.runpod import spot as interruptible
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
 from providers.clouds.runpod.offers import CatalogPage
 from providers.contract import (
@@ -28,7 +31,7 @@ from providers.contract import (
     Offer,
     Preflight,
 )
-from providers.errors import OutcomeUnknown, ProviderError, UnexpectedResponse
+from providers.errors import InvalidSpec, OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
 
@@ -77,6 +80,12 @@ class RunPodConfig(CloudConfig):
         "address; then SSH never answers, and it is ended at the boot deadline.",
     )
 
+    spot: bool = Field(
+        default=False,
+        description="Also offers interruptible pods, by a GraphQL call that RunPod no longer documents. "
+        "`gpu-shopper doctor` says whether the call still exists; where it does not, nothing of it is offered.",
+    )
+
     @property
     def root(self) -> str:
         """The base without its trailing `/v2`: where `/v2/…` and `/graphql` both live."""
@@ -96,8 +105,11 @@ class RunPodProvider(CloudAdapter):
     REF_WRONG = "that is not an id of a runpod pod; one looks like 5xpma5eg46tqjq"
 
     def __init__(self, config: RunPodConfig, clock: Clock, pacer: Pacer | None = None) -> None:
+        self.capabilities = replace(CAPABILITIES, spot=config.spot)
         super().__init__(config, clock, pacer)
         self._key = config.credential
+        #: Whether interruptible pods can be rented; None while the setting is on and nobody asked RunPod yet.
+        self._rents_spot: bool | None = None if config.spot else False
         self._container_gb = config.container_disk_gb
         self._tiers = tuple(tier for tier in offers.TIERS if config.tiers in ("all", tier.lower()))
 
@@ -115,25 +127,56 @@ class RunPodProvider(CloudAdapter):
         self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
     ) -> tuple[Offer, ...]:
         """The tiers in use, in parallel. A page is one GPU count, as the catalogue reports stock per count only."""
-        if spot is True:
-            return ()
         first = max(1, constraint.count_min)
         counts = range(first, min(constraint.count_max, offers.COUNT_MAX) + 1)[: max(1, pages)]
         at = self._clock.now()
         asked = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in counts for t in self._tiers]
-        return await joined(self._page(page, constraint) for page in asked)
+        searches = [self._page(page, constraint) for page in asked] if spot is not True else []
+        if spot is not False and asked:
+            searches.append(
+                self._spot_beside(asked, constraint) if spot is None else self._spot_pages(asked, constraint)
+            )
+        return await joined(searches)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """The one page that holds the offer: its tier at its count."""
         tier = offer.ticket.get("cloud", "")
-        if offer.spot or tier not in self._tiers:
+        if tier not in self._tiers:
             return None
         asked = CatalogPage(tier, offer.gpu_count, disk_gb, self._clock.now(), self._container_gb)
+        if offer.spot:
+            return same(await self._spot_pages([asked], replace(only(offer), cuda_min=offer.cuda_max)), offer)
         return same(await self._page(asked, only(offer)), offer)
 
     async def _page(self, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
         body = await self._read("GET", "/v2/catalog/gpus", params=offers.query(page, constraint.cuda_min))
         return offers.offers(body, page, constraint)
+
+    async def _spot_beside(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> tuple[Offer, ...]:
+        """As `_spot_pages`; a failure of the older API hides no on-demand offer."""
+        try:
+            return await self._spot_pages(pages, constraint)
+        except ProviderError:
+            return ()
+
+    async def _spot_pages(self, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> tuple[Offer, ...]:
+        """The interruptible offers of these pages, in one call; none where RunPod rents no such pods."""
+        if not await self._spot_is_rented():
+            return ()
+        pages = tuple(pages)
+        body = await self._read("POST", "/graphql", json=interruptible.query(pages, constraint))
+        error = graphql_error(body)
+        if error is not None:
+            raise error
+        return interruptible.found(body, pages, constraint)
+
+    async def _spot_is_rented(self) -> bool:
+        """Ask RunPod once whether its call for interruptible pods still exists, where the setting is on."""
+        if self._rents_spot is None:
+            self._rents_spot = interruptible.is_known(
+                await self._http.read("POST", "/graphql", json={"query": interruptible.PROBE})
+            )
+        return self._rents_spot
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One pod; 404 is `NotSeen`."""
@@ -161,12 +204,20 @@ class RunPodProvider(CloudAdapter):
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
+    def _create_call(self, spec: InstanceSpec) -> tuple[str, str]:
+        return ("POST", "/graphql") if spec.offer.spot else self.CREATE
+
     async def _ready(self, spec: InstanceSpec, grant: Grant) -> dict[str, str]:
+        if spec.offer.spot and not self.capabilities.spot:
+            raise InvalidSpec(CLOUD, "runpod's interruptible pods are switched off here; ask for an on-demand offer")
         instances.create_body(spec, self._container_gb)
         return {}
 
     async def _send(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `POST /v2/pods`. Only a 201 with an id is a yes; `outcomes.CREATE_OUTCOMES` lists every no."""
+        if spec.offer.spot:
+            asked = interruptible.rent_body(spec, self._container_gb)
+            return interruptible.rented(await self._post(spec, asked), spec, [self._key, *spec.env.values()])
         body = instances.create_body(spec, self._container_gb)
         reply = await self._post(spec, body)
         if not reply.ok:
@@ -232,10 +283,21 @@ class RunPodProvider(CloudAdapter):
     async def _usable(self) -> Preflight:
         """Read one pod. The balance is extra: a key may be good for pods and not for billing."""
         await self._read("GET", "/v2/pods", params={"limit": "1"})
+        problem, balance = await self._spot_problem(), None
         try:
-            return self._report(ok=True, where=self.KEY_PAGE, balance=await self.balance())
+            balance = await self.balance()
         except ProviderError as error:
-            return self._report(ok=True, where=self.KEY_PAGE, problem=f"Balance unknown: {error.message}")
+            problem = f"{problem} Balance unknown: {error.message}".strip()
+        return self._report(ok=True, where=self.KEY_PAGE, problem=problem, balance=balance)
+
+    async def _spot_problem(self) -> str:
+        """Say why there are no interruptible pods although the setting is on; "" where nothing is wrong."""
+        if not self.capabilities.spot:
+            return ""
+        try:
+            return "" if await self._spot_is_rented() else f"{interruptible.WITHDRAWN}."
+        except ProviderError as error:
+            return f"Spot unknown: {error.message}."
 
     def _pod(self, ref: str) -> str:
         return f"/v2/pods/{self._checked(ref)}"

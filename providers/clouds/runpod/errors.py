@@ -30,20 +30,20 @@ from providers.rate_limits import used_up_s
 CLOUD = "runpod"
 
 
-_CAPACITY = ("no longer any instances", "no instances", "resources to deploy", "not enough free gpus")
+CAPACITY = ("no longer any instances", "no instances", "resources to deploy", "not enough free gpus")
 #: Neither the status nor the wording of a spend-limit refusal is documented, so it is recognised in each candidate.
-_SPEND_LIMIT = ("spend limit", "spending limit", "spend rate")
+SPEND_LIMIT = ("spend limit", "spending limit", "spend rate")
 
 #: The first matching row wins. A status that no row names is an unknown outcome, every 5xx among them.
 CREATE_OUTCOMES: tuple[Row, ...] = (
-    row(400, NoCapacity, "has no free instance for this offer", *_CAPACITY),
-    row(400, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(400, NoCapacity, "has no free instance for this offer", *CAPACITY),
+    row(400, QuotaExceeded, "refuses it because of the account's spend limit", *SPEND_LIMIT),
     row(400, InsufficientFunds, "refuses it because the account's balance is too low", "balance is too low"),
     row(400, InvalidSpec, "refuses the combination that was sent"),
     row(401, AuthFailed, "does not accept the API key"),
-    row(402, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(402, QuotaExceeded, "refuses it because of the account's spend limit", *SPEND_LIMIT),
     row(402, InsufficientFunds, "refuses it because the account's balance is too low"),
-    row(403, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(403, QuotaExceeded, "refuses it because of the account's spend limit", *SPEND_LIMIT),
     row(403, NoCapacity, "does not let this account use that GPU pool", "pool"),
     row(403, AuthFailed, "does not let this API key create pods"),
     row(404, InvalidSpec, "does not know the address or something that the request names"),
@@ -55,12 +55,12 @@ CREATE_OUTCOMES: tuple[Row, ...] = (
 
 #: Reads, and actions on a pod that exists. 404 and 409 are judged by the caller, which knows what was wanted.
 CALL_OUTCOMES: tuple[Row, ...] = (
-    row(400, NoCapacity, "has no free GPU on that host", *_CAPACITY),
-    row(400, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(400, NoCapacity, "has no free GPU on that host", *CAPACITY),
+    row(400, QuotaExceeded, "refuses it because of the account's spend limit", *SPEND_LIMIT),
     row(400, InvalidSpec, "refuses the call"),
     row(401, AuthFailed, "does not accept the API key"),
     row(402, InsufficientFunds, "refuses it because the account's balance is too low"),
-    row(403, QuotaExceeded, "refuses it because of the account's spend limit", *_SPEND_LIMIT),
+    row(403, QuotaExceeded, "refuses it because of the account's spend limit", *SPEND_LIMIT),
     row(403, AuthFailed, "does not let this API key do that"),
     row(404, InvalidSpec, "does not know this pod"),
     row(409, InvalidSpec, "does not allow this action in the pod's present state"),
@@ -103,10 +103,10 @@ def graphql_error(body: Any) -> ProviderError | None:
         return None
     code = part(errors[0] if isinstance(errors, list) else None, "extensions").get("code")
     if code in ("UNAUTHORIZED", "UNAUTHENTICATED", "FORBIDDEN"):
-        return AuthFailed(CLOUD, "runpod does not let this API key read the balance")
+        return AuthFailed(CLOUD, "runpod does not let this API key read this")
     if code == "INTERNAL_SERVER_ERROR":
-        return Unavailable(CLOUD, "runpod could not answer the balance query")
-    return UnexpectedResponse(CLOUD, "runpod answered the balance query with an error")
+        return Unavailable(CLOUD, "runpod could not answer the query")
+    return UnexpectedResponse(CLOUD, "runpod answered the query with an error")
 
 
 def problem_text(body: Any) -> str:

@@ -60,8 +60,8 @@ def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> di
     ticket = spec.offer.ticket
     if "gpu_id" not in ticket or "cloud" not in ticket:
         raise InvalidSpec(CLOUD, f"the offer {spec.offer.id} does not come from runpod's catalogue")
-    if spec.offer.spot or spec.bid_usd_h is not None:
-        raise InvalidSpec(CLOUD, "runpod sells no interruptible pods; ask for an on-demand offer")
+    if spec.offer.spot is not (spec.bid_usd_h is not None):
+        raise InvalidSpec(CLOUD, "runpod needs a bid in dollars per hour for a spot offer, and for no other")
     if not spec.image or not spec.name:
         raise InvalidSpec(CLOUD, "runpod needs an image and a name, for example image=runpod/pytorch:1.0.2-cu1281")
     body: dict[str, Any] = {

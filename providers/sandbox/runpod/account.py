@@ -13,9 +13,9 @@ from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.runpod import faults
-from providers.sandbox.runpod.faults import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
+from providers.sandbox.runpod.faults import LOW_BALANCE, NO_CAPACITY, NO_SPOT, SPEND_LIMIT, RunPodProblem
 from providers.sandbox.runpod.instance import ACTIONS, RAM_GB_PER_GPU, VCPUS_PER_GPU, Boot, Pod, rfc3339
-from providers.sandbox.runpod.market import GpuType, RunPodMarket
+from providers.sandbox.runpod.market import GpuType, RunPodMarket, spot_usd_h
 from providers.sandbox.runpod.validation import Order
 
 CREDIT_USD = Decimal(500)
@@ -88,7 +88,9 @@ class RunPodAccount(SandboxAccount[Pod]):
         if center is None or price is None or cuda is None or small:
             raise RunPodProblem(400, NO_CAPACITY)
         if order.bid_usd_h is not None:
-            price = Decimal(str(order.bid_usd_h))
+            least, price = spot_usd_h(price), Decimal(str(order.bid_usd_h))
+            if price < least:
+                raise RunPodProblem(400, NO_SPOT)
         rate = price * order.count * self.price_factor()
         if self.left_usd() < rate:
             raise RunPodProblem(402, LOW_BALANCE)

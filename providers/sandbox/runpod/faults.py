@@ -16,6 +16,7 @@ TITLES = {**responses, 422: "Unprocessable Entity"}
 NO_CAPACITY = (
     "There are no longer any instances available with the requested specifications. Please refresh and try again."
 )
+NO_SPOT = "There are no instances available with the request specifications. Please try again later."
 NO_FREE_GPU = "There are not enough free GPUs on the host machine to start this pod."
 LOW_BALANCE = "Your account balance is too low to rent a pod. Please add funds to your account."
 SPEND_LIMIT = "This pod would exceed your account's spend limit."
@@ -90,6 +91,7 @@ DISTURBANCES: Mapping[str, str] = {
     "vanish": "Somebody deletes the pod behind our back.",
     "dearer": "The pod's price rises by a fifth and is billed from now on.",
     "much_dearer": "The pod's price rises by three fifths and is billed from now on.",
+    "outbid": "Somebody pays more for an interruptible pod: EXITED, the volume is billed on.",
     "deaf": "sshd stops answering, everything else stays as it was.",
 }
 
@@ -163,6 +165,7 @@ FAULTS = FaultTable(
     Fault("action_conflict", "409 to an action."),
     Fault("start_no_capacity", "400 to a start: the host's GPUs are taken."),
     Fault("stale_address", "After a start or restart the old SSH address is shown for 30 s."),
+    Fault("spot_withdrawn", "GraphQL does not know podRentInterruptable: 400, as for any unknown field."),
     Fault("balance_retired", "GraphQL answers 410, as it will when it is retired.", "",
         says(410, "This API was retired."), calls="graphql"),
     aliases={

@@ -259,6 +259,11 @@ def gpu_row(market: RunPodMarket, gpu: GpuType, query: Mapping[str, str]) -> dic
     return row
 
 
+def spot_usd_h(price_usd_h: Decimal) -> Decimal:
+    """The lowest accepted bid per GPU and hour for a pod of this on-demand price: half of it."""
+    return round(price_usd_h / 2, 3)
+
+
 def centers_body(market: RunPodMarket, query: Mapping[str, str]) -> dict[str, Any]:
     """`GET /v2/catalog/datacenters`, with `include=GPU_AVAILABILITY` also what each has in stock."""
     regions = {r for r in query.get("regions", "").split(",") if r}

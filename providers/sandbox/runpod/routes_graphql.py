@@ -28,7 +28,7 @@ from graphql.validation import NoSchemaIntrospectionCustomRule, specified_rules
 from providers.sandbox.runpod.account import RunPodAccount
 from providers.sandbox.runpod.faults import NO_CAPACITY, NO_FREE_GPU, RunPodProblem
 from providers.sandbox.runpod.instance import Pod, graphql
-from providers.sandbox.runpod.market import DATA_CENTERS, GpuType
+from providers.sandbox.runpod.market import DATA_CENTERS, GpuType, spot_usd_h
 from providers.sandbox.runpod.validation import Order
 
 _POD_ID = re.compile(r'podId"?: *"([^"]*)"')
@@ -122,7 +122,8 @@ SCHEMA = build_schema(
 RULES = (*specified_rules, NoSchemaIntrospectionCustomRule)
 #: What may be read without a key.
 PUBLIC = frozenset({"gpuTypes", "dataCenters", "countryCodes"})
-CREATES = frozenset({"podFindAndDeployOnDemand", "podRentInterruptable"})
+SPOT = "podRentInterruptable"
+CREATES = frozenset({"podFindAndDeployOnDemand", SPOT})
 USER_ID = "user_practice"
 _STOCK = {"HIGH": "High", "MEDIUM": "Medium", "LOW": "Low", "NONE": None}
 _CODES = {402: "INSUFFICIENT_BALANCE", 404: "RUNPOD", 409: "RUNPOD"}
@@ -308,17 +309,19 @@ class Root:
         tiers = ["SECURE", "COMMUNITY"] if secure is None else ["SECURE" if secure else "COMMUNITY"]
         level = "NONE"
         prices = []
+        if market.host_cuda(gpu, given.get("minCudaVersion") or "") is None:
+            tiers = []
         for tier in tiers:
             here = market.centers(gpu, count).get(center, "NONE") if center else market.stock(gpu, tier, count)
             price = gpu.price_usd_h[tier]
             if here != "NONE" and price is not None:
-                prices.append(float(price))
+                prices.append(price)
                 level = here
         return {
             "gpuName": gpu.name,
             "gpuTypeId": gpu.id,
-            "uninterruptablePrice": min(prices, default=None),
-            "minimumBidPrice": round(min(prices) / 2, 3) if prices else None,
+            "uninterruptablePrice": float(min(prices)) if prices else None,
+            "minimumBidPrice": float(spot_usd_h(min(prices))) if prices else None,
             "stockStatus": _STOCK[level],
             "minVcpu": 8 * count,
             "minMemory": 31 * count,

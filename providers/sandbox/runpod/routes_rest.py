@@ -208,6 +208,8 @@ class RunPodRest(ApiSandbox[RunPodAccount]):
         body = await json_of(request)
         given = body if isinstance(body, dict) else {}
         try:
+            if routes_graphql.SPOT in str(given.get("query")) and self.fault("spot_withdrawn") is not None:
+                raise GraphQLError(f'Cannot query field "{routes_graphql.SPOT}" on type "Mutation".')
             parsed = routes_graphql.document(given.get("query"))
         except GraphQLError as error:
             extensions = {"code": "GRAPHQL_VALIDATION_FAILED"}

@@ -51,6 +51,7 @@ class RunPodSandbox(RunPodRest):
             "RUNPOD_CONTAINER_DISK_GB": "20",
             # Its community hosts have addresses, but for the fault that says otherwise.
             "RUNPOD_TIERS": "all",
+            "RUNPOD_SPOT": "false",
         }
 
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────
@@ -169,6 +170,8 @@ class RunPodSandbox(RunPodRest):
             self.account.end(pod, "ERROR", now, "Exited by Runpod: host failure")
         elif what == "exit":
             self.account.end(pod, "EXITED", now, "Exited by Runpod")
+        elif what == "outbid":
+            self.account.end(pod, "EXITED", now, "Outbid")
         elif what == "vanish":
             self.account.end(pod, "TERMINATED", now, "Terminated by user")
         elif what == "deaf":
@@ -183,4 +186,8 @@ class RunPodSandbox(RunPodRest):
         if match is None:
             return None
         gpu = self.market.by_slug().get(match["slug"])
-        return None if gpu is None else (gpu, match["tier"].upper(), int(match["count"]), match["center"] or "")
+        if gpu is None:
+            return None
+        # An interruptible offer stands for its tier, and has no datacenter.
+        center = "" if match["center"] in (None, "spot") else match["center"]
+        return gpu, match["tier"].upper(), int(match["count"]), center

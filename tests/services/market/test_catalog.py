@@ -10,8 +10,9 @@ from decimal import Decimal
 
 import pytest
 
+from bot.services.market.answers import refusals
 from bot.services.market.catalog import FRESH_S, STRETCHED_S, MarketAnswer
-from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.registry import REGISTRY
 from tests.support.world import World
 
@@ -145,6 +146,16 @@ async def test_the_age_of_prices_is_told(w: World, seconds: int, old: str) -> No
     market = await w.ctx.catalog.market(replace(JOB, candidates=("vast",)), 50)
     w.clock.advance(seconds)
     assert market.answers[0].age(w.clock.now()) == f"vast: {len(market.offers)} offers, {old}"
+
+
+async def test_a_cloud_that_is_named_for_spot_and_has_none_says_which_clouds_have_some(w: World) -> None:
+    asked = replace(JOB, spot=SpotPolicy.YES)
+    market = await w.ctx.catalog.market(replace(asked, candidates=("runpod",)), 50)
+    assert refusals(market.answers) == ("runpod rents out no spot GPUs. These do: vast.",)
+    both = await w.ctx.catalog.market(replace(asked, candidates=("runpod", "vast")), 50)
+    assert {one.cloud for one in both.offers} == {"vast"}
+    for other in (asked, replace(JOB, candidates=("runpod",))):
+        assert refusals((await w.ctx.catalog.market(other, 50)).answers) == ()
 
 
 async def test_what_is_about_to_be_bought_is_asked_afresh_and_a_price_is_one_that_the_ledger_keeps(w: World) -> None:
