@@ -15,6 +15,7 @@ from typing import Any
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, duration, whole, yes_or_no
 from bot.rules.sizing.model_shapes import MODELS
+from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
 from bot.rules.values.text import clean, tokens
 
@@ -52,6 +53,13 @@ SHARDINGS: Mapping[str, Sharding] = {
     "shard_grad_op": Sharding.ZERO2,
     "full_shard": Sharding.ZERO3,
     "fsdp": Sharding.ZERO3,
+}
+OPTIMIZERS: Mapping[str, Optimizer] = {
+    **{optimizer.value: optimizer for optimizer in Optimizer},
+    "adam": Optimizer.ADAMW,
+    "adam8bit": Optimizer.ADAMW_8BIT,
+    "adamw8bit": Optimizer.ADAMW_8BIT,
+    "adamw_8bit": Optimizer.ADAMW_8BIT,
 }
 MOST_PARAMS = 10**14
 MOST_TOKENS = 10**15
@@ -202,6 +210,13 @@ WORK_WORDS: tuple[WorkWord, ...] = (
     ),
     WorkWord(
         "checkpointing", "yes or no", "Whether activations are recomputed.", "checkpointing=yes", _read_checkpointing
+    ),
+    WorkWord(
+        "optimizer",
+        "NAME",
+        "What updates the weights; adamw unless you say so.",
+        "optimizer=muon",
+        _chosen("optimizer", "an optimizer that is known here", OPTIMIZERS, "optimizer=adamw-8bit"),
     ),
     WorkWord(
         "concurrency",

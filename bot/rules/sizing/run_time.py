@@ -16,8 +16,7 @@ from providers.gpus.table import GPUS
 
 _ZERO = Decimal(0)
 _HOUR_S = 3600
-#: Bytes per weight in a checkpoint of a training run (short weights, two 32-bit moments, 32-bit master copy); adapters.
-_TRAINING_BYTES = 14
+#: The share of a whole checkpoint that a checkpoint of adapters has, and the bytes of one weight in it.
 _ADAPTER_SHARE = Decimal("0.01")
 _WEIGHT_BYTES = 2
 _GB = Decimal(10) ** 9
@@ -100,7 +99,7 @@ def _unknown(work: Workload, gpu_name: str) -> tuple[str, ...]:
 
 
 def checkpoint_gb(work: Workload) -> Decimal:
-    """Return the GB of one checkpoint: said, or 14 bytes per weight, a hundredth of that for adapters.
+    """Return the GB of one checkpoint: said, or 2 bytes per weight and the optimizer, a hundredth of that for adapters.
 
     0 where none is written.
     """
@@ -109,7 +108,7 @@ def checkpoint_gb(work: Workload) -> Decimal:
     shape = architecture(work)
     if shape is None or not work.trains:
         return _ZERO
-    whole = shape.total_params * _TRAINING_BYTES / _GB
+    whole = shape.total_params * _WEIGHT_BYTES / _GB + Decimal(int(shape.optimizer_bytes(work.optimizer))) / _GB
     return whole * _ADAPTER_SHARE if work.adapts else whole
 
 

@@ -166,9 +166,10 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayo
 def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:
     """Return the seconds per token and GPU that an optimizer in the host's memory adds.
 
-    It moves its 16 bytes per weight once per step.
+    It moves its bytes and the 32-bit gradients once per step.
     """
     if not plan.offload:
         return 0.0
     tokens = max(work.batch / count, float(plan.micro_batch)) * work.sequence
-    return 16.0 * shape.total_params / count / (HOST_GB_S * 1e9) / tokens
+    moved = shape.optimizer_bytes(work.optimizer) + 4.0 * shape.total_params
+    return moved / count / (HOST_GB_S * 1e9) / tokens

@@ -2,10 +2,10 @@
 
 Weights, gradients, optimizer, activations and KV cache are counted. Bytes per parameter follow ZeRO (arXiv:1910.02054):
 mixed-precision Adam holds 16 (2 for weights, 2 for gradients, 12 for the 32-bit copy and the two moments), of which
-each ZeRO stage shares more between the GPUs. Activations follow arXiv:2205.05198 without dropout and without stored
-attention scores (flash attention): for a classic layer 32 bytes per token and unit of width, or the layer's input alone
-(2 bytes) when they are recomputed. QLoRA stores 4.127 bits per weight (arXiv:2305.14314, appendix: double
-quantization). GB are GiB here, as the makers' memory sizes are.
+each ZeRO stage shares more between the GPUs; `sizing.optimizers` has the bytes of other optimizers. Activations follow
+arXiv:2205.05198 without dropout and without stored attention scores (flash attention): for a classic layer 32 bytes per
+token and unit of width, or the layer's input alone (2 bytes) when they are recomputed. QLoRA stores 4.127 bits per
+weight (arXiv:2305.14314, appendix: double quantization). GB are GiB here, as the makers' memory sizes are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from bot.rules.sizing.optimizers import state_bytes
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
 from providers.gpus.table import GpuModel
@@ -42,7 +43,7 @@ _WEIGHT_BYTES = {
     Precision.INT8: 1.0,
     Precision.INT4: 4.127 / 8,
 }
-_ADAM_BYTES, _SHORT_BYTES = 12, 2
+_SHORT_BYTES = 2
 #: Matrices of a gated feed-forward block.
 _GATED = 3
 
@@ -255,13 +256,13 @@ def parts(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -
         amounts = _served(work, shape, count, plan)
     else:
         adapts = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
-        states = _adapted(shape, count, plan) if adapts else _states(shape, count, plan)
+        states = (_adapted if adapts else _states)(work, shape, count, plan)
         amounts = {**states, "activations": _activations(work, shape, plan)}
     found = (Part(name, size / GIB) for name, size in amounts.items() if size)
     return (*found, Part("runtime", RUNTIME_GB))
 
 
-def _states(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
+def _states(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     params = float(shape.total_params)
     stage = [*Sharding].index(plan.sharding)
     share = [1 / count if stage > level else 1.0 for level in range(3)]
@@ -270,15 +271,16 @@ def _states(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, fl
         "weights": params * _SHORT_BYTES * share[2] + gathered * _SHORT_BYTES,
         # ZeRO-Offload sends each layer's gradients to the host while it computes the next (arXiv:2101.06840).
         "gradients": (2 * _layer_params(shape) if plan.offload else params * share[1]) * _SHORT_BYTES,
-        "optimizer": 0.0 if plan.offload else params * _ADAM_BYTES * share[0],
+        "optimizer": 0.0 if plan.offload else shape.optimizer_bytes(work.optimizer) * share[0],
     }
 
 
-def _adapted(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
+def _adapted(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     layer = 8 * shape.width + shape.mlp_matrices * (shape.width + shape.mlp_width)
-    adapters = float(LORA_RANK) * shape.layers * layer * (2 * _SHORT_BYTES + _ADAM_BYTES)
-    rest = max(shape.total_params - _embedding(shape), 0)
-    frozen = rest * weight_bytes(plan.weights) + _embedding(shape) * _SHORT_BYTES
+    learned = float(LORA_RANK) * shape.layers * layer
+    adapters = learned * 2 * _SHORT_BYTES + state_bytes(work.optimizer, learned)
+    rest = shape.total_params - shape.outer_params
+    frozen = rest * weight_bytes(plan.weights) + shape.outer_params * _SHORT_BYTES
     if plan.sharding is Sharding.ZERO3:
         frozen = frozen / count + 2 * _layer_params(shape) * _SHORT_BYTES
         adapters = adapters / count
@@ -287,10 +289,6 @@ def _adapted(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, f
 
 def _layer_params(shape: Architecture) -> float:
     return shape.body_params / shape.layers
-
-
-def _embedding(shape: Architecture) -> int:
-    return min(2 * shape.head_params, shape.total_params)
 
 
 def weight_bytes(precision: Precision) -> float:

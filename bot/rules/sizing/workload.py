@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.sizing.model_shapes import ModelShape, model, typical
+from bot.rules.sizing.optimizers import Optimizer, state_bytes
 
 #: The vocabulary of GPT-2, for models of which only the size is known.
 PLAIN_VOCAB = 50257
@@ -82,6 +83,7 @@ class Workload:
     stack: str | None = None
     sharding: Sharding | None = None
     checkpointing: bool | None = None
+    optimizer: Optimizer = Optimizer.ADAMW
     concurrency: int | None = None
     goal_hours: Decimal | None = None
     hours: Decimal | None = None
@@ -159,6 +161,15 @@ class Architecture:
     def matmul_params(self) -> int:
         """Count the weights that one token is multiplied with."""
         return self.body_params + self.head_params
+
+    @property
+    def outer_params(self) -> int:
+        """Count the weights of the embedding and the output head."""
+        return min(2 * self.head_params, self.total_params)
+
+    def optimizer_bytes(self, optimizer: Optimizer) -> float:
+        """Return what an optimizer of all weights keeps, the 32-bit copy of them included."""
+        return state_bytes(optimizer, float(self.total_params), float(self.outer_params))
 
 
 def architecture(work: Workload) -> Architecture | None:

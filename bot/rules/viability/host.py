@@ -1,6 +1,6 @@
 """Say what a run needs of its host beside the GPUs: memory and disk.
 
-Memory, in GB per machine. An optimizer in the host's memory keeps 16 bytes per weight there (DeepSpeed's estimate for
+Memory, in GB per machine. An AdamW in the host's memory keeps 16 bytes per weight there (DeepSpeed's estimate for
 ZeRO-Offload: 32-bit weights, two moments, gradients; it advises half more for buffers, which is no reason to refuse).
 Weights that GPUs share are loaded whole by the first process (Accelerate, "FSDP: RAM efficient loading"); other
 weights are read file by file, and a file of a published checkpoint has up to 10 GB (Transformers, "Big models": the
@@ -24,7 +24,7 @@ from providers.contract import Offer
 #: GB that an image with CUDA and a framework takes once it is unpacked.
 IMAGE_GB = Decimal(20)
 _GB = 10**9
-_OFFLOADED_BYTES = 16
+_GRADIENT_BYTES = 4
 _STORED_BYTES = 2
 _FILE_GB = 10.0
 _PROCESS_GB = 2.0
@@ -72,7 +72,8 @@ def host_gb(work: Workload, layout: MemoryLayout, gpus: int) -> Decimal:
         loaded = shape.total_params * weight_bytes(layout.weights) / _GB
     else:
         loaded = min(weights, _FILE_GB)
-    offloaded = shape.total_params * _OFFLOADED_BYTES / _GB if layout.offload else 0.0
+    kept = shape.optimizer_bytes(work.optimizer) + shape.total_params * _GRADIENT_BYTES
+    offloaded = kept / _GB if layout.offload else 0.0
     return Decimal(f"{loaded + offloaded + _PROCESS_GB * gpus + _SYSTEM_GB:.3f}")
 
 
