@@ -13,11 +13,12 @@ from datetime import timedelta
 from bot import logs
 from bot.outbound import ssh_login, ssh_probe
 from bot.outbound.checkpoint_stores import Stores
+from bot.outbound.model_hub import ModelHub
 from bot.outbound.ssh_login import Ran, SshLogin
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
-from bot.services.market.catalog import Catalog, ReadRuns, no_runs
+from bot.services.market.catalog import Catalog, ReadModel, ReadRuns, no_models, no_runs
 from bot.services.plans import run_history
 from bot.services.runtime.agent_archive import NOT_BUILT, AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
@@ -72,10 +73,11 @@ def build_catalog(
     timing: Timing,
     read_runs: ReadRuns = no_runs,
     stores: Collection[str] = (),
+    read_model: ReadModel = no_models,
 ) -> Catalog:
     """Build the market of these clouds, which also names the clouds without credentials; own runs correct its plans."""
     unused = [name for name in REGISTRY if name not in providers]
-    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores)
+    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores, read_model)
 
 
 def build_context(
@@ -97,8 +99,17 @@ def build_context(
     node_url, stores = settings.node_url or "", settings.stores
     policy, timing = file.policy, file.timing
     checkpoints = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3, egress=egress_of(file.policy))
-    ctx = assemble(db, clock, providers, labels, policy=policy, timing=timing, node_url=node_url, stores=stores)
+    ctx = assemble(
+        db, clock, providers, labels, policy=policy, timing=timing, node_url=node_url, stores=stores,
+        read_model=build_model_hub(settings, clock).config,
+    )  # fmt: skip
     return replace(ctx, checkpoints=checkpoints, agent=read_agent(settings))
+
+
+def build_model_hub(settings: Settings, clock: Clock) -> ModelHub:
+    """Build the reader of the models that only the Hub knows. Practice never leaves this machine."""
+    token = settings.hf_token.get_secret_value() if settings.hf_token is not None else ""
+    return ModelHub("" if settings.practice else settings.hf_endpoint, clock, token)
 
 
 def read_agent(settings: Settings) -> AgentArchive | None:
@@ -129,6 +140,7 @@ def assemble(
     timing: Timing,
     node_url: str = "",
     stores: Collection[str] = (),
+    read_model: ReadModel = no_models,
 ) -> Context:
     """Build a context from existing parts, for `build_context` and for tests that run in one process."""
     return Context(
@@ -137,7 +149,7 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=build_catalog(providers, clock, timing, run_history.reader(db), stores),
+        catalog=build_catalog(providers, clock, timing, run_history.reader(db), stores, read_model),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

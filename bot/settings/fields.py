@@ -163,6 +163,12 @@ class Settings(BaseSettings):
     hf_token: SecretStr | None = _setting(
         None, "Token of the Hugging Face Hub; needed for checkpoint=hf://…", "hf_…", validation_alias="HF_TOKEN"
     )
+    hf_endpoint: str = _setting(
+        "https://huggingface.co",
+        "Where the shape of a model is read that is not known here. Empty: nowhere, and people are asked for it.",
+        "https://hub.example.com",
+        validation_alias="HF_ENDPOINT",
+    )
     aws_access_key_id: SecretStr | None = _setting(
         None, "Key of S3; needed for checkpoint=s3://…", "AKIA…", validation_alias="AWS_ACCESS_KEY_ID"
     )

@@ -15,7 +15,7 @@ from bot.rules.sizing.throughput import FinishedRun
 from bot.services.market.catalog import Catalog
 from bot.services.plans import run_history
 from bot.settings import Settings, read_policy_file
-from bot.wiring import build_catalog, build_providers
+from bot.wiring import build_catalog, build_model_hub, build_providers
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from providers.rate_limits import LocalPacer
@@ -76,7 +76,7 @@ async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitab
     async def read_runs() -> tuple[FinishedRun, ...]:
         return runs
 
-    catalog = build_catalog(providers, clock, timing, read_runs)
+    catalog = build_catalog(providers, clock, timing, read_runs, read_model=build_model_hub(found, clock).config)
     try:
         return await read(catalog, clock)
     finally:

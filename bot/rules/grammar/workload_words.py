@@ -141,6 +141,10 @@ def _read_checkpointing(text: str) -> Fields:
     return {"checkpointing": yes_or_no(text, "checkpointing")}
 
 
+def _read_gated(text: str) -> Fields:
+    return {"gated": yes_or_no(text, "gated")}
+
+
 def _read_stack(text: str) -> Fields:
     if not re.fullmatch(r"[A-Za-z][\w.+-]{0,30}", text):
         raise BadWord(f"{show(text)} is not the name of a training stack; write stack=torchtitan.")
@@ -176,6 +180,17 @@ WORK_WORDS: tuple[WorkWord, ...] = (
     WorkWord("layers", "NUMBER", "Layers.", "layers=32", _counted("layers", _COUNT, "32", 10_000)),
     WorkWord("width", "NUMBER", "Hidden size.", "width=4096", _counted("width", _COUNT, "4096", 10**6)),
     WorkWord("heads", "NUMBER", "Attention heads.", "heads=32", _counted("heads", _COUNT, "32", 10_000)),
+    WorkWord(
+        "kv-heads", "NUMBER", "Heads of keys and values.", "kv-heads=8", _counted("kv_heads", _COUNT, "8", 10_000)
+    ),
+    WorkWord(
+        "mlp",
+        "NUMBER",
+        "Inner width of the feed-forward block.",
+        "mlp=14336",
+        _counted("mlp_width", _COUNT, "14336", 10**7),
+    ),
+    WorkWord("gated", "yes or no", "Whether that block has three matrices, as Llama's has.", "gated=yes", _read_gated),
     WorkWord("vocab", "NUMBER", "Vocabulary.", "vocab=128256", _counted("vocab", _COUNT, "50257", 10**7)),
     WorkWord("seq", "TOKENS", "Sequence length.", "seq=2048", _counted("seq", "a length", "2048", 10**8), ("context",)),
     WorkWord(

@@ -73,6 +73,9 @@ class Workload:
     layers: int | None = None
     width: int | None = None
     heads: int | None = None
+    kv_heads: int | None = None
+    mlp_width: int | None = None
+    gated: bool = False
     vocab: int | None = None
     seq: int | None = None
     global_batch: int | None = None
@@ -208,24 +211,26 @@ def _named(shape: ModelShape) -> Architecture:
 def _plain(work: Workload, layers: int, width: int) -> Architecture:
     vocab = work.vocab or PLAIN_VOCAB
     heads = work.heads or max(width // PLAIN_HEAD_WIDTH, 1)
-    classic, head = 12 * layers * width * width, vocab * width
+    kv_heads, mlp_width, matrices = work.kv_heads or heads, work.mlp_width or 4 * width, 3 if work.gated else 2
+    attention = 2 * width * width * (heads + kv_heads) // heads
+    classic, head = layers * (attention + matrices * width * mlp_width), vocab * width
     active = work.active_params or work.total_params or classic + head
     total = max(work.total_params or 0, active)
     return Architecture(
         layers=layers,
         width=width,
         heads=heads,
-        kv_heads=heads,
+        kv_heads=kv_heads,
         head_width=max(width // heads, 1),
-        mlp_width=4 * width,
-        mlp_matrices=2,
+        mlp_width=mlp_width,
+        mlp_matrices=matrices,
         vocab=vocab,
-        body_params=_body(active, classic, head, work.sequence * width),
+        body_params=classic if work.mlp_width else _body(active, classic, head, work.sequence * width),
         head_params=head,
         total_params=total,
         expert_params=total - active,
         routed=PLAIN_ROUTED if total > active else 0,
-        expert_width=4 * width // PLAIN_ROUTED if total > active else 0,
+        expert_width=mlp_width // PLAIN_ROUTED if total > active else 0,
     )
 
 

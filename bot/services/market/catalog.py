@@ -84,6 +84,14 @@ async def no_runs() -> tuple[FinishedRun, ...]:
     return ()
 
 
+#: Reads the configuration of a model that is not known here.
+ReadModel = Callable[[str], Awaitable[Mapping[str, Any] | None]]
+
+
+async def no_models(_name: str) -> None:
+    """Return nothing, for a market that asks no Hub."""
+
+
 _Key = tuple[str, GpuConstraint, int, bool | None]
 _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
@@ -110,6 +118,7 @@ class Catalog:
         unused: Iterable[str] = (),
         read_runs: ReadRuns = no_runs,
         stores: Collection[str] = (),
+        read_model: ReadModel = no_models,
     ) -> None:
         """`unused` are the known clouds that are not set up here; `stores` as in `Checks`."""
         self.checks = Checks(providers, clock, deadline_s, stores)
@@ -117,6 +126,8 @@ class Catalog:
         self._providers = providers
         #: The measured speed of the installation's own runs, which corrects the expected speed of every offer.
         self.finished_runs = read_runs
+        #: The configuration that the makers of a model published, by its name.
+        self.read_model = read_model
         self._clock = clock
         self._deadline_s = deadline_s
         self._known: dict[_Key, _Answered] = {}

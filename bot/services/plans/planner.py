@@ -15,7 +15,8 @@ from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest,
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
-from bot.rules.sizing.workload import Workload, assumed, unknown
+from bot.rules.sizing import model_config
+from bot.rules.sizing.workload import Workload, architecture, assumed, unknown
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, refusals
 from bot.services.market.catalog import Catalog
@@ -90,8 +91,10 @@ class Planned:
 async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
     """Rank the market for `job`.
 
-    When nothing fits, the clouds are queried once more for the offers that one limit hides.
+    When nothing fits, the clouds are queried once more for the offers that one limit hides. A model that is not known
+    here is looked up on the Hub, and its numbers become words of the job.
     """
+    job = await described(catalog, job)
     job = replace(job, disk_gb=disk_gb(job, policy))
     market = await catalog.market(job, job.disk_gb, policy=policy)
     able = catalog.capabilities
@@ -115,6 +118,16 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
         made_at=now,
         methods=tuple(methods),
     )
+
+
+async def described(catalog: Catalog, job: JobRequest) -> JobRequest:
+    """Return the job with the shape of its model as words, where only the Hub knows the model."""
+    work = workload_of(job)
+    if work is None or work.model is None or architecture(work) is not None:
+        return job
+    config = await catalog.read_model(work.model)
+    found = model_config.shape(work.model, config) if config is not None else None
+    return job if found is None else replace(job, work=(*job.work, *model_config.words(found)))
 
 
 async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> JobRequest | Reply:
