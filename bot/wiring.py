@@ -49,9 +49,9 @@ class SshReach:
         """Connect, read the greeting, close. Never raises for a network failure."""
         return Reached(*await ssh_probe.ssh_banner(host, port, self.timeout_s))
 
-    async def host_key(self, host: str, port: int) -> str | None:
+    async def host_key(self, host: str, port: int, kind: str | None = None) -> str | None:
         """Return the host key by a key exchange; None when there is none. Never raises for a network failure."""
-        return await ssh_probe.host_key(host, port, self.timeout_s)
+        return await ssh_probe.host_key(host, port, self.timeout_s, kind)
 
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         """Log in, accepting the known host key only, and run one command."""

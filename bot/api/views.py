@@ -19,6 +19,8 @@ from bot.api.schemas.sessions import (
 )
 from bot.rules.approvals.approvers import is_slack_group, mentioned_approvers
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.nodes.authorized_keys import fingerprint
+from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.job_text import what_is_requested
 from bot.rules.values.waiting_text import waits_for
@@ -26,7 +28,8 @@ from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
-from bot.services.nodes.connection import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
+from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
+from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.ports import ports_of
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
@@ -155,7 +158,7 @@ def session_out(
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
         gpu_check=_gpu_check(row) if live and row is not None else None,
-        ssh=_ssh(view.request, row) if shows_ssh and row is not None else None,
+        ssh=_ssh(view.request, row, view.node) if shows_ssh and row is not None else None,
         held=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
@@ -212,7 +215,7 @@ def _node_api(row: Instance, node: Node | None) -> NodeApiOut | None:
     )
 
 
-def _ssh(request: Request, row: Instance) -> Ssh | None:
+def _ssh(request: Request, row: Instance, node: Node | None) -> Ssh | None:
     if not row.ssh_host:
         return None
     return Ssh(
@@ -222,6 +225,7 @@ def _ssh(request: Request, row: Instance) -> Ssh | None:
         command=ssh_command(row),
         host_key=row.host_key,
         fingerprint=fingerprint(row.host_key) if row.host_key else None,
+        host_key_confirmed=compare(row.host_key, reported_key(node)) is KeyMatch.SAME,
         known_hosts=known_hosts(row),
         ports=[
             PortOut(port=one.port.number, protocol=one.port.protocol, address=one.address or None)
@@ -232,7 +236,7 @@ def _ssh(request: Request, row: Instance) -> Ssh | None:
 
 def login_out(view: SessionView) -> LoginOut:
     """Return how to log in to the instance of a session, which has an address."""
-    found = _ssh(view.request, view.instance) if view.instance is not None else None
+    found = _ssh(view.request, view.instance, view.node) if view.instance is not None else None
     if found is None:
         raise ValueError(f"{view.session.id} has no address")
     return LoginOut(**found.model_dump(), session_id=view.session.id, request_id=view.request.id)

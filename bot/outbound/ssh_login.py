@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from bot.outbound.ssh_probe import EXCHANGES, KEY_SIGNED, load_library
+from bot.outbound.ssh_probe import EXCHANGES, load_library, signatures
 from ledger.kernel.login_problem import LoginProblem
 from ledger.kernel.network_guard import forbid_in_transaction
 
@@ -69,7 +69,7 @@ async def _session(asyncssh: Any, login: SshLogin, command: str, stdin: str, is_
         client_keys=[asyncssh.import_private_key(pem)],
         known_hosts=([known], [], []),
         # A server with several keys has to show the one that is known.
-        server_host_key_algs=_signatures(login.host_key or ""),
+        server_host_key_algs=signatures((login.host_key or "").partition(" ")[0]),
         kex_algs=list(EXCHANGES),
         compression_algs=None,
         preferred_auth="publickey",
@@ -93,9 +93,3 @@ async def _read(stream: Any) -> bytes:
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces)
-
-
-def _signatures(host_key: str) -> list[str]:
-    """Return the signature algorithms of the kind of key that is known."""
-    kind = host_key.split(maxsplit=1)[0]
-    return [name for name in KEY_SIGNED if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))]

@@ -44,28 +44,37 @@ async def ssh_banner(host: str, port: int, timeout_s: float) -> tuple[bool, str]
         return False, f"no connection ({type(error).__name__})"
 
 
-async def host_key(host: str, port: int, timeout_s: float) -> str | None:
+async def host_key(host: str, port: int, timeout_s: float, kind: str | None = None) -> str | None:
     """Return the server's host key as one OpenSSH line (`ssh-ed25519 AAAA…`), proved by a key exchange without a login.
 
-    None when it shows none within `timeout_s`. Never raises for what the host does, because it is not ours.
+    With `kind` it is asked for its key of that kind. None when it shows none within `timeout_s`. Never raises for what
+    the host does, because it is not ours.
     """
     forbid_in_transaction("ssh")
+    wanted = list(KEY_SIGNED) if kind is None else signatures(kind)
+    if not wanted:
+        return None
     asyncssh = await asyncio.to_thread(load_library)
     try:
         async with asyncio.timeout(timeout_s):
-            return await _exchanged(asyncssh, host, port)
+            return await _exchanged(asyncssh, host, port, wanted)
     except (TimeoutError, OSError, ValueError, OverflowError):
         return None
 
 
-async def _exchanged(asyncssh: Any, host: str, port: int) -> str | None:
+async def _exchanged(asyncssh: Any, host: str, port: int, wanted: list[str]) -> str | None:
     try:
         key = await asyncssh.get_server_host_key(
-            host, port, config=None, kex_algs=list(EXCHANGES), server_host_key_algs=list(KEY_SIGNED)
+            host, port, config=None, kex_algs=list(EXCHANGES), server_host_key_algs=wanted
         )
     except asyncssh.Error:  # It greets, and then does not behave like an SSH server.
         return None
     return None if key is None else _key_line(key.export_public_key("openssh"))
+
+
+def signatures(kind: str) -> list[str]:
+    """Return the signature algorithms of one kind of key; none for a kind that is not supported."""
+    return [name for name in KEY_SIGNED if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))]
 
 
 def load_library() -> Any:

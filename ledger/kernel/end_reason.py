@@ -78,6 +78,7 @@ class EndReason(StrEnum):
     THROTTLED = "throttled", "GPU too slow", EndGroup.FAILED
     NO_LOGIN = "no_login", "login failed", EndGroup.FAILED
     WRONG_HOST_KEY = "wrong_host_key", "SSH host key changed", EndGroup.FAILED
+    HOST_KEY_MISMATCH = "host_key_mismatch", "SSH host key isn't the machine's own", EndGroup.FAILED
     BILLED_ABOVE_CAP = "billed_above_cap", "billed above the approved rate", EndGroup.FAILED
 
     REJECTED = "rejected", "rejected", EndGroup.NOT_APPROVED

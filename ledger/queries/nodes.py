@@ -38,6 +38,9 @@ class NodeContext:
     host: str | None
     #: Until when a checkpoint hold may keep it, while its termination waits for one.
     held_until: datetime | None
+    #: When it was ready, and the host key that is trusted since.
+    ready_at: datetime | None
+    host_key: str | None
 
     @property
     def approved_until(self) -> datetime | None:
@@ -57,6 +60,8 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
             Session.early_end_at,
             Instance.ssh_host,
             case((Instance.checkpoint_step.in_(WAITS), Instance.checkpoint_until)),
+            Instance.reachable_at,
+            Instance.host_key,
         )
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)

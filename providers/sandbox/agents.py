@@ -12,7 +12,7 @@ import base64
 import json
 import secrets
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -29,6 +29,8 @@ from providers.sandbox.node_api import NodeApi
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
 TIMEOUT_S = 3.0
 ENV_FILE = "/env"
+#: The host key of a machine whose address shows another one.
+HIDDEN_HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEhpZGRlbiBob3N0IGtleSBvZiBhIG1hY2hpbmUgLi4u"
 
 
 def exported(cloud_init: Any) -> Mapping[str, str]:
@@ -165,8 +167,13 @@ class Nodes:
         #: Whether new agents exchange the token of their environment; agents of before do not.
         self.exchange = True
 
-    async def match(self, prefix: str, environments: Mapping[str, Mapping[str, str]]) -> None:
-        """Run agents on exactly these machines among those whose key starts so, and let those report that are due."""
+    async def match(
+        self, prefix: str, environments: Mapping[str, Mapping[str, str]], other_host_key: Collection[str] = ()
+    ) -> None:
+        """Run agents on exactly these machines among those whose key starts so, and let those report that are due.
+
+        Those of `other_host_key` report another host key than their address shows.
+        """
         now = self._clock.now()
         for key in [key for key in self.running if key.startswith(prefix) and key not in environments]:
             gone = self.running.pop(key)
@@ -176,6 +183,8 @@ class Nodes:
             if key not in self.running and URL in env and TOKEN in env:
                 # After a restart it goes on counting, as an agent does that counts milliseconds.
                 started = self.running[key] = SandboxAgent(env, now, seq=self._counted.get(env[TOKEN], 0))
+                if key in other_host_key:
+                    started.machine = {"host_key": HIDDEN_HOST_KEY}
                 if not self.exchange:
                     started.nonce = ""
         due = [node for key, node in self.running.items() if key.startswith(prefix) and now >= node.next_at]

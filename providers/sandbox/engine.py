@@ -191,7 +191,10 @@ class SandboxCloud(ABC):
         up = self.reachable()
         machines = {self.port_key(ref): partial(self.machine, ref) for ref in up}
         await self.engine.ssh_ports.match(f"{self.name}/", machines)
-        await self.engine.nodes.match(f"{self.name}/", {self.port_key(ref): self.variables(ref) for ref in up})
+        ports = {self.port_key(ref): self.engine.ssh_ports.machine(self.port_key(ref)) for ref in up}
+        other = {key for key, inside in ports.items() if inside and Flaw.OTHER_HOST_KEY in inside.flaws}
+        variables = {self.port_key(ref): self.variables(ref) for ref in up}
+        await self.engine.nodes.match(f"{self.name}/", variables, other)
 
     def _powered(self) -> tuple[dict[str, Callable[[], NodeBoot | None]], set[str]]:
         """What boots each machine that has power, and the keys of all that still exist."""

@@ -38,6 +38,7 @@ class Flaw(StrEnum):
 
     NO_LOGIN = "machine_no_login"
     NEW_HOST_KEY = "machine_new_host_key"
+    OTHER_HOST_KEY = "machine_other_host_key"
     WRONG_GPU = "machine_wrong_gpu"
     MISSING_GPU = "machine_missing_gpu"
     SMALL_GPU = "machine_small_gpu"
@@ -51,6 +52,7 @@ class Flaw(StrEnum):
 FLAWS = {
     Flaw.NO_LOGIN: "the SSH server of the new machine refuses every key",
     Flaw.NEW_HOST_KEY: "the SSH server of the new machine shows another host key at each connection",
+    Flaw.OTHER_HOST_KEY: "the SSH server at the new machine's address shows another host key than the machine has",
     Flaw.WRONG_GPU: "the new machine has other GPUs than its cloud says [gpu=RTX3060]",
     Flaw.MISSING_GPU: "the new machine has one GPU less than its cloud says",
     Flaw.SMALL_GPU: "the GPUs of the new machine have half of their memory",

@@ -71,6 +71,10 @@ class SshPorts:
                 return self._machines.get(key)
         return None
 
+    def machine(self, key: str) -> SandboxMachine | None:
+        """The machine behind the port of `key` while it answers."""
+        return self._machines.get(key) if key in self._servers else None
+
     def new_key(self, key: str) -> None:
         """Make another host key for the port of `key`, as a machine does whose disk was wiped."""
         self._host_keys.pop(key, None)

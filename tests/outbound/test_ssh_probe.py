@@ -84,6 +84,9 @@ async def test_the_host_key_comes_from_a_key_exchange_and_stays_the_same() -> No
         kind, text = first.split(" ")
         assert (kind, b64decode(text)[:15]) == ("ssh-ed25519", b"\0\0\0\x0bssh-ed25519")
         assert await host_key("127.0.0.1", port, 10.0) == first
+        assert await host_key("127.0.0.1", port, 10.0, "ssh-ed25519") == first
+        assert await host_key("127.0.0.1", port, 10.0, "ssh-rsa") is None  # It has none of that kind.
+        assert await host_key("127.0.0.1", port, 10.0, "ssh-dss") is None  # Nobody asks for that kind.
         doors.new_key("a")
         assert await host_key("127.0.0.1", port, 10.0) not in (None, first)
     finally:

@@ -6,9 +6,9 @@ import re
 
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, buttons
+from bot.rules.nodes.authorized_keys import fingerprint
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import cost_now
-from bot.services.nodes.connection import fingerprint
 from bot.services.sessions.service import history, team
 from bot.slack.blocks.progress import request_result
 from ledger.core.writes import amend

@@ -47,8 +47,8 @@ class RealReach:
     async def probe(self, host: str, port: int) -> Reached:
         return Reached(*await ssh_banner(host, port, 2.0))
 
-    async def host_key(self, host: str, port: int) -> str | None:
-        return await host_key(host, port, 5.0) if self.keys else None
+    async def host_key(self, host: str, port: int, kind: str | None = None) -> str | None:
+        return await host_key(host, port, 5.0, kind) if self.keys else None
 
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         if self.keys:

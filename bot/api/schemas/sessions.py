@@ -29,7 +29,10 @@ class PortOut(BaseModel):
 
 
 class Ssh(BaseModel):
-    """How to connect by SSH; only the session's owner sees it. The key is the one that the machine showed first."""
+    """How to connect by SSH; only the session's owner sees it.
+
+    The host key is the one that the machine's agent reports, or the one that its server showed first.
+    """
 
     host: str = Field(description="Where the machine is reached.")
     port: int = Field(description="The port.")
@@ -39,6 +42,7 @@ class Ssh(BaseModel):
         "The SSH host key, from a key exchange of this service.", examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"]
     )
     fingerprint: str | None = optional("The fingerprint of the key: SHA256:…", examples=["SHA256:…"])
+    host_key_confirmed: bool = optional("True where the machine's own agent reports the same key.", False)
     known_hosts: str | None = optional("A line for the file known_hosts.")
     ports: list[PortOut] = optional("The ports that the job asked for.", [])
 

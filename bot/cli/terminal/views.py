@@ -214,7 +214,9 @@ def _ssh(found: Ssh, session: str) -> list[str]:
     said.append(f"{'Or with' if said else 'Connect:'} {found.command}")
     said.append(f"Host {found.host}, port {found.port}, user {found.user}.")
     if found.fingerprint:
-        said.append(f"Host key {found.fingerprint}, as the machine showed it first.")
+        how = "as the machine's agent reports it" if found.host_key_confirmed else "as the machine showed it first"
+        unconfirmed = "" if found.host_key_confirmed else " Its agent did not confirm it."
+        said.append(f"Host key {found.fingerprint}, {how}.{unconfirmed}")
     if found.known_hosts:
         said.append(f"For known_hosts: {found.known_hosts}")
     said += [f"Port {one.port}: {one.address}" for one in found.ports if one.address]

@@ -16,6 +16,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from bot.rules.nodes.host_keys import differ
 from bot.rules.values.phrases import plural
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.login_problem import LoginProblem
@@ -48,6 +49,7 @@ FAILED_DELIVERY = frozenset(
         EndReason.THROTTLED,
         EndReason.NO_LOGIN,
         EndReason.WRONG_HOST_KEY,
+        EndReason.HOST_KEY_MISMATCH,
     }
 )
 AVOIDED_FOR = timedelta(hours=24)
@@ -114,6 +116,15 @@ _LOGIN = {
     LoginProblem.NO_ANSWER: (EndReason.NO_LOGIN, "the login worked, but the command that shows its GPUs hung"),
     LoginProblem.WRONG_HOST_KEY: (EndReason.WRONG_HOST_KEY, "its SSH host key changed while it booted"),
 }
+
+
+def other_host_key(shown: str, reported: str) -> GpuVerdict:
+    """Return the verdict on a machine whose agent reports another host key than its address shows.
+
+    Waited for, because a machine may replace its image's keys while it boots; the next check-in has the new one.
+    """
+    sentence = f"{differ(shown, reported)} Somebody may intercept connections, so the machine is not used."
+    return GpuVerdict(EndReason.HOST_KEY_MISMATCH, sentence, may_settle=True)
 
 
 def login_failed(problem: LoginProblem, spent: str) -> tuple[EndReason, str]:

@@ -7,7 +7,7 @@ not what was bought is ended like every failed boot, and replaced or asked about
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,13 +21,16 @@ from bot.rules.instances.gpu_check import (
     SeenMachine,
     judge,
     login_failed,
+    other_host_key,
     read,
 )
 from bot.rules.instances.gpu_speed import SPEED_COMMAND, SPEED_PROGRAM, SPEED_S, Speed, judge_speed, read_speed
 from bot.rules.market.filters import least_cuda
+from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.services.instances.readiness import make_ready, overdue
 from bot.services.instances.transitions import end_announced
 from bot.services.market.codec import offer_from_json
+from bot.services.nodes.host_keys import reported_key, shown_key
 from bot.services.nodes.login_keys import ssh_login
 from bot.services.notifications.paging import alone
 from bot.services.runtime.clock_guard import clock_problem
@@ -37,7 +40,7 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.login_problem import LoginProblem
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance, Request
-from ledger.queries.nodes import due_for_login, take_login
+from ledger.queries.nodes import due_for_login, node_of, take_login
 
 #: Machines of one pass. They are logged in to concurrently, so that one which hangs costs one time-out.
 AT_ONCE = 64
@@ -80,16 +83,25 @@ async def _check(ctx: Context, row: Instance) -> bool:
         if not await take_login(tx, row.id, now, now + LEASE):
             return False
         job = (await tx.get_one(Request, row.request_id)).job
+        reported = reported_key(await node_of(tx, row.id))
     # The program of an image that starts with its own command may be using the GPUs already.
     is_idle = job.image is None or not ctx.providers[row.cloud].capabilities.onstart_is_command
-    found = await _look(ctx, row, _bought(row, least_cuda(job, ctx.policy, row.cloud)), measured=is_idle)
+    bought = _bought(row, least_cuda(job, ctx.policy, row.cloud))
+    shown = row.host_key
+    if reported is not None and compare(shown, reported) is not KeyMatch.SAME:
+        shown = await shown_key(ctx, row, reported) or shown
+    found = _mismatch(shown, reported) or await _look(ctx, row, bought, shown, measured=is_idle)
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         if fresh.state is not InstanceState.LIVE or fresh.reachable_at is not None or fresh.ssh_host != row.ssh_host:
             return False
+        # Its agent may have reported while the GPUs were measured.
+        reported = reported_key(await node_of(tx, row.id))
+        found = _mismatch(shown, reported) or found
+        key = shown if compare(shown, reported) is KeyMatch.SAME else fresh.host_key
         since = _since(fresh, found, now)
-        await amend(tx, Instance, row.id, gpu_check=_record(found, since, now), login_until=None)
+        await amend(tx, Instance, row.id, gpu_check=_record(found, since, now), login_until=None, host_key=key)
         if found.seen is not None and found.verdict is None:
             await make_ready(ctx, tx, fresh, now)
             return True
@@ -112,9 +124,16 @@ def _failure(
     return login_failed(found.problem, spent) if found.problem is not None and spent is not None else None
 
 
-async def _look(ctx: Context, row: Instance, bought: Bought, *, measured: bool) -> _Found:
+def _mismatch(shown: str | None, reported: str | None) -> _Found | None:
+    """Return the verdict where the server shows another host key than the machine's agent reports; else None."""
+    if shown is None or reported is None or compare(shown, reported) is not KeyMatch.DIFFERENT:
+        return None
+    return _Found(verdict=other_host_key(shown, reported))
+
+
+async def _look(ctx: Context, row: Instance, bought: Bought, host_key: str | None, *, measured: bool) -> _Found:
     """Log in, run the tool of the GPUs' vendor, judge what it shows, and measure the speed of what was bought."""
-    login = ssh_login(ctx.labels, row)
+    login = replace(ssh_login(ctx.labels, row), host_key=host_key)
     ran: Ran = await ctx.reach.run(login, COMMANDS[bought.vendor], timeout_s=LOGIN_S)
     if ran.problem is not None:
         return _Found(problem=ran.problem)
@@ -137,9 +156,10 @@ def _bought(row: Instance, min_cuda: Decimal | None) -> Bought:
 
 
 def _since(row: Instance, found: _Found, now: datetime) -> datetime | None:
-    """Return when the first login worked; None before it."""
+    """Return when the first login worked, or the first host key was judged; None before that."""
     before = (row.gpu_check or {}).get("since")
-    return datetime.fromisoformat(before) if before else (now if found.seen is not None else None)
+    is_first = found.seen is not None or found.verdict is not None
+    return datetime.fromisoformat(before) if before else (now if is_first else None)
 
 
 def _record(found: _Found, since: datetime | None, now: datetime) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.instances.gpu_check import other_host_key
 from bot.rules.instances.power import PowerAction
+from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
-from bot.services.nodes.host_keys import note_key
+from bot.services.nodes.host_keys import note_key, reported_key
 from bot.services.people import direct_messages
 from bot.services.runtime.context import Context
 from ledger.core import StaleMove, Tx, amend, announce, move
@@ -22,6 +24,7 @@ from ledger.kernel.states import GrantState, InstanceState, NotificationKind, Se
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import open_starts
+from ledger.queries.nodes import node_of
 from providers.contract import InstanceStatus, ObservedInstance
 
 BROKEN = {
@@ -49,13 +52,16 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         # An instance that was ready before was started again: its disk is worth more than the wait, so people decide.
         again = (await tx.get_one(Session, row.session_id)).ready_at is not None
         logs_in = row.login_key is not None and ctx.policy.validate_login and not again
+        differs = None
         if reached:
             await note_key(ctx, tx, row, key, now)
-            if not logs_in:
+            # Where GPU Shopper logs in, the login is judged; a machine that was ready before is only reported.
+            differs = None if logs_in or again or key is None else await _differs(tx, row, key)
+            if not logs_in and differs is None:
                 await make_ready(ctx, tx, row, now)
                 return True
         # Whether a machine that answers boots for too long is judged after a login was tried, also after a downtime.
-        problem = None if again or reached else _problem(ctx, row, item, now)
+        problem = None if again or (reached and differs is None) else _problem(ctx, row, item, now, differs)
         if problem is not None:
             await end_announced(ctx, tx, row, problem[0], problem[1], now)
             return True
@@ -64,8 +70,19 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
     return False
 
 
-def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[EndReason, str] | None:
-    """Return `(code, sentence)` when the boot must end."""
+async def _differs(tx: Tx, row: Instance, key: str) -> tuple[EndReason, str] | None:
+    """Return code and sentence where the machine's agent reports another host key than the server shows."""
+    reported = reported_key(await node_of(tx, row.id))
+    if reported is None or compare(key, reported) is not KeyMatch.DIFFERENT:
+        return None
+    verdict = other_host_key(key, reported)
+    return verdict.code, verdict.sentence
+
+
+def _problem(
+    ctx: Context, row: Instance, item: ObservedInstance, now: datetime, differs: tuple[EndReason, str] | None = None
+) -> tuple[EndReason, str] | None:
+    """Return `(code, sentence)` when the boot must end; `differs` is why a machine that answers is not ready."""
     broken = BROKEN.get(item.status)
     # One that a person stops, or has adopted with its disk, is not broken by being stopped.
     ours = row.wanted is None and bool(row.option_id)
@@ -75,7 +92,7 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
     if not capabilities.terminate:
         return None  # A termination would end nothing: it stays in the cloud's queue until it runs or times out.
     if (spent := overdue(ctx, row, now)) is not None:
-        return EndReason.BOOT_TIMEOUT, f"The instance was not reachable within {spent}, so it is ended."
+        return differs or (EndReason.BOOT_TIMEOUT, f"The instance was not reachable within {spent}, so it is ended.")
     return None
 
 

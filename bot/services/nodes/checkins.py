@@ -15,11 +15,12 @@ from typing import Any
 from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
+from bot.rules.nodes.host_keys import KeyMatch, compare
 from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.nodes import enrollment, node_api, startup, token_exchange
+from bot.services.nodes import enrollment, host_keys, node_api, startup, token_exchange
 from bot.services.nodes.api_identity import ApiIdentity, api_identity
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
@@ -168,6 +169,10 @@ class Checkins:
         status = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
         changes.status[key] = status
         changes.is_told |= await startup.notify_failed(tx, self._ctx.policy, key, before, status, now)
+        if report.machine is not None and stands.ready_at is not None:
+            reported = report.machine.host_key
+            if compare(stands.host_key, reported) is KeyMatch.DIFFERENT:
+                changes.is_told |= await host_keys.notify_reported(tx, self._ctx.policy, key, reported, now)
         known = changes.apis[key].api if key in changes.apis else node_api.stored_node_api(node)
         api = changes.apis[key] = declared(known, claim, stands.host, now) if claim else Declared(known)
         if api.is_told:

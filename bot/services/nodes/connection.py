@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-
 from ledger.models import Instance, Node
 
 SSH_PORT = 22
@@ -19,12 +16,6 @@ def ssh_command(row: Instance) -> str:
         if is_plain(host) and is_plain(user)
         else f"ssh {port}(host and user: see its details)"
     )
-
-
-def fingerprint(key: str) -> str:
-    """Return what `ssh` shows of a host key when it connects for the first time: `SHA256:…`."""
-    digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
-    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def known_hosts(row: Instance) -> str | None:

@@ -30,8 +30,11 @@ class Reach(Protocol):
         """Connect, read the banner, close. Never raises for a network failure; takes at most a few seconds."""
         ...
 
-    async def host_key(self, host: str, port: int) -> str | None:
-        """The host's SSH key as one OpenSSH line, kind and base64, or None. Never raises; takes a few seconds."""
+    async def host_key(self, host: str, port: int, kind: str | None = None) -> str | None:
+        """The host's SSH key as one OpenSSH line, kind and base64, or None. Never raises; takes a few seconds.
+
+        With `kind`, its key of that kind, or None where it has none.
+        """
         ...
 
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:

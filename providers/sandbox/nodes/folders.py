@@ -105,6 +105,7 @@ def prepare(root: Path, boot: NodeBoot, cloud_url: str) -> dict[str, Any]:
         "log": str(root) + boot.log,
         "no_login": Flaw.NO_LOGIN in boot.machine.flaws,
         "new_host_key": Flaw.NEW_HOST_KEY in boot.machine.flaws,
+        "other_host_key": Flaw.OTHER_HOST_KEY in boot.machine.flaws,
     }
 
 

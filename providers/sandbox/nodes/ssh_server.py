@@ -27,12 +27,13 @@ HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 async def serve(said: Mapping[str, Any], listening: socket.socket) -> asyncssh.SSHAcceptor:
     """Answer on a bound socket until it is closed."""
     machine = _Machine(said)
+    own_key = host_key(machine.root)
     acceptor = await asyncssh.listen(
         sock=listening,
         server_factory=lambda: _Login(machine),
         process_factory=machine.run,
         sftp_factory=machine.files,
-        server_host_keys=[host_key(machine.root)],
+        server_host_keys=[asyncssh.generate_private_key("ssh-ed25519") if said["other_host_key"] else own_key],
         server_version=VERSION,
         allow_scp=True,
         encoding=None,

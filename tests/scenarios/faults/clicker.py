@@ -35,7 +35,7 @@ class NoReach:
     async def probe(self, host: str, port: int) -> Reached:
         return Reached(False, "not asked")
 
-    async def host_key(self, host: str, port: int) -> str | None:
+    async def host_key(self, host: str, port: int, kind: str | None = None) -> str | None:
         return None
 
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -26,6 +27,7 @@ from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
 from ledger.queries.views import RequestView
 from providers.sandbox.machines import Flaw
+from tests.support.agents import listening
 from tests.support.matrix import clouds_with, on_clouds
 from tests.support.wire import RealReach
 from tests.support.world import ALICE, CAROL, World, facts
@@ -43,6 +45,7 @@ VERDICTS = {
     Flaw.SLOW_GPU: ("throttled", "Its data sheet says"),
     Flaw.NO_LOGIN: ("no_login", "it refused GPU Shopper's key"),
     Flaw.NEW_HOST_KEY: ("wrong_host_key", "its SSH host key changed while it booted"),
+    Flaw.OTHER_HOST_KEY: ("host_key_mismatch", "but the machine's own agent reports SHA256:"),
 }
 
 #: One that is judged at the first look and one that is waited for; the others differ from them in the rule alone.
@@ -60,8 +63,8 @@ class Counted:
     async def probe(self, host: str, port: int) -> Reached:
         return await self.behind.probe(host, port)
 
-    async def host_key(self, host: str, port: int) -> str | None:
-        return await self.behind.host_key(host, port)
+    async def host_key(self, host: str, port: int, kind: str | None = None) -> str | None:
+        return await self.behind.host_key(host, port, kind)
 
     async def run(self, login: SshLogin, command: str, *, stdin: str = "", timeout_s: float) -> Ran:
         self.runs += 1
@@ -128,7 +131,15 @@ async def test_the_machine_is_entered_with_people_s_keys_and_without(w: World, c
 
 
 async def fails(w: World, flaw: Flaw, cloud: str) -> None:
-    """One machine with this flaw is ended and booked, and another offer of the same approval takes its place."""
+    """One machine with this flaw is ended and booked, and another offer of the same approval takes its place.
+
+    Only an agent knows the host key that its machine has, so that flaw needs one.
+    """
+    async with listening(w) if flaw is Flaw.OTHER_HOST_KEY else nullcontext():
+        await _fails(w, flaw, cloud)
+
+
+async def _fails(w: World, flaw: Flaw, cloud: str) -> None:
     w.tune(price_tolerance=Decimal(3))
     needs: dict[str, Any] = {"min_cuda": Decimal("11.8")} if flaw is Flaw.OLD_DRIVER else {}
     request_id = await w.approved(candidates=(cloud,), **needs)

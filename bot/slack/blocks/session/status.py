@@ -6,12 +6,15 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.instances.checked_gpus import checked_gpus
+from bot.rules.nodes.authorized_keys import fingerprint
+from bot.rules.nodes.host_keys import confirmation
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values import job_text
 from bot.rules.values.phrases import rate, retained_disk, unreconciled
 from bot.rules.values.state_text import state_words
-from bot.services.nodes.connection import api_url, fingerprint, ssh_command
+from bot.services.nodes.connection import api_url, ssh_command
+from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.sessions.service import Status
@@ -96,7 +99,8 @@ def details(view: SessionView, policy: Policy, now: datetime, *, mine: bool, can
             f"Host {code(row.ssh_host or '')} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
         )
         if row.host_key:
-            lines.append(f"Host key {code(fingerprint(row.host_key))}{session_ready_and_ended.known(row)}")
+            said = confirmation(row.host_key, reported_key(view.node))
+            lines.append(f"Host key {code(fingerprint(row.host_key))}, {said}{session_ready_and_ended.known(row)}")
         lines += _node_api(view)
     if row is not None and row.reachable_at is not None and _reachable(view):
         found = checked_gpus(row.gpu_check)
