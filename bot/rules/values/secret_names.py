@@ -38,11 +38,10 @@ _TAKEN_BEGINNINGS: Final = (
 
 def name_problem(name: str) -> str:
     """Say what is wrong with the name of a secret; "" when it is right."""
-    if not _NAME.fullmatch(name):
-        shown = name if name.isascii() and name.isprintable() else ascii(name)
+    if not _NAME.fullmatch(name):  # The text is not repeated, because people write a value there by mistake.
         return (
-            f"“{shown[:40]}” is no name of a secret. Use 1 to 64 capital letters, digits and underscores, with a "
-            "letter first, such as HF_TOKEN."
+            "A secret is named with 1 to 64 capital letters, digits and underscores, a letter first, such as HF_TOKEN. "
+            "Never write its value here."
         )
     if name in _TAKEN or name.startswith(_TAKEN_BEGINNINGS):
         return f"{name} is a variable of the machine itself, so no secret can have this name. Choose another one."

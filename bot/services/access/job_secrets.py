@@ -32,6 +32,10 @@ from ledger.queries.people.secrets import forget_secret, secrets_of
 
 LISTS = cli_command("secret list")
 NONE = f"You have no secrets here. Store one: {cli_command('secret set HF_TOKEN')}."
+NO_AGENT = (
+    "Machines have no agent here, so none could get a secret. Ask an operator to set GPU_SHOPPER_NODE_URL, or leave "
+    "secrets out."
+)
 _BOX = b"gpu-shopper secrets of jobs, version 1\n"
 log = logging.getLogger(__name__)
 
@@ -113,6 +117,8 @@ async def refusal(ctx: Context, actor: Actor, names: Collection[str]) -> Reply |
         return None
     if wrong := secret_names.names_problem(tuple(names)):
         return refuse(ReplyCode.BAD_SECRET, wrong)
+    if not ctx.node_url:
+        return refuse(ReplyCode.SECRETS_NOT_SENT, NO_AGENT)
     async with ctx.db.read() as tx:
         known = {one.name for one in await secrets_of(tx, _names(ctx.policy, actor), names)}
     missing = [name for name in names if name not in known]

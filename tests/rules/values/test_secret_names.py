@@ -18,7 +18,7 @@ def test_plain_names_are_taken(name: str) -> None:
 def test_other_names_are_refused_with_an_example(name: str) -> None:
     said = secret_names.name_problem(name)
     assert "HF_TOKEN" in said
-    assert said.isprintable()
+    assert said == secret_names.name_problem("another wrong one")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_job_names_each_secret_once_and_at_most_sixteen() -> None:
     assert secret_names.names_problem([f"A{n}" for n in range(16)]) == ""
     assert secret_names.names_problem([f"A{n}" for n in range(17)]) == "17 secrets are above the limit of 16."
     assert secret_names.names_problem(["A", "B", "A"]) == "A is named twice. Keep one of the two."
-    assert "“a” is no name" in secret_names.names_problem(["A", "a"])
+    assert "A secret is named with" in secret_names.names_problem(["A", "a"])
 
 
 def test_a_value_is_text_of_at_most_eight_kib_and_never_repeated() -> None:
