@@ -110,6 +110,10 @@ class Capabilities:
     #: How often may be called, per group of endpoints of the adapter.
     rate_limits: Mapping[str, Pace] = field(default_factory=dict)
 
+    def has_agent(self, *, own_image: bool) -> bool:
+        """Whether a machine there starts an agent; `own_image`: the image is one that the requester chose."""
+        return not self.batch and not (self.onstart_is_command and own_image)
+
     @property
     def keeps_disk(self) -> bool:
         """Whether the disk can be kept while the GPU is given back, and not paid."""

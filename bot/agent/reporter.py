@@ -25,8 +25,9 @@ from bot.agent.api_process import ApiProcess
 from bot.agent.deadline import boot_s
 from bot.agent.gpus import NvmlGpus, look
 from bot.agent.job_files import JobFiles
-from bot.agent.memory import folder_of
+from bot.agent.memory import folder_of, of_machine
 from bot.agent.settings import MachineSettings
+from bot.agent.startup.credentials import Credentials, of_this_machine
 from bot.agent.startup.process import Startup
 
 TIMEOUT_S = 20.0
@@ -64,7 +65,10 @@ class Reporter:
     places: machine.Places = field(default_factory=machine.Places)
     api: ApiProcess = field(default_factory=ApiProcess)
     startup: Startup | None = None
+    #: Where the secrets of the job go; None where this machine takes none.
+    credentials: Credentials | None = None
     activity: Activity = field(default_factory=Activity)
+    _has_secrets: bool = False
     _failures: int = 0
     _count: int = 0
     _idle_since: datetime | None = None
@@ -96,6 +100,8 @@ class Reporter:
             return None
         self.token = str(answer.get("token") or self.token)
         self.api.take(answer.get("api"))
+        if self.credentials is not None and not self._has_secrets:
+            self._has_secrets = self.credentials.take(answer.get("secrets"))
         if self.startup is not None:
             self.startup.take(answer.get("startup"))
             self.startup.keep_running()
@@ -158,6 +164,8 @@ class Reporter:
             body |= {"v": 2, "machine": self._machine(seen)}
             if self.startup is not None and not self.startup.is_known:
                 body["wants_startup"] = True
+            if self.token and self.credentials is not None and not self._has_secrets:
+                body["wants_secrets"] = True
         return body if self.token else body | {"nonce": self.nonce}
 
     def _machine(self, seen: NvmlGpus) -> dict[str, Any]:
@@ -183,11 +191,12 @@ def main(_arguments: list[str], /) -> int:
     given = json.loads(sys.stdin.readline())
     job = JobFiles(folder_of(found.environment).parent)
     places = machine.Places.of(found.environment)
-    startup = Startup(folder_of(found.environment), found.environment)
+    folder = folder_of(found.environment)
+    startup = Startup(folder, found.environment)
+    credentials = of_this_machine(found.environment, of_machine(folder).boot_id)
     activity = Activity(places.activity)
-    reporter = Reporter(
-        found, given["nonce"], look, job, seq=given["seq"], places=places, startup=startup, activity=activity
-    )
+    reporter = Reporter(found, given["nonce"], look, job, given["seq"], places=places, activity=activity)
+    reporter.startup, reporter.credentials = startup, credentials
     own_port = found.environment.get(settings.API_PORT, "")
     reporter.api.own_port = int(own_port) if own_port.isdecimal() else None
     signal.signal(signal.SIGTERM, _shut_down)

@@ -24,6 +24,7 @@ from bot.api.routes import (
     operators,
     people,
     requests,
+    secrets,
     sessions,
     webhooks,
 )
@@ -50,10 +51,8 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     )
     problems.install(api)
     api.add_middleware(NamesInAnswers)
-    nouns = [
-        noun.router
-        for noun in (market, requests, approvals, sessions, people, money, ledger, keys, webhooks, operators, events)
-    ]
+    work = (market, requests, approvals, sessions, people, money, ledger)
+    nouns = [noun.router for noun in (*work, keys, secrets, webhooks, operators, events)]
     for router in nouns:
         _name_scopes(router)
     routers = [health_routes(checks, timeout_s), *nouns, agent.router]

@@ -170,6 +170,11 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "PUT /ssh-keys, GET /ssh-keys, DELETE /ssh-keys",
                 at="commands.keys:ssh_app",
             ),
+            secret=_entry(
+                "Store the secrets that your jobs get, such as HF_TOKEN.",
+                "PUT /secrets/{name}, GET /secrets, DELETE /secrets/{name}",
+                at="commands.secrets:app",
+            ),
             progress=_entry("Show the time and money that a job still needs.", at="commands.progress"),
             runs=_entry("Record measured runs, which correct later plans.", "POST /runs, GET /runs"),
         ),
@@ -253,7 +258,9 @@ AS_IN_SLACK: Mapping[str, str] = MappingProxyType(
 )
 
 #: A command of several below it → the one that it is alone.
-ALONE: Mapping[str, str] = MappingProxyType({"budget": "show", "ssh-key": "list", "delegate": "list", "bills": "list"})
+ALONE: Mapping[str, str] = MappingProxyType(
+    {"budget": "show", "ssh-key": "list", "delegate": "list", "bills": "list", "secret": "list"}
+)
 
 #: A wrong command line, by whichever name the installed typer has for it.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])

@@ -46,6 +46,7 @@ class EventKind(Vocabulary):
     INSTANCE_API_TOKEN_MADE = "instance.api_token_made", "instance API token made"
     INSTANCE_AGENT_TOKEN_EXCHANGED = "instance.agent_token_exchanged", "instance agent token exchanged"
     INSTANCE_AGENT_TOKEN_REFUSED = "instance.agent_token_refused", "instance agent token refused"
+    INSTANCE_SECRETS_SENT = "instance.secrets_sent", "instance got its job's secrets"
     INSTANCE_ACCOUNT_MOVED = "instance.account_moved", "instance account moved"
 
     ORPHAN_SEEN = "stray.seen", "orphan found"
@@ -76,6 +77,8 @@ class EventKind(Vocabulary):
     API_KEY_REVOKED = "api_key.revoked", "API key revoked"
     SSH_KEY_ADDED = "key.added", "key added"
     SSH_KEY_REMOVED = "key.removed", "key removed"
+    SECRET_STORED = "secret.stored", "secret stored"
+    SECRET_DELETED = "secret.deleted", "secret deleted"
     DELEGATION_MADE = "delegation.made", "delegation made"
     DELEGATION_ENDED = "delegation.ended", "delegation ended"
     WEBHOOK_CREATED = "webhook.created", "webhook created"

@@ -77,6 +77,8 @@ class JobRequest:
     ports: tuple[str, ...] = ()
     #: References of the people with whom the machine is shared.
     share: tuple[str, ...] = ()
+    #: Names of the requester's secrets that the job gets as variables. Their values are never part of a job.
+    secrets: tuple[str, ...] = ()
     #: Nothing that fits is no end: the request waits for such an offer.
     wait: bool = False
     #: From when on, and until when, it looks for offers; as they were written, such as `20:00`.
@@ -100,7 +102,7 @@ class JobRequest:
 
 #: How a value is read that JSON has in another type; fields that are not named here are read as they are.
 _READ: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("names", "candidates", "regions", "work", "ports", "share"), tuple),
+    **dict.fromkeys(("names", "candidates", "regions", "work", "ports", "share", "secrets"), tuple),
     **dict.fromkeys(("hours", "already_hours", "memory_gb_min", "memory_gb_max", "memory_gb_total_min"), Decimal),
     **dict.fromkeys(("max_price_usd_h", "budget_cap_usd", "min_reliability", "min_cuda", "min_capability"), Decimal),
     "cuda_min": Decimal,

@@ -26,7 +26,7 @@ from ledger.models.journal import (
     TurnRow,
     UnnumberedEvent,
 )
-from ledger.models.people import MachineKey, Transfer
+from ledger.models.people import MachineKey, Secret, Transfer
 from ledger.models.requests import (
     AdvanceApproval,
     Approval,
@@ -72,6 +72,7 @@ __all__ = [
     "Quote",
     "Request",
     "Rollup",
+    "Secret",
     "Session",
     "Share",
     "SshKey",

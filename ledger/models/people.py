@@ -1,4 +1,4 @@
-"""Store which SSH keys belong on which machine, and the offers to transfer a session to another owner."""
+"""Store which SSH keys belong on which machine, offers to transfer a session to another owner, and secrets of jobs."""
 
 from __future__ import annotations
 
@@ -58,3 +58,16 @@ class Transfer(Base):
     __table_args__ = (
         Index("uq_transfers_offered", "session_id", unique=True, sqlite_where=_OFFERED, postgresql_where=_OFFERED),
     )
+
+
+class Secret(Base):
+    """Store a secret that a person keeps for their jobs, encrypted under a key that is not in the database."""
+
+    __tablename__ = "secrets"
+
+    #: The reference of the person or the program whose secret it is.
+    person: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    name: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    ciphertext: Mapped[str] = mapped_column(SafeText)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -15,6 +15,7 @@ from bot.agent.job_files import JobFiles
 from bot.agent.reporter import LAST_PAUSE_S, SECOND_S, Reporter
 from bot.agent.self_termination import EndCall, calls, end_machine, send
 from bot.agent.settings import CLOUD_URL
+from bot.agent.startup.credentials import Credentials
 from tests.agent.service import BROKEN, TOKEN, Service, checkin_answer, service
 
 NONCE = "n" * 43
@@ -226,3 +227,19 @@ def test_a_key_follows_no_redirect(here: Service) -> None:
     here.answer = lambda call: (307, {})
     assert "answered with 307" in send(EndCall("DELETE", f"{here.url}/x", "secret"))
     assert [call.path for call in here.calls] == ["/x"]
+
+
+def test_secrets_are_asked_for_with_the_exchanged_token_until_they_came(here: Service, tmp_path: Path) -> None:
+    one = reporter(here, credentials=Credentials(tmp_path / "agent/credentials.sh", "boot"))
+    one.check_in()
+    assert "wants_secrets" not in here.calls[-1].body  # The boot token is in the environment of every program.
+    one.check_in()
+    assert here.calls[-1].body["wants_secrets"] is True
+    assert one.credentials is not None
+    assert one.credentials.names() is None
+    here.answer = lambda call: (200, checkin_answer(call.body["seq"], secrets={"HF_TOKEN": "x"}))
+    one.check_in()
+    assert one.credentials.names() == frozenset({"HF_TOKEN"})
+    one.check_in()
+    assert "wants_secrets" not in here.calls[-1].body
+    assert "hf_canary" not in repr(one)

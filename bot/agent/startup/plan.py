@@ -24,6 +24,8 @@ class Step:
     job: bool = False
     #: Steps that must be done before this one; where one is not, this one is left out.
     needs: tuple[str, ...] = ()
+    #: Secrets of the job without which it does not start; it waits until they came.
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Plan:
                     float(one["limit_s"]),
                     one.get("job") is True,
                     tuple(map(str, one.get("needs", ()))),
+                    tuple(map(str, one.get("secrets", ()))),
                 )
                 for one in said["steps"]  # type: ignore[index] # Checked by the except.
             )

@@ -16,12 +16,15 @@ from pathlib import Path
 
 from bot.agent.job_process import CommandFolder, content
 from bot.agent.memory import folder_of, of_machine
+from bot.agent.startup.credentials import CRED_FILE, Credentials, of_this_machine
 from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, StartupProgress, Step
 
 #: A script ends with this where it has nothing to do here; it is no failure.
 LEFT_OUT = 77
 #: What `timeout` answers for a command that took too long.
 TOO_LONG = 124
+#: The exit code of a step whose secrets did not come: they are not stored any more, or no answer came for so long.
+NO_SECRET, SECRETS_WAIT_S, LOOK_S = 78, 900.0, 0.5
 PLAN, STEPS, LOG = "startup_plan.json", "startup_steps.json", "startup.log"
 
 
@@ -33,6 +36,8 @@ class Runner:
     progress: StartupProgress
     folder: Path
     clock_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    credentials: Credentials | None = None
 
     def run(self) -> None:
         """Run every step that is not over. One that fails stops only those that need it."""
@@ -42,16 +47,34 @@ class Runner:
             if any(self.progress.steps[one].state != DONE for one in step.needs if one in self.progress.steps):
                 self.progress.note(step.name, state=SKIPPED)
                 continue
+            missing = self._missing_secrets(step)
             begun_s = self.clock_s()
             self.progress.note(step.name, state=RUNNING)
-            code = self._start_job(step) if step.job else self._run(step)
+            code = NO_SECRET if missing else self._start_job(step) if step.job else self._run(step)
             state = DONE if code == 0 else SKIPPED if code == LEFT_OUT else FAILED
             self.progress.note(step.name, state=state, seconds=int(self.clock_s() - begun_s), exit_code=code)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a step: the machine's, and the plan's. The agent's own stay with the agent."""
         own = {key: value for key, value in os.environ.items() if not key.startswith("GPU_SHOPPER_")}
+        if self.credentials is not None:
+            own[CRED_FILE] = str(self.credentials.path)
         return own | dict(self.plan.environment) | {"STARTUP_FOLDER": str(self.folder)}
+
+    def _missing_secrets(self, step: Step) -> bool:
+        """Wait until an answer had the step's secrets; say in the log which of them it lacked."""
+        if not step.secrets or self.credentials is None:
+            return False
+        until_s = self.clock_s() + SECRETS_WAIT_S
+        while (came := self.credentials.names()) is None and self.clock_s() < until_s:
+            self.sleep(LOOK_S)
+        missing = [name for name in step.secrets if name not in (came or ())]
+        if missing:
+            gone = "its owner deleted it, or the session was transferred"
+            why = gone if came is not None else "GPU Shopper did not answer"
+            with (self.folder / LOG).open("a") as log:
+                log.write(f"--- {step.name}\nThe secret {missing[0]} did not come: {why}. The step is not started.\n")
+        return bool(missing)
 
     def _run(self, step: Step) -> int:
         with (self.folder / LOG).open("ab") as log:
@@ -110,5 +133,5 @@ def main(_arguments: list[str], /) -> int:
     folder = memory.folder.parent
     progress = StartupProgress.read(folder / STEPS)
     progress.begin(plan, memory.boot_id)
-    Runner(plan, progress, folder).run()
+    Runner(plan, progress, folder, credentials=of_this_machine(os.environ, memory.boot_id)).run()
     return 0

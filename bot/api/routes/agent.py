@@ -67,4 +67,5 @@ def _report(body: CheckinIn) -> Report:
         checkpoint_at=seen.at,
         machine=MachineReport.of(body.machine.model_dump()) if body.machine else None,
         wants_startup=body.wants_startup,
+        wants_secrets=body.wants_secrets,
     )

@@ -96,6 +96,9 @@ class CheckinIn(In):
     api: NodeApiIn | None = optional("The agent's own API, where it serves one.")
     machine: MachineIn | None = optional("What the agent sees of its machine.")
     wants_startup: bool = Field(default=False, description="Asks for the plan of its start-up.")
+    wants_secrets: bool = Field(
+        default=False, description="Asks for the secrets of its job. Only an exchanged token gets them."
+    )
     nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{32,64}$")] | None = optional(
         "Random, new at each start of the agent: exchanges the boot token. Repeat it until the answer has the token."
     )
@@ -143,5 +146,9 @@ class CheckinOut(Out):
     api: NodeIdentityOut | None = optional("With a new token: the key and the certificate for the agent's API.")
     startup: dict[str, Any] | None = optional(
         "The plan of its start-up, where the check-in asked for it; empty where nothing is to be done."
+    )
+    secrets: dict[str, str] | None = optional(
+        "The secrets of its job by name, where the check-in asked for them. Keep them from other users and from logs.",
+        repr=False,
     )
     api_problem: str = optional("Why its report about its own API was refused.", "")

@@ -1,4 +1,4 @@
-"""Read the words about who reaches a machine, and by which ports."""
+"""Read the words about who reaches a machine, by which ports, and which secrets its job gets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from bot.rules.access.scopes import BadHolder, known_person
 from bot.rules.grammar.bad_word import BadWord
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
+from bot.rules.values.secret_names import names_problem
 from ledger.kernel.ports import Port
 
 
@@ -20,6 +21,14 @@ def read_ports(text: str, _policy: Policy) -> dict[str, Any]:
     if wrong := job_bounds.ports(ports):
         raise BadWord(wrong.sentence)
     return {"ports": tuple(map(str, ports))}
+
+
+def read_secrets(text: str, _policy: Policy) -> dict[str, Any]:
+    """Read `HF_TOKEN,WANDB_API_KEY`: names of the requester's secrets, never a value. Raises `BadWord`."""
+    names = tuple(part.strip() for part in text.split(","))
+    if wrong := names_problem(names):
+        raise BadWord(wrong)
+    return {"secrets": names}
 
 
 def read_share(text: str, policy: Policy) -> dict[str, Any]:

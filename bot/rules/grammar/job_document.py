@@ -128,6 +128,11 @@ class JobDocument(_Strict):
         examples=[["8888/http", "6006"]],
     )
     run: Text | None = Field(default=None, description="The command to run.")
+    secrets: Annotated[list[Text], Field(max_length=16)] = Field(
+        default=[],
+        description="Names of secrets that you stored, never values: `run` gets them as variables of its environment.",
+        examples=[["HF_TOKEN"]],
+    )
     repo: Text | None = Field(
         default=None,
         description="The git repository to fetch before `run` starts: https, with a branch, tag or commit behind @.",

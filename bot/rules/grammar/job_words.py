@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.access_words import read_ports, read_share
+from bot.rules.grammar.access_words import read_ports, read_secrets, read_share
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.limit_words import read_available, read_reliability, read_total, read_version
 from bot.rules.grammar.repository_word import read_repo
@@ -334,6 +334,14 @@ WORDS: tuple[Word, ...] = (
         "ports=8888/http,6006",
         read_ports,
         ("port",),
+    ),
+    Word(
+        "secrets",
+        "NAME[,NAME]",
+        "Your stored secrets that the command gets as variables.",
+        "secrets=HF_TOKEN",
+        read_secrets,
+        ("secret",),
     ),
     Word("share", "PERSON[,PERSON]", "Who else logs in.", "share=U012AB3CD", read_share),
     _as_is("image", "IMAGE", "The container image.", f"image={_AN_IMAGE}", "the name of an image", IMAGE),

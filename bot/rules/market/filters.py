@@ -35,6 +35,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "program": '{n} skipped: that cloud runs one program and nothing else; say which, as in run="python train.py".',
     "own_image": "{n} skipped: that cloud has one image of its own, so leave image= out.",
     "ports": "{n} skipped: that cloud opens no ports.",
+    "secrets": "{n} skipped: no agent runs there, which secrets need.",
     "gpu": "{n} skipped: not one of the GPUs that you named.",
     "gpu_blocked": "{n} skipped: the policy blocks that GPU.",
     **{one.value: "{n} skipped: " + SENTENCES[one] for one in Obstacle if one not in _LATER},

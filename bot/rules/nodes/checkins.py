@@ -69,6 +69,8 @@ class Report:
     machine: MachineReport | None = None
     #: It asks for the plan of its start-up.
     wants_startup: bool = False
+    #: It asks for the secrets of its job.
+    wants_secrets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

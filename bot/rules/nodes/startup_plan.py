@@ -31,6 +31,10 @@ else
   echo "Logins don't read $STARTUP_FOLDER/environment.sh: $logins can't be written."
 fi
 """
+#: The agent knows where the secrets are; logins read this, too.
+_CRED_FILE = """\
+printf "export CRED_FILE='%s'\\n" "$CRED_FILE" >>"$STARTUP_FOLDER/environment.sh"
+"""
 _PACKAGES = """\
 missing=
 for one in {packages}; do command -v "$one" >/dev/null 2>&1 || missing="$missing $one"; done
@@ -77,11 +81,13 @@ class PlannedStep:
     is_job: bool = False
     #: Steps without which this one is left out.
     needs: tuple[str, ...] = ()
+    #: Names of secrets that it waits for.
+    secrets: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Write it as the agent reads it."""
         said = {"name": self.name, "script": self.script, "limit_s": self.limit_s}
-        return said | {"job": self.is_job, "needs": list(self.needs)}
+        return said | {"job": self.is_job, "needs": list(self.needs), "secrets": list(self.secrets)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +105,28 @@ class StartupPlan:
 
 
 def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -> StartupPlan | None:
-    """Plan the start-up of an instance; None where its job names neither a repository nor a command.
+    """Plan the start-up of an instance; None where its job names no repository, no command and no secret.
 
     `places` are the variables of its cloud's profile, such as DATA_DIR.
     """
-    if job.repo is None and job.run is None:
+    if job.repo is None and job.run is None and not job.secrets:
         return None
     environment, repo = dict(places), Repository.read(job.repo) if job.repo else None
     if repo is not None:
         environment["PROJECT_REPO_DIR"] = f"{places.get('DATA_DIR') or '/root'}/{repo.name}"
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
-    steps = [
-        PlannedStep("environment", _ENVIRONMENT.format(exports=shlex.quote(exports)), ENVIRONMENT_LIMIT_S),
-        PlannedStep(
-            "packages",
-            _PACKAGES.format(packages=" ".join(PACKAGES), left_out=LEFT_OUT, lock_wait_s=LOCK_WAIT_S),
-            PACKAGES_LIMIT_S,
-        ),
-    ]
+    script = _ENVIRONMENT.format(exports=shlex.quote(exports)) + (_CRED_FILE if job.secrets else "")
+    steps = [PlannedStep("environment", script, ENVIRONMENT_LIMIT_S)]
+    if repo is not None or job.run is not None:
+        packages = _PACKAGES.format(packages=" ".join(PACKAGES), left_out=LEFT_OUT, lock_wait_s=LOCK_WAIT_S)
+        steps.append(PlannedStep("packages", packages, PACKAGES_LIMIT_S))
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
     if job.run is not None:
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
         needs = ("repo",) if repo is not None else ()
-        steps.append(PlannedStep("run", f"{into}{job.run}\n", RUN_LIMIT_S, is_job=True, needs=needs))
+        reads = '. "$CRED_FILE" || exit\n' if job.secrets else ""
+        script = f"{reads}{into}{job.run}\n"
+        steps.append(PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs, secrets=job.secrets))
     return StartupPlan(f"start-{instance_id}", environment, tuple(steps))

@@ -25,6 +25,9 @@ _IN_SLACK: Final[Mapping[str, str]] = {
     "request": "status",
     "ssh-key": "key",
     "ssh-key show": "key list",
+    "secret set": "secret add",
+    "secret list": "secret list",
+    "secret delete": "secret delete",
 }
 #: A command in a sentence; Slack's cleaning has replaced its backticks by a sign that looks alike.
 _COMMAND: Final = re.compile(r"[`ʼ]gpu-shopper (([a-z-]+)(?: [a-z]+)?)([^`ʼ]{0,200})[`ʼ]")

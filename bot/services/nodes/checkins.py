@@ -20,7 +20,7 @@ from bot.rules.nodes.machine_report import MachineReport
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.nodes import enrollment, host_keys, node_api, startup, token_exchange
+from bot.services.nodes import enrollment, host_keys, node_api, sent_secrets, startup, token_exchange
 from bot.services.nodes.api_identity import ApiIdentity, api_identity
 from bot.services.nodes.token_exchange import REPLACED, Presented
 from bot.services.runtime.clock_guard import approved_now
@@ -57,6 +57,8 @@ class CheckinReply:
     api: ApiIdentity | None = field(default=None, repr=False)
     #: The plan of its start-up, where it asked for it; empty where nothing is to be done.
     startup: dict[str, Any] | None = None
+    #: The secrets of its job by name, where it asked for them with its exchanged token; stored nowhere.
+    secrets: dict[str, str] | None = field(default=None, repr=False)
     #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
     next_in_s: int = rules.INTERVAL_S
@@ -74,6 +76,7 @@ class _Changes:
     apis: dict[str, Declared] = field(default_factory=dict)
     tokens: dict[str, StoredTokens] = field(default_factory=dict)
     plans: dict[str, dict[str, Any]] = field(default_factory=dict)
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     is_told: bool = False
 
 
@@ -128,6 +131,8 @@ class Checkins:
             found = await node_contexts(tx, {shown.instance_id for shown, *_ in group})
             asking = {shown.instance_id for shown, report, *_ in group if report.wants_startup}
             changes.plans = await startup.plans(tx, asking & found.keys())
+            naming = {shown.instance_id for shown, report, *_ in group if report.wants_secrets} & found.keys()
+            changes.secrets = await sent_secrets.for_instances(tx, ctx.policy, ctx.labels, naming)
             for shown, report, claim, _ in group:
                 stands = found.get(shown.instance_id)
                 taken = STRANGE if stands is None else await self._one(tx, changes, stands, shown, report, claim, now)
@@ -180,7 +185,12 @@ class Checkins:
             await node_api.notify_changed_certificate(tx, self._ctx.policy, key, known, api.api, now)
         token = shown.next_token if judged.verdict is TokenVerdict.EXCHANGED else ""
         answer = self._answer(stands, report.seq, api.problem, token, now)
-        return replace(answer, startup=changes.plans.get(key)) if report.wants_startup else answer
+        if report.wants_startup:
+            answer = replace(answer, startup=changes.plans.get(key))
+        if report.wants_secrets and sent_secrets.may_receive(shown.shown, judged):
+            answer = replace(answer, secrets=changes.secrets[key])
+            sent_secrets.note_sent(tx, key, changes.secrets[key], now)
+        return answer
 
     async def _note_tokens(
         self, tx: Tx, changes: _Changes, shown: Presented, before: StoredTokens, judged: JudgedToken, now: datetime

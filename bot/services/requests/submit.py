@@ -17,7 +17,7 @@ from bot.rules.values import waiting_text
 from bot.rules.values.command_text import cli_command
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.access import sharing
+from bot.services.access import job_secrets, sharing
 from bot.services.people import eligibility
 from bot.services.plans import planner
 from bot.services.requests import waiting
@@ -63,6 +63,8 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         return refusal
     if not_shared := await sharing.refusal(ctx, command.actor, job):
         return not_shared
+    if no_secret := await job_secrets.refusal(ctx, command.actor, job.secrets):
+        return no_secret
     now = ctx.clock.now()
     try:
         waits = waiting_rules.limits_of(job, ctx.policy, now) if job.may_wait else None

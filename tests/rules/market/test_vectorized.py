@@ -107,6 +107,8 @@ def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple
         able = CLOUDS.get(one.cloud)
         code = "cloud_unknown" if able is None else reason(one, wanted, policy, able.free, needs[one.cloud])
         code = code or ("own_image" if able is not None and wanted.image and not able.images else None)
+        no_agent = able is not None and not able.has_agent(own_image=wanted.image is not None)
+        code = code or ("secrets" if wanted.secrets and no_agent else None)
         code = code or unsuited(one, cases.of(one))
         found = None if code else score(one, cases)
         if found and wanted.budget_cap_usd is not None and found.expected_usd > wanted.budget_cap_usd:

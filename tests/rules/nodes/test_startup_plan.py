@@ -147,3 +147,24 @@ def test_a_repository_is_fetched_and_fetched_again(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "data/project/train.py").read_text() == said
     assert shell(text).returncode != 0  # Without that, https is the only protocol.
+
+
+def test_the_command_reads_its_secrets_and_logins_know_where_they_are(tmp_path: Path) -> None:
+    plan = planned(run='printf %s "$HF_TOKEN"', secrets=("HF_TOKEN",))
+    assert [(one.name, one.secrets) for one in plan.steps] == [
+        ("environment", ()),
+        ("packages", ()),
+        ("run", ("HF_TOKEN",)),
+    ]
+    (tmp_path / "credentials.sh").write_text("export HF_TOKEN='of alice'\n")
+    found = {"CRED_FILE": str(tmp_path / "credentials.sh"), "STARTUP_FOLDER": str(tmp_path), "LOGINS": "/nowhere"}
+    assert shell(script(plan, "environment"), **found).returncode == 0
+    login = f". {tmp_path}/environment.sh; echo $CRED_FILE"
+    assert shell(login).stdout == f"{tmp_path}/credentials.sh\n"
+    assert shell(script(plan, "run"), **found).stdout == "of alice"
+    missing = shell(script(plan, "run"), CRED_FILE=str(tmp_path / "none"))
+    assert (missing.returncode != 0, missing.stdout) == (True, "")
+
+
+def test_a_job_with_secrets_alone_tells_logins_where_they_are_and_installs_nothing() -> None:
+    assert [one.name for one in planned(secrets=("HF_TOKEN",)).steps] == ["environment"]

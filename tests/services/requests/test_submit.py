@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from bot.services.access import job_secrets
+from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
 from ledger.kernel.ids import short_id
@@ -110,3 +113,21 @@ async def test_the_most_open_requests_hold_however_many_ask_at_once(w: World) ->
     replies = await asyncio.gather(*(w.ask() for _ in range(12)))
     assert sum(reply.ok for reply in replies) == w.ctx.policy.max_open_requests_per_user
     assert {reply.code for reply in replies} == {"submitted", "too_many_open"}
+
+
+async def test_a_secret_that_the_requester_has_not_stored_is_refused_before_anything_is_posted(w: World) -> None:
+    names = ("HF_TOKEN", "WANDB_API_KEY")
+    refused = await submit.submit(w.ctx, provision(secrets=names))
+    assert (refused.code, "GPU_SHOPPER_NODE_URL" in refused.sentence) == ("secrets_not_sent", True)
+    w.ctx = replace(w.ctx, node_url="https://bot.example")
+    refused = await submit.submit(w.ctx, provision(secrets=names))
+    assert (refused.code, refused.sentence) == (
+        "no_secret", "You have no secret HF_TOKEN. Store it first: `gpu-shopper secret set HF_TOKEN`."
+    )  # fmt: skip
+    for name, actor in (("HF_TOKEN", ALICE), ("WANDB_API_KEY", BOB)):
+        assert (await job_secrets.store(w.ctx, StoreSecret(actor, name, "value"))).ok
+    refused = await submit.submit(w.ctx, provision(secrets=names))
+    assert (refused.code, "no secret WANDB_API_KEY" in refused.sentence) == ("no_secret", True)
+    assert (await submit.submit(w.ctx, provision(secrets=("PATH",)))).code == "bad_secret"
+    assert not (await w.books()).requests
+    assert (await submit.submit(w.ctx, provision(secrets=("HF_TOKEN",)))).code == "submitted"
