@@ -182,6 +182,8 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
             return "own_image"
         if found is None and job.ports and known.ports is PortAccess.NONE:
             return "ports"
+        if found is None and job.install and (known.batch or (job.image and known.onstart_is_command)):
+            return "install_agent"
         return "program" if found is None and to_run and known.batch and not job.run else found
 
     prices = Prices.of(market)

@@ -10,6 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.rules.nodes.stack_scripts import (
+    DRIVER,
+    DRIVER_LIMIT_S,
+    PYTHON_PACKAGES,
+    PYTHON_PACKAGES_LIMIT_S,
+    driver_script,
+    exports,
+    in_stack,
+    python_packages_script,
+)
+from bot.rules.stacks.stack import STACKS, Stack
 from bot.rules.values.repository import Repository
 from ledger.kernel.job import JobRequest
 
@@ -99,29 +110,46 @@ class StartupPlan:
 
 
 def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -> StartupPlan | None:
-    """Plan the start-up of an instance; None where its job names neither a repository nor a command.
+    """Plan the start-up of an instance; None where its job names no repository, no command and no software.
 
     `places` are the variables of its cloud's profile, such as DATA_DIR.
     """
-    if job.repo is None and job.run is None:
+    if job.repo is None and job.run is None and job.install is None:
         return None
+    stack = STACKS.get(job.install or "")
     environment, repo = dict(places), Repository.read(job.repo) if job.repo else None
     if repo is not None:
         environment["PROJECT_REPO_DIR"] = f"{places.get('DATA_DIR') or '/root'}/{repo.name}"
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     steps = [
-        PlannedStep("environment", _ENVIRONMENT.format(exports=shlex.quote(exports)), ENVIRONMENT_LIMIT_S),
+        PlannedStep("environment", _environment(variables, stack), ENVIRONMENT_LIMIT_S),
         PlannedStep(
             "packages",
             _PACKAGES.format(packages=" ".join(PACKAGES), left_out=LEFT_OUT, lock_wait_s=LOCK_WAIT_S),
             PACKAGES_LIMIT_S,
         ),
     ]
+    if stack is not None:
+        steps += _stack_steps(stack)
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
     if job.run is not None:
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
-        needs = ("repo",) if repo is not None else ()
-        steps.append(PlannedStep("run", f"{into}{job.run}\n", RUN_LIMIT_S, is_job=True, needs=needs))
+        needs = (*([PYTHON_PACKAGES] if stack else []), *(["repo"] if repo else []))
+        script = in_stack(f"{into}{job.run}\n") if stack else f"{into}{job.run}\n"
+        steps.append(PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs))
     return StartupPlan(f"start-{instance_id}", environment, tuple(steps))
+
+
+def _environment(variables: str, stack: Stack | None) -> str:
+    script = _ENVIRONMENT.format(exports=shlex.quote(variables))
+    return script if stack is None else script + exports()
+
+
+def _stack_steps(stack: Stack) -> list[PlannedStep]:
+    install = python_packages_script(stack)
+    return [
+        PlannedStep(DRIVER, driver_script(stack), DRIVER_LIMIT_S),
+        PlannedStep(PYTHON_PACKAGES, install, PYTHON_PACKAGES_LIMIT_S, needs=(DRIVER,)),
+    ]

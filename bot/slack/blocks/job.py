@@ -38,6 +38,7 @@ def details(job: JobRequest) -> str:
         ("model", job.model),
         ("image", job.image),
         ("ports", ", ".join(job.ports)),
+        ("installs", job.install),
         ("repository", job.repo),
         ("runs", job.run),
     ):

@@ -18,6 +18,7 @@ from bot.rules.market.scoring import Cases, Scored, expected_losses, needed_s, s
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss, losses_per_h, many_losses, rates_per_h
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.capabilities import Capabilities
 from providers.contract import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
 
@@ -84,6 +85,7 @@ JOBS = st.builds(
     spot=st.sampled_from(SpotPolicy),
     work=st.sampled_from([(), *RUNS]),
     image=st.sampled_from([None, None, "rocm/pytorch:latest", "own/image:1", "nvidia/cuda:11.0-devel"]),
+    install=st.sampled_from([None, None, "train", "serve"]),
     candidates=st.sampled_from([(), ("kaggle", "vast")]),
     regions=st.sampled_from([(), ("EU",)]),
     max_price_usd_h=st.sampled_from([None, Decimal("0.40"), Decimal("1.2")]),
@@ -97,6 +99,10 @@ JOBS = st.builds(
 )
 
 
+def no_agent(able: Capabilities, wanted: JobRequest) -> bool:
+    return able.batch or (wanted.image is not None and able.onstart_is_command)
+
+
 def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple[list[Scored], dict[str, list[str]]]:
     """The definition: every offer judged and scored by itself, then sorted."""
     cases = Cases(wanted, policy, CLOUDS, whole=False)
@@ -107,6 +113,7 @@ def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple
         able = CLOUDS.get(one.cloud)
         code = "cloud_unknown" if able is None else reason(one, wanted, policy, able.free, needs[one.cloud])
         code = code or ("own_image" if able is not None and wanted.image and not able.images else None)
+        code = code or ("install_agent" if able is not None and wanted.install and no_agent(able, wanted) else None)
         code = code or unsuited(one, cases.of(one))
         found = None if code else score(one, cases)
         if found and wanted.budget_cap_usd is not None and found.expected_usd > wanted.budget_cap_usd:
