@@ -16,12 +16,11 @@ from pathlib import Path
 
 from bot.agent.job_process import CommandFolder, content
 from bot.agent.memory import folder_of, of_machine
-from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, StartupProgress, Step
+from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, Server, StartupProgress, Step
+from bot.agent.startup.server import TOO_LONG, ModelServer
 
 #: A script ends with this where it has nothing to do here; it is no failure.
 LEFT_OUT = 77
-#: What `timeout` answers for a command that took too long.
-TOO_LONG = 124
 PLAN, STEPS, LOG = "startup_plan.json", "startup_steps.json", "startup.log"
 
 
@@ -44,7 +43,7 @@ class Runner:
                 continue
             begun_s = self.clock_s()
             self.progress.note(step.name, state=RUNNING)
-            code = self._start_job(step) if step.job else self._run(step)
+            code = self._code(step)
             state = DONE if code == 0 else SKIPPED if code == LEFT_OUT else FAILED
             self.progress.note(step.name, state=state, seconds=int(self.clock_s() - begun_s), exit_code=code)
 
@@ -78,6 +77,24 @@ class Runner:
                 process.wait()
                 log.write(f"The step took longer than {step.limit_s:.0f} s and was ended.\n".encode())
                 return TOO_LONG
+
+    def _code(self, step: Step) -> int:
+        if step.serve is not None:
+            return self._serve(step, step.serve)
+        return self._start_job(step) if step.job else self._run(step)
+
+    def _serve(self, step: Step, server: Server) -> int:
+        """Start the model server as a process of its own, with the stack's programs first in its PATH, and ask it."""
+        with (self.folder / LOG).open("a", encoding="utf-8") as log:
+            log.write(f"--- {step.name}\n")
+
+            def say(text: str) -> None:
+                log.write(f"{text}\n")
+                log.flush()
+
+            own = self.environment()
+            own["PATH"] = f"{self.folder}/venv/bin:{own.get('PATH', os.defpath)}"
+            return ModelServer(self.folder, f"{self.plan.id}-{step.name}", server, own, say).start_and_ask(step.limit_s)
 
     def _start_job(self, step: Step) -> int:
         """Start the job as a process of its own that no dropped connection ends; once only, whatever restarts."""

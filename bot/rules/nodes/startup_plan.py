@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, PlannedServer, model_server
 from bot.rules.nodes.stack_scripts import (
     DRIVER,
     DRIVER_LIMIT_S,
@@ -88,11 +89,14 @@ class PlannedStep:
     is_job: bool = False
     #: Steps without which this one is left out.
     needs: tuple[str, ...] = ()
+    #: The model server that is started instead of the script.
+    server: PlannedServer | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Write it as the agent reads it."""
         said = {"name": self.name, "script": self.script, "limit_s": self.limit_s}
-        return said | {"job": self.is_job, "needs": list(self.needs)}
+        said |= {"job": self.is_job, "needs": list(self.needs)}
+        return said if self.server is None else said | {"serve": self.server.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,11 @@ def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -
         needs = (*([PYTHON_PACKAGES] if stack else []), *(["repo"] if repo else []))
         script = in_stack(f"{into}{job.run}\n") if stack else f"{into}{job.run}\n"
         steps.append(PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs))
+    server = model_server(job)
+    if server is not None:
+        # An agent that can't start a server runs the script.
+        script = f'echo "This agent can\'t start a model server."; exit {LEFT_OUT}'
+        steps.append(PlannedStep(SERVE, script, SERVE_LIMIT_S, needs=(PYTHON_PACKAGES,), server=server))
     return StartupPlan(f"start-{instance_id}", environment, tuple(steps))
 
 

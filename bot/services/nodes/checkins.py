@@ -167,7 +167,7 @@ class Checkins:
             return REPLACED
         status = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
         changes.status[key] = status
-        changes.is_told |= await startup.notify_failed(tx, self._ctx.policy, key, before, status, now)
+        changes.is_told |= await startup.notify_changes(tx, self._ctx.policy, key, before, status, now)
         known = changes.apis[key].api if key in changes.apis else node_api.stored_node_api(node)
         api = changes.apis[key] = declared(known, claim, stands.host, now) if claim else Declared(known)
         if api.is_told:

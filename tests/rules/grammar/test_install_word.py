@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bot.rules.grammar.bad_word import BadWord
+from bot.rules.grammar.commands import BY_NAME
 from bot.rules.grammar.install_word import read_install
+from bot.rules.grammar.job import read_words
 from bot.rules.grammar.job_document import JobDocument, pairs
+from bot.rules.nodes.model_server import MODEL_MISSING
 from bot.rules.policy.policy import Policy
 
 
@@ -21,3 +24,10 @@ def test_a_wrong_name_is_refused_with_the_right_ones() -> None:
 
 def test_a_file_says_the_same() -> None:
     assert list(pairs(JobDocument(install="serve"))) == [("install", "install", "serve")]
+
+
+@pytest.mark.parametrize(("model", "sentences"), [("model=7B", 1), ("", 1), ("model=org/name", 0)])
+def test_a_served_model_is_named_as_the_hub_names_it(model: str, sentences: int) -> None:
+    draft = read_words(f"4090 2h install=serve workload=serve {model}", Policy())
+    said = [sentence for word, sentence in draft.missing(BY_NAME["provision"]) if word == "model"]
+    assert said == [MODEL_MISSING] * sentences
