@@ -18,7 +18,7 @@ PAGES := README.md CONTRIBUTING.md CHANGELOG.md docs providers/profiles
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients agent demo test test-all soak chaos pictures bench mutants lint audit docs site picture clean
+.PHONY: help install clients agent stacks demo test test-all soak chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -49,6 +49,9 @@ agent: $(READY) ## Build the program that rented machines run, dist/gpu-shopper-
 	@rm -rf dist/agent
 	@$(BIN)/uv pip install --quiet --no-deps --require-hashes --only-binary :all: --python-version 3.10 --target dist/agent -r bot/agent/requirements.txt
 	@$(BIN)/python -m bot.agent.build dist/agent dist/gpu-shopper-agent.pyz
+
+stacks: $(READY) ## Lock the software stacks again, after a change of bot/rules/stacks/stacks.toml.
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.rules.stacks.lock
 
 demo: $(READY) ## Try it: prints the address to open, and a line for the command line and REST; Ctrl-C ends it.
 	@exec $(BIN)/gpu-shopper demo $(ARGS)

@@ -61,6 +61,8 @@ class JobRequest:
     run: str | None = None
     #: The git repository that is fetched before `run` starts, as `bot.rules.values.repository` reads it.
     repo: str | None = None
+    #: The software stack that is installed before `run` starts, as `bot.rules.stacks` names it.
+    install: str | None = None
     model: str | None = None
     tokens: int | None = None
     checkpoint: str | None = None

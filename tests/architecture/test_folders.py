@@ -15,7 +15,7 @@ FOLDERS = {
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (
         "access approvals audit billing budgets checkpoints grammar instances market nodes plans policy pricing "
-        "reports sessions sizing values viability webhooks"
+        "reports sessions sizing stacks values viability webhooks"
     ),
     "bot/services": (
         "access approvals audit billing budgets checkpoints grants instances market nodes notifications outbox people "

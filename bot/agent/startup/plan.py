@@ -15,8 +15,21 @@ WAITING, RUNNING, DONE, FAILED, SKIPPED = "waiting", "running", "done", "failed"
 
 
 @dataclass(frozen=True)
+class Server:
+    """A model server to start: its words without a shell, in which {port} and {gpus} are filled in, and its model."""
+
+    argv: tuple[str, ...]
+    model: str
+
+    @classmethod
+    def of(cls, said: Any) -> Server | None:
+        """Read it as it came; None where there is none. Raises KeyError or TypeError for what is none."""
+        return None if said is None else cls(tuple(map(str, said["argv"])), str(said["model"]))
+
+
+@dataclass(frozen=True)
 class Step:
-    """One step: a script for `sh`, or with `job` the command that is started as the session's job."""
+    """One step: a script for `sh`, with `job` the command that is started as the session's job, or a model server."""
 
     name: str
     script: str
@@ -26,6 +39,7 @@ class Step:
     needs: tuple[str, ...] = ()
     #: Secrets of the job without which it does not start; it waits until they came.
     secrets: tuple[str, ...] = ()
+    serve: Server | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,7 @@ class Plan:
                     one.get("job") is True,
                     tuple(map(str, one.get("needs", ()))),
                     tuple(map(str, one.get("secrets", ()))),
+                    Server.of(one.get("serve")),
                 )
                 for one in said["steps"]  # type: ignore[index] # Checked by the except.
             )
@@ -87,13 +102,14 @@ class StartupProgress:
             return cls(path)
 
     def begin(self, plan: Plan, boot_id: str) -> None:
-        """Take over what was done of the same plan. After a reboot, failed steps run again."""
+        """Take over what was done of the same plan. After a reboot, failed steps and a model server run again."""
         again = self.boot_id != boot_id
         before = self.steps if self.plan_id == plan.id else {}
         self.plan_id, self.boot_id, self.steps = plan.id, boot_id, {}
         for step in plan.steps:
             known = before.get(step.name, StepState(step.name))
-            over = known.state == DONE or (known.state in (FAILED, SKIPPED) and not again)
+            over = known.state in (FAILED, SKIPPED, DONE) and not again
+            over = over or (known.state == DONE and step.serve is None)
             self.steps[step.name] = known if over else StepState(step.name)
         self.write()
 

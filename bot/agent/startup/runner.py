@@ -11,20 +11,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.agent.job_process import CommandFolder, content
 from bot.agent.memory import folder_of, of_machine
 from bot.agent.startup.credentials import CRED_FILE, Credentials, of_this_machine
-from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, StartupProgress, Step
+from bot.agent.startup.plan import BYTES, DONE, FAILED, RUNNING, SKIPPED, WAITING, Plan, Server, StartupProgress, Step
+from bot.agent.startup.server import TOO_LONG, ModelServer
 
 #: A script ends with this where it has nothing to do here; it is no failure.
 LEFT_OUT = 77
-#: What `timeout` answers for a command that took too long.
-TOO_LONG = 124
 #: The exit code of a step whose secrets did not come: they are not stored any more, or no answer came for so long.
 NO_SECRET, SECRETS_WAIT_S, LOOK_S = 78, 900.0, 0.5
+#: A model server starts without a shell. Where it has secrets, these words set them first.
+WITH_SECRETS = ("/bin/sh", "-c", '. "$CRED_FILE" || exit; exec "$@"', "sh")
 PLAN, STEPS, LOG = "startup_plan.json", "startup_steps.json", "startup.log"
 
 
@@ -50,7 +51,7 @@ class Runner:
             missing = self._missing_secrets(step)
             begun_s = self.clock_s()
             self.progress.note(step.name, state=RUNNING)
-            code = NO_SECRET if missing else self._start_job(step) if step.job else self._run(step)
+            code = NO_SECRET if missing else self._code(step)
             state = DONE if code == 0 else SKIPPED if code == LEFT_OUT else FAILED
             self.progress.note(step.name, state=state, seconds=int(self.clock_s() - begun_s), exit_code=code)
 
@@ -101,6 +102,26 @@ class Runner:
                 process.wait()
                 log.write(f"The step took longer than {step.limit_s:.0f} s and was ended.\n".encode())
                 return TOO_LONG
+
+    def _code(self, step: Step) -> int:
+        if step.serve is not None:
+            return self._serve(step, step.serve)
+        return self._start_job(step) if step.job else self._run(step)
+
+    def _serve(self, step: Step, server: Server) -> int:
+        """Start the model server as a process of its own, with the stack's programs first in its PATH, and ask it."""
+        with (self.folder / LOG).open("a", encoding="utf-8") as log:
+            log.write(f"--- {step.name}\n")
+
+            def say(text: str) -> None:
+                log.write(f"{text}\n")
+                log.flush()
+
+            own = self.environment()
+            own["PATH"] = f"{self.folder}/venv/bin:{own.get('PATH', os.defpath)}"
+            if step.secrets:
+                server = replace(server, argv=(*WITH_SECRETS, *server.argv))
+            return ModelServer(self.folder, f"{self.plan.id}-{step.name}", server, own, say).start_and_ask(step.limit_s)
 
     def _start_job(self, step: Step) -> int:
         """Start the job as a process of its own that no dropped connection ends; once only, whatever restarts."""

@@ -24,6 +24,7 @@ from bot.rules.grammar.job_words import (
 )
 from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
 from bot.rules.grammar.workload_words import WORK_KEYS
+from bot.rules.nodes.model_server import MODEL_MISSING, asks_for_server, is_model
 from bot.rules.policy.policy import Policy
 from bot.rules.values.text import UnclosedQuote, WordToken, tokens
 from ledger.kernel.job import GpuConstraint, JobRequest
@@ -161,6 +162,9 @@ class Draft:
             yield "hours", "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h."
         if not sub.needs_hours:
             return
+        serves = asks_for_server(self.said.get("install"), self.said.get("workload", ""))
+        if serves and not is_model(self.said.get("model")):
+            yield "model", MODEL_MISSING
         if "wait_until" in self.said and self.said.keys().isdisjoint(("wait", "start_at")):
             yield "until", "until= says how long to wait, so say for what: below=$16/h, retry or at=20:00."
         if not work and self.said.keys().isdisjoint(("names", "memory_gb_min", "memory_gb_max", "offer_id")):

@@ -138,6 +138,12 @@ class JobDocument(_Strict):
         description="The git repository to fetch before `run` starts: https, with a branch, tag or commit behind @.",
         examples=["https://github.com/org/project@main"],
     )
+    install: Text | None = Field(
+        default=None,
+        description="The Python packages to install before `run` starts: train (torch, transformers, peft) or serve "
+        "(vLLM), in versions that work together.",
+        examples=["train"],
+    )
     file_mounts: Annotated[dict[Text, Text | FileMount], Field(max_length=20)] = Field(
         default={},
         description="Path on the machine → where its files come from: s3://, gs:// or https:// before `run` starts.",

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.rules.grammar.access_words import read_ports, read_secrets, read_share
 from bot.rules.grammar.bad_word import BadWord, near, show
+from bot.rules.grammar.install_word import read_install
 from bot.rules.grammar.limit_words import read_available, read_reliability, read_total, read_version
 from bot.rules.grammar.repository_word import read_repo
 from bot.rules.grammar.wait_words import read_moment
@@ -364,6 +365,7 @@ WORDS: tuple[Word, ...] = (
         read_repo,
         ("repository",),
     ),
+    Word("install", "NAME", "The Python packages to install first.", "install=train", read_install, ("software",)),
     _as_is(
         "checkpoint",
         "PLACE",

@@ -211,7 +211,7 @@ def _too_old(bought: Bought, seen: SeenMachine) -> GpuVerdict | None:
     if bought.min_cuda is None or seen.cuda is None or seen.cuda >= bought.min_cuda:
         return None
     sentence = (
-        f"{bought} bought, but the machine's driver {seen.driver} supports CUDA {seen.cuda} and the image needs "
+        f"{bought} bought, but the machine's driver {seen.driver} supports CUDA {seen.cuda} and the job needs "
         f"{bought.min_cuda}."
     )
     return GpuVerdict(EndReason.OLD_DRIVER, sentence)

@@ -141,8 +141,8 @@ def kind_names(job: JobRequest, policy: Policy, needs: Mapping[str, Needs]) -> t
     by_place = job.regions or policy.blocked_countries
     return (
         *("cloud", "gpu", "gpu_count", "spot"),
-        *(("compute_capability",) if by_image or job.work else ()),
-        *(("cuda_max",) if by_driver else ()),
+        *(("compute_capability",) if by_image or job.work or job.install else ()),
+        *(("cuda_max",) if by_driver or job.install else ()),
         *(("country", "region") if by_place else ()),
     )
 

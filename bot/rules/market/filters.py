@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.estimate import unpriced
 from bot.rules.policy.policy import Policy
+from bot.rules.stacks.stack import STACKS, Stack
 from bot.rules.values.phrases import plural
 from bot.rules.viability.compatibility import Needs, capability, obstacle
 from bot.rules.viability.obstacles import SENTENCES, Obstacle
@@ -36,6 +38,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "own_image": "{n} skipped: that cloud has one image of its own, so leave image= out.",
     "ports": "{n} skipped: that cloud opens no ports.",
     "secrets": "{n} skipped: no agent runs there, which secrets need.",
+    "install_agent": "{n} skipped: install= needs GPU Shopper's agent, which doesn't run there with that image.",
     "gpu": "{n} skipped: not one of the GPUs that you named.",
     "gpu_blocked": "{n} skipped: the policy blocks that GPU.",
     **{one.value: "{n} skipped: " + SENTENCES[one] for one in Obstacle if one not in _LATER},
@@ -127,9 +130,20 @@ def _hardware(offer: Offer, job: JobRequest, policy: Policy) -> str | None:
     return None
 
 
+def image_of(job: JobRequest, policy: Policy, cloud: str) -> str:
+    """Return the image that a job gets at a cloud: its own, or the policy's for the software that it installs."""
+    return job.image or policy.image(cloud, job.install or "")
+
+
+def stack_of(job: JobRequest) -> Stack | None:
+    """Return the software that a job installs; None where it names none."""
+    return STACKS.get(job.install or "")
+
+
 def least_cuda(job: JobRequest, policy: Policy, cloud: str) -> Decimal | None:
-    """Return the least CUDA that a host at this cloud needs: the image's or the one asked for, whichever is newer."""
-    said = [job.min_cuda, policy.needs_of(job.image or policy.image(cloud)).cuda]
+    """Return the least CUDA that a host at this cloud needs: of the image, the software and the request, the newest."""
+    stack = stack_of(job)
+    said = [job.min_cuda, policy.needs_of(image_of(job, policy, cloud)).cuda, stack.least_cuda if stack else None]
     return max((one for one in said if one is not None), default=None)
 
 
@@ -137,7 +151,8 @@ def needs_by_cloud(job: JobRequest, policy: Policy, clouds: Iterable[str]) -> di
     """Return what an offer of each cloud must be able to do: run the image that it would get, and the run."""
     work = workload_of(job)
     stated = {name: Decimal(text) for name, text in policy.gpu_capabilities.items()}
-    return {cloud: Needs(policy.needs_of(job.image or policy.image(cloud)), work, stated) for cloud in clouds}
+    needs = partial(Needs, work=work, stated=stated, stack=stack_of(job))
+    return {cloud: needs(policy.needs_of(image_of(job, policy, cloud))) for cloud in clouds}
 
 
 def blocked(offer: Offer, policy: Policy) -> str | None:

@@ -182,8 +182,11 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
             return "own_image"
         if found is None and job.ports and known.ports is PortAccess.NONE:
             return "ports"
-        if found is None and job.secrets and not known.has_agent(own_image=job.image is not None):
+        agent = known.has_agent(own_image=job.image is not None)
+        if found is None and job.secrets and not agent:
             return "secrets"
+        if found is None and job.install and not agent:
+            return "install_agent"
         return "program" if found is None and to_run and known.batch and not job.run else found
 
     prices = Prices.of(market)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from bot.rules.nodes.machine_report import MachineReport, activity_words
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours, plural
+from bot.rules.values.serving import SERVING, is_serving
 from ledger.kernel import money
 from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.states import SessionState
@@ -239,7 +240,8 @@ def grace_s(policy: Policy, grace: Grace) -> int:
 
 def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
     """Return the seconds that a machine may idle, by the kind of its work."""
-    return limits.get(workload.lower(), limits["default"])
+    limit = limits.get(workload.lower(), limits.get(SERVING) if is_serving(workload) else None)
+    return limits["default"] if limit is None else limit
 
 
 def listener_problem(reporting: int, silent: int) -> str:

@@ -74,6 +74,10 @@ class MachineReport:
         """The first step of the start-up that failed; None while none did."""
         return next((one for one in self.steps if one.state is StepOutcome.FAILED), None)
 
+    def is_done(self, step: str) -> bool:
+        """Whether a step of the start-up is done."""
+        return any(one.name == step and one.state is StepOutcome.DONE for one in self.steps)
+
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Self | None:
         """Read it as it was stored."""

@@ -10,6 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bot.rules.nodes.model_server import SERVE, SERVE_LIMIT_S, PlannedServer, model_server
+from bot.rules.nodes.stack_scripts import (
+    DRIVER,
+    DRIVER_LIMIT_S,
+    PYTHON_PACKAGES,
+    PYTHON_PACKAGES_LIMIT_S,
+    driver_script,
+    exports,
+    in_stack,
+    python_packages_script,
+)
+from bot.rules.stacks.stack import STACKS, Stack
 from bot.rules.values.repository import Repository
 from ledger.kernel.job import JobRequest
 
@@ -83,11 +95,14 @@ class PlannedStep:
     needs: tuple[str, ...] = ()
     #: Names of secrets that it waits for.
     secrets: tuple[str, ...] = ()
+    #: The model server that is started instead of the script.
+    server: PlannedServer | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Write it as the agent reads it."""
         said = {"name": self.name, "script": self.script, "limit_s": self.limit_s}
-        return said | {"job": self.is_job, "needs": list(self.needs), "secrets": list(self.secrets)}
+        said |= {"job": self.is_job, "needs": list(self.needs), "secrets": list(self.secrets)}
+        return said if self.server is None else said | {"serve": self.server.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +120,52 @@ class StartupPlan:
 
 
 def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -> StartupPlan | None:
-    """Plan the start-up of an instance; None where its job names no repository, no command and no secret.
+    """Plan the start-up of an instance; None where its job names no repository, command, software or secret.
 
     `places` are the variables of its cloud's profile, such as DATA_DIR.
     """
-    if job.repo is None and job.run is None and not job.secrets:
+    if job.repo is None and job.run is None and job.install is None and not job.secrets:
         return None
+    stack = STACKS.get(job.install or "")
     environment, repo = dict(places), Repository.read(job.repo) if job.repo else None
     if repo is not None:
         environment["PROJECT_REPO_DIR"] = f"{places.get('DATA_DIR') or '/root'}/{repo.name}"
-    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
-    script = _ENVIRONMENT.format(exports=shlex.quote(exports)) + (_CRED_FILE if job.secrets else "")
+    variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
+    script = _environment(variables, stack) + (_CRED_FILE if job.secrets else "")
     steps = [PlannedStep("environment", script, ENVIRONMENT_LIMIT_S)]
-    if repo is not None or job.run is not None:
+    if repo is not None or job.run is not None or stack is not None:
         packages = _PACKAGES.format(packages=" ".join(PACKAGES), left_out=LEFT_OUT, lock_wait_s=LOCK_WAIT_S)
         steps.append(PlannedStep("packages", packages, PACKAGES_LIMIT_S))
+    if stack is not None:
+        steps += _stack_steps(stack)
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
     if job.run is not None:
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
-        needs = ("repo",) if repo is not None else ()
+        needs = (*([PYTHON_PACKAGES] if stack else []), *(["repo"] if repo else []))
         reads = '. "$CRED_FILE" || exit\n' if job.secrets else ""
-        script = f"{reads}{into}{job.run}\n"
+        command = f"{reads}{into}{job.run}\n"
+        script = in_stack(command) if stack else command
         steps.append(PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs, secrets=job.secrets))
+    server = model_server(job)
+    if server is not None:
+        # An agent that can't start a server runs the script.
+        script = f'echo "This agent can\'t start a model server."; exit {LEFT_OUT}'
+        steps.append(
+            PlannedStep(SERVE, script, SERVE_LIMIT_S, needs=(PYTHON_PACKAGES,), secrets=job.secrets, server=server)
+        )
     return StartupPlan(f"start-{instance_id}", environment, tuple(steps))
+
+
+def _environment(variables: str, stack: Stack | None) -> str:
+    script = _ENVIRONMENT.format(exports=shlex.quote(variables))
+    return script if stack is None else script + exports()
+
+
+def _stack_steps(stack: Stack) -> list[PlannedStep]:
+    install = python_packages_script(stack)
+    return [
+        PlannedStep(DRIVER, driver_script(stack), DRIVER_LIMIT_S),
+        PlannedStep(PYTHON_PACKAGES, install, PYTHON_PACKAGES_LIMIT_S, needs=(DRIVER,)),
+    ]

@@ -166,7 +166,9 @@ class Policy:
     max_reason_chars: int = setting(500, "Longest reason of a request or of a rejection.")
     min_disk_gb: Mapping[str, int] = setting(disks(), "Smallest disk per workload; `default` is for all others.")
     default_image: Mapping[str, str] = setting(
-        images(), "Image per `cloud/stack`, per `cloud`, or `default`; the first of these that exists is used."
+        images(),
+        "Image per `cloud/NAME` for jobs with install=NAME, per `cloud`, or `default`; the first of these that exists "
+        "is used.",
     )
     image_capabilities: Mapping[str, str] = setting(
         image_capabilities(),

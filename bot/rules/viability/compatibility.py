@@ -12,9 +12,11 @@ from decimal import Decimal
 
 from bot.rules.policy.images import ImageNeeds
 from bot.rules.sizing.workload import Precision, Workload
+from bot.rules.stacks.stack import Stack
 from bot.rules.viability.images import old_driver, wrong_gpu
 from bot.rules.viability.obstacles import IN_SHORT, Obstacle
 from bot.rules.viability.precision import unable
+from bot.rules.viability.stack_fit import unfit_for_stack
 from providers.contract import Offer
 from providers.gpus.table import GPUS
 from providers.images import Vendor
@@ -22,7 +24,7 @@ from providers.images import Vendor
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Hold what an offer of one cloud must be able to do: run the image, and compute the run, where there is one.
+    """Hold what an offer of one cloud must be able to do: run the image and the software, and compute the run.
 
     `stated` are the compute capabilities that the policy states for GPUs that are not known here.
     """
@@ -30,6 +32,7 @@ class Needs:
     image: ImageNeeds
     work: Workload | None
     stated: Mapping[str, Decimal]
+    stack: Stack | None = None
 
 
 def capability(offer: Offer) -> Decimal | None:
@@ -49,7 +52,10 @@ def obstacle(offer: Offer, needs: Needs) -> Obstacle | None:
     found = wrong_gpu(needs.image, vendor, able)
     if found is None and needs.work is not None:
         found = _computing(offer, needs.work, vendor, able)
-    return found or old_driver(needs.image, offer.cuda_max)
+    found = found or old_driver(needs.image, offer.cuda_max)
+    if found is None and needs.stack is not None:
+        found = unfit_for_stack(needs.stack, offer.gpu, vendor, able, offer.cuda_max)
+    return found
 
 
 def _computing(offer: Offer, work: Workload, vendor: Vendor | None, able: Decimal | None) -> Obstacle | None:

@@ -14,6 +14,10 @@ class Obstacle(StrEnum):
     GPU_UNKNOWN = "gpu_unknown"
     NO_CODE = "image"
     DRIVER = "image_cuda"
+    STACK_VENDOR = "install_vendor"
+    STACK_MACHINE = "install_processor"
+    STACK_CODE = "install"
+    STACK_DRIVER = "install_driver"
     PRECISION = "precision"
     INTEGERS = "precision_training"
     QUANTIZED = "quantized"
@@ -35,6 +39,10 @@ SENTENCES: Mapping[Obstacle, str] = {
     ),
     Obstacle.NO_CODE: "the image has no code for that GPU's compute capability; a newer image may have it.",
     Obstacle.DRIVER: "the host's driver is too old for the image; image= names one built for an older CUDA.",
+    Obstacle.STACK_VENDOR: "the packages of install= are built for NVIDIA GPUs.",
+    Obstacle.STACK_MACHINE: "the packages of install= are built for x86_64, and that machine has an ARM processor.",
+    Obstacle.STACK_CODE: "the packages of install= have no code for that GPU's compute capability.",
+    Obstacle.STACK_DRIVER: "the host's driver is too old for the packages of install=.",
     Obstacle.PRECISION: "that GPU can't compute in this precision; precision= names another, such as fp16.",
     Obstacle.INTEGERS: "weights can't be trained as integers; write precision=bf16, or type=qlora.",
     Obstacle.QUANTIZED: "that GPU can't compute with weights of this few bits; precision=fp16 needs no such code.",
@@ -50,6 +58,10 @@ IN_SHORT: Mapping[Obstacle, str] = {
     Obstacle.GPU_UNKNOWN: "nothing says what it can compute",
     Obstacle.NO_CODE: "the image has no code for it",
     Obstacle.DRIVER: "the image needs a newer driver on the host",
+    Obstacle.STACK_VENDOR: "the packages of install= are built for NVIDIA GPUs",
+    Obstacle.STACK_MACHINE: "the packages of install= have no builds for its ARM processor",
+    Obstacle.STACK_CODE: "the packages of install= have no code for it",
+    Obstacle.STACK_DRIVER: "the packages of install= need a newer driver on the host",
     Obstacle.PRECISION: "it can't compute in this precision",
     Obstacle.INTEGERS: "weights can't be trained as integers",
     Obstacle.QUANTIZED: "it can't compute with weights of this few bits",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from bot.rules.instances.startup_script import bootstrap
-from bot.rules.market.filters import least_cuda
+from bot.rules.market.filters import image_of, least_cuda
 from bot.rules.policy.policy import Policy
 from bot.services.nodes.enrollment import AGENT_URL
 from ledger.kernel.grant import Grant, GrantKind
@@ -44,7 +44,7 @@ def order(
     return InstanceSpec(
         instance.name,
         offer,
-        job.image or policy.image(offer.cloud),
+        image_of(job, policy, offer.cloud),
         job.disk_gb,
         keys,
         login_key,

@@ -173,7 +173,7 @@ class Checkins:
             return REPLACED
         status = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
         changes.status[key] = status
-        changes.is_told |= await startup.notify_failed(tx, self._ctx.policy, key, before, status, now)
+        changes.is_told |= await startup.notify_changes(tx, self._ctx.policy, key, before, status, now)
         if report.machine is not None and stands.ready_at is not None:
             reported = report.machine.host_key
             if compare(stands.host_key, reported) is KeyMatch.DIFFERENT:

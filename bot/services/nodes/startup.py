@@ -1,4 +1,4 @@
-"""Answer agents that ask for their start-up, and notify the owner of a step that failed."""
+"""Answer agents that ask for their start-up, and notify the owner of a failed step and of a server that answers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from datetime import datetime
 from typing import Any
 
 from bot.rules.nodes.checkins import NodeStatus
+from bot.rules.nodes.machine_logs import shown
+from bot.rules.nodes.machine_report import MachineReport
+from bot.rules.nodes.model_server import SERVE
 from bot.rules.nodes.startup_plan import plan_startup
 from bot.rules.policy.policy import Policy
+from bot.rules.values.command_text import cli_command
 from bot.services.people import direct_messages
 from ledger.core import Tx
 from ledger.models import Instance, Session
 from ledger.queries.nodes import startup_jobs
 from providers.profiles import model
+
+#: How much of a log the message of a failure quotes.
+TAIL_LINES, TAIL_CHARACTERS = 3, 400
 
 
 async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -25,19 +32,43 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
     return found
 
 
-async def notify_failed(
+async def notify_changes(
     tx: Tx, policy: Policy, instance_id: str, before: NodeStatus, now_is: NodeStatus, now: datetime
 ) -> bool:
-    """Notify the owner once that a step failed, and return whether that was new. Nothing is ended."""
-    step = now_is.machine.failed_step if now_is.machine else None
+    """Notify the owner once that a step failed, and once that the server answers. Return whether either was new."""
+    machine = now_is.machine
+    if machine is None or not machine.steps:
+        return False
+    failed = await _notify_failed(tx, policy, instance_id, before, machine, now)
+    was_serving = before.machine is not None and before.machine.is_done(SERVE)
+    if was_serving or not machine.is_done(SERVE):
+        return failed
+    session = await _session(tx, instance_id)
+    text = (
+        f"Session {session.short_id} is ready to serve: its model server answered a chat completion. "
+        f"Reach it with {cli_command(f'open {session.short_id} 8000 --tunnel')}, or through the machine's own API."
+    )
+    await direct_messages.notify_owner(tx, policy, now, session, subject=f"{instance_id}/serves", text=text)
+    return True
+
+
+async def _session(tx: Tx, instance_id: str) -> Session:
+    return await tx.get_one(Session, (await tx.get_one(Instance, instance_id)).session_id)
+
+
+async def _notify_failed(
+    tx: Tx, policy: Policy, instance_id: str, before: NodeStatus, machine: MachineReport, now: datetime
+) -> bool:
+    step = machine.failed_step
     if step is None or (before.machine is not None and before.machine.failed_step is not None):
         return False
-    row = await tx.get_one(Instance, instance_id)
-    session = await tx.get_one(Session, row.session_id)
+    session = await _session(tx, instance_id)
+    said = [one for one in shown(machine.log_tail) if one.strip()][-TAIL_LINES:]
+    tail = f" The log ends with: {' | '.join(said)[-TAIL_CHARACTERS:]}" if said else ""
     text = (
         f"The start-up of session {session.short_id} failed at {step.name} with exit code {step.exit_code}. "
         f"The machine keeps running until its approved end. Run `/gpu status {session.short_id}` for details, or read "
-        "startup.log in /opt/gpu-shopper on the machine."
+        f"startup.log in /opt/gpu-shopper on the machine.{tail}"
     )
     await direct_messages.notify_owner(tx, policy, now, session, subject=f"{instance_id}/startup", text=text)
     return True

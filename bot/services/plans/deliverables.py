@@ -13,6 +13,7 @@ import yaml
 from pydantic import Field
 
 from bot.rules.approvals.decision import plan as approval_plan
+from bot.rules.market.filters import image_of
 from bot.rules.market.ranking import RankedOption
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
@@ -287,7 +288,7 @@ def _resources(best: RankedOption, planned: Planned, policy: Policy) -> PlanReso
         country=offer.country,
         spot=offer.spot,
         disk_gb=planned.job.disk_gb,
-        image=planned.job.image or policy.image(offer.cloud),
+        image=image_of(planned.job, policy, offer.cloud),
         vcpus=offer.vcpus,
         ram_gb=offer.ram_gb,
     )

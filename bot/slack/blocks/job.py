@@ -39,6 +39,7 @@ def details(job: JobRequest) -> str:
         ("image", job.image),
         ("ports", ", ".join(job.ports)),
         ("secrets", ", ".join(job.secrets)),
+        ("installs", job.install),
         ("repository", job.repo),
         ("runs", job.run),
     ):

@@ -52,6 +52,28 @@ while [ $# -gt 0 ]; do
 done
 [ $# -eq 0 ] || exec "$@"
 """
+#: Python. An environment of it has programs that install nothing, so that nobody's computer downloads some GB.
+_PYTHON = """\
+#!/bin/sh
+if [ "$1 $2" = "-m venv" ]; then
+  for folder in "$@"; do :; done
+  mkdir -p "$folder/bin"
+  cat >"$folder/bin/python" <<'END'
+#!/bin/sh
+case "$1 $2" in
+  "-m pip") exit 0 ;;
+  "-c import importlib"*) echo "The sandbox installs no packages."; exit 0 ;;
+esac
+exec {python} "$@"
+END
+  chmod +x "$folder/bin/python"
+  exit 0
+fi
+exec {python} "$@"
+"""
+#: Every machine has the processor and the free disk of a rented one.
+_UNAME = '#!/bin/sh\n[ "$*" != -m ] || { echo x86_64; exit 0; }\nexec /bin/uname "$@"\n'
+_DF = "#!/bin/sh\necho Filesystem 1024-blocks Used Available Capacity Mounted on\necho disk 9 9 900000000 1% /\n"
 _MISSING = '#!/bin/sh\necho "sh: 1: {}: not found" >&2\nexit 127\n'
 #: The marker in the environment of every process of a machine; its value is the machine's folder.
 MARK = "GPU_SHOPPER_SANDBOX_NODE"
@@ -176,7 +198,9 @@ def _write_programs(root: Path, machine: SandboxMachine) -> None:
     inside = f'#!/bin/sh\nexec {python} -I -S {root}/lib/{{}} {root} "$@"\n'
     tools = {"nvidia-smi": (Vendor.NVIDIA, "nvidia_smi.py"), "rocm-smi": (Vendor.AMD, "rocm_smi.py")}
     programs = {
-        "python3": f'#!/bin/sh\nexec {python} "$@"\n',
+        "python3": _PYTHON.format(python=python),
+        "df": _DF,
+        "uname": _UNAME,
         "runuser": _AS_OTHER,
         "sudo": _AS_OTHER,
         **dict.fromkeys(_HARMLESS, _NOTHING),
@@ -185,6 +209,7 @@ def _write_programs(root: Path, machine: SandboxMachine) -> None:
             for tool, (its_vendor, program) in tools.items()
         },
         **{tool: inside.format(f"{tool.replace('-', '_')}.py") for tool in ("train-stub", "serve-stub")},
+        "vllm": inside.format("serve_stub.py"),
     }
     for name, text in programs.items():
         (root / "bin" / name).write_text(text)

@@ -57,7 +57,7 @@ def test_the_output_of_nvidia_smi_is_read() -> None:
         (
             GOOD.replace("12.8", "12.4"),
             "old_driver",
-            "2 × RTX4090 bought, but the machine's driver 570.124.06 supports CUDA 12.4 and the image needs 12.8.",
+            "2 × RTX4090 bought, but the machine's driver 570.124.06 supports CUDA 12.4 and the job needs 12.8.",
         ),
         (
             "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.124\n",

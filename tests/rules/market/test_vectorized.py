@@ -84,6 +84,7 @@ JOBS = st.builds(
     spot=st.sampled_from(SpotPolicy),
     work=st.sampled_from([(), *RUNS]),
     image=st.sampled_from([None, None, "rocm/pytorch:latest", "own/image:1", "nvidia/cuda:11.0-devel"]),
+    install=st.sampled_from([None, None, "train", "serve"]),
     candidates=st.sampled_from([(), ("kaggle", "vast")]),
     regions=st.sampled_from([(), ("EU",)]),
     max_price_usd_h=st.sampled_from([None, Decimal("0.40"), Decimal("1.2")]),
@@ -109,6 +110,7 @@ def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple
         code = code or ("own_image" if able is not None and wanted.image and not able.images else None)
         no_agent = able is not None and not able.has_agent(own_image=wanted.image is not None)
         code = code or ("secrets" if wanted.secrets and no_agent else None)
+        code = code or ("install_agent" if wanted.install and no_agent else None)
         code = code or unsuited(one, cases.of(one))
         found = None if code else score(one, cases)
         if found and wanted.budget_cap_usd is not None and found.expected_usd > wanted.budget_cap_usd:

@@ -51,6 +51,29 @@ def test_the_command_runs_in_the_repository_and_only_with_it() -> None:
     assert (alone.steps[-1].script, alone.steps[-1].needs) == ("nvidia-smi\n", ())
 
 
+def test_software_is_installed_before_the_command_and_only_with_the_right_driver() -> None:
+    plan = planned(repo=REPO, run="python train.py", install="train")
+    assert [one.name for one in plan.steps] == ["environment", "packages", "driver", "python packages", "repo", "run"]
+    needs = {one.name: one.needs for one in plan.steps if one.needs}
+    assert needs == {"python packages": ("driver",), "run": ("python packages", "repo")}
+    alone = planned(install="serve")
+    assert [one.name for one in alone.steps] == ["environment", "packages", "driver", "python packages"]
+    # Linux takes at most 128 KiB as one argument of a program.
+    assert max(len(one.script) for one in (*plan.steps, *alone.steps)) < 128 << 10
+
+
+def test_logins_and_the_command_find_the_software_first(tmp_path: Path) -> None:
+    plan = planned(run="echo $VIRTUAL_ENV; echo $PATH", install="train")
+    folder = {"STARTUP_FOLDER": f"{tmp_path}/a b"}
+    (tmp_path / "a b").mkdir()
+    assert shell(script(plan, "environment"), **folder, LOGINS=str(tmp_path)).returncode == 0
+    login = shell(f". '{tmp_path}/a b/environment.sh'; . '{tmp_path}/a b/environment.sh'; echo $DATA_DIR; echo $PATH")
+    paths = login.stdout.splitlines()[1].split(":")
+    assert (login.stdout.splitlines()[0], paths[0], paths.count(paths[0])) == ("/data", f"{tmp_path}/a b/venv/bin", 1)
+    ran = shell(script(plan, "run"), **folder).stdout.splitlines()
+    assert (ran[0], ran[1].split(":")[0]) == (f"{tmp_path}/a b/venv", f"{tmp_path}/a b/venv/bin")
+
+
 def test_the_agent_reads_the_plan_as_it_is_sent() -> None:
     read = Plan.of(planned(repo=REPO, run="x").to_json())
     assert read is not None

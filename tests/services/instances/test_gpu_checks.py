@@ -38,7 +38,7 @@ VERDICTS = {
     Flaw.WRONG_GPU: ("wrong_gpus", "but the machine has"),
     Flaw.MISSING_GPU: ("gpu_missing", "but the machine shows no GPU"),
     Flaw.SMALL_GPU: ("low_gpu_memory", "but a GPU of the machine has"),
-    Flaw.OLD_DRIVER: ("old_driver", "supports CUDA 11.4 and the image needs"),
+    Flaw.OLD_DRIVER: ("old_driver", "supports CUDA 11.4 and the job needs"),
     Flaw.DRIVER_MISMATCH: ("driver_broken", "the driver and its library have different versions"),
     Flaw.HUNG_GPU: ("driver_broken", "a GPU does not respond"),
     Flaw.NO_GPU_TOOL: ("driver_broken", "the tool nvidia-smi or rocm-smi is missing"),

@@ -1,6 +1,7 @@
 """Act as a model server on a machine of the sandbox: the part of OpenAI's HTTP API that chat programs use.
 
     serve-stub [--port N] [--model NAME] [--tokens-per-s N]
+    vllm serve NAME [--port N]
 
 It answers on 127.0.0.1 with the words of the last message, one by one where `stream` is asked for, and writes
 `serve.json` once it listens.
@@ -89,13 +90,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--model", default=Handler.model)
     parser.add_argument("--tokens-per-s", type=float, default=50)
-    options = parser.parse_args(arguments)
-    handler = type("Chosen", (Handler,), {"model": options.model, "pause_s": 1 / options.tokens_per_s})
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    options, _others = parser.parse_known_args(arguments)
+    model = options.words[1] if options.words[:1] == ["serve"] and options.words[1:] else options.model
+    handler = type("Chosen", (Handler,), {"model": model, "pause_s": 1 / options.tokens_per_s})
     server = ThreadingHTTPServer(("127.0.0.1", options.port), handler)
     folder = Path(os.environ["GPU_SHOPPER_AGENT_FOLDER"]).parent
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "serve.json").write_text(json.dumps({"port": server.server_port, "model": options.model}))
-    print(f"serving {options.model} on 127.0.0.1:{server.server_port}", flush=True)
+    (folder / "serve.json").write_text(json.dumps({"port": server.server_port, "model": model}))
+    print(f"serving {model} on 127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever()
     return 0
 

@@ -1,0 +1,1 @@
+"""Name the software stacks that a machine can install, each pinned to versions that work together."""
