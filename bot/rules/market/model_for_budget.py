@@ -8,7 +8,7 @@ it fits the GPUs, the host and the disk. The total that is expected of the run s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -28,7 +28,6 @@ from bot.rules.sizing.scaling_law import (
 )
 from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, tokens_per_s
 from bot.rules.sizing.throughput_data import RANGE_SIGMAS
-from bot.rules.sizing.vram import fit
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.viability.host import host_gb, run_disk, too_little
 from ledger.kernel.job import JobRequest
@@ -141,12 +140,12 @@ def model_for_budget(
     # The guess decides between GPUs; only the ones that may be shown are searched to the end.
     near = sorted(first.values(), key=lambda one: (one[0], one[1].offer.id))[: SHOWN + 1]
     solved = [(found, solver.sold) for _, solver in near if (found := solver.best()) is not None]
-    priced = (
-        _priced(found, sold, question, policy, able, runs)
+    models = [
+        model
         for found, sold in sorted(solved, key=lambda one: (one[0].order, one[1][0].id))
-    )
-    models = [one for one in priced if one is not None][:SHOWN]
-    return Sized(question, tuple(models), market.excluded, len(market.offers))
+        for model in _priced(found, sold, question, policy, able, runs)
+    ]
+    return Sized(question, tuple(models[:SHOWN]), market.excluded, len(market.offers))
 
 
 def _priced(
@@ -156,24 +155,22 @@ def _priced(
     policy: Policy,
     able: Mapping[str, Capabilities],
     runs: tuple[FinishedRun, ...],
-) -> SizedModel | None:
-    """Return the model on the offer that a plan of its run recommends among these."""
+) -> Iterator[SizedModel]:
+    """Yield the model on the offer that a plan of its run recommends among these."""
     job = _job(question, found.params, found.tokens, sold[0])
-    options = rank(sold, job, policy, able, top=1, runs=runs).options
-    if not options:
-        return None
     low, high = (LAW.loss(found.params, found.tokens * rate / found.rate.expected) for rate in _range(found.rate))
     floor = RANGE_SIGMAS * FLOOR_SIGMA
-    return SizedModel(
-        params=found.params,
-        tokens=found.tokens,
-        loss=found.loss,
-        loss_low=found.loss - math.hypot(found.loss - high, floor),
-        loss_high=found.loss + math.hypot(low - found.loss, floor),
-        option=options[0],
-        job=job,
-        serving_usd=found.serving_usd,
-    )
+    for option in rank(sold, job, policy, able, top=1, runs=runs).options:
+        yield SizedModel(
+            params=found.params,
+            tokens=found.tokens,
+            loss=found.loss,
+            loss_low=found.loss - math.hypot(found.loss - high, floor),
+            loss_high=found.loss + math.hypot(low - found.loss, floor),
+            option=option,
+            job=job,
+            serving_usd=found.serving_usd,
+        )
 
 
 def _range(rate: Throughput) -> tuple[float, float]:
@@ -273,7 +270,7 @@ class _Solver:
         if rate is None or not self._fits(work, run):
             return None
         serving_usd = self._serving_usd(work)
-        if serving_usd is None or serving_usd >= question.budget_usd:
+        if serving_usd >= question.budget_usd:
             return None
         hours = self._hours(run, rate, question.budget_usd - serving_usd)
         if hours < SHORTEST_HOURS:
@@ -293,14 +290,12 @@ class _Solver:
             return False
         return run_disk(work).whole_gb <= self._question.job.disk_gb
 
-    def _serving_usd(self, work: Workload) -> Decimal | None:
-        """Return the dollars of generating the tokens to serve on the same GPUs; None where the model does not fit."""
+    def _serving_usd(self, work: Workload) -> Decimal:
+        """Return the dollars of generating the tokens to serve on the same GPUs: a model that trains there fits."""
         served = self._question.work.served_tokens
         if not served:
             return _ZERO
         serving = replace(work, kind=WorkKind.SERVING, tokens=None, goal_hours=None, global_batch=None)
-        if not fit(serving, self._gpu, self.offer.gpu_count).possible:
-            return None
         rate = tokens_per_s(serving, self._gpu, self.offer.gpu_count, runs=self._runs)
         hours = Decimal(served) / Decimal(rate.expected) / _HOUR_S if rate is not None else _ZERO
         return hours * (self.offer.price_usd_h or _ZERO)

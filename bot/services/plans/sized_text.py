@@ -14,12 +14,10 @@ HEAD = ("#", "GPU", "cloud", "model", "tokens", "loss", "range", "time", "total"
 #: The columns of numbers.
 RIGHT = (0, 3, 4, 5, 7, 8, 9)
 
-_FITTED = (
-    "The loss is in nats per token, by the scaling law of Chinchilla as refitted in arXiv:2404.10102, on models of 70M "
-    "to 16B parameters and 5B to 500B tokens of web text."
-)
-_UNKNOWN = (
-    "The law does not know your data, repeated data or other architectures. Compare these losses only with each other."
+_LAW = (
+    "The loss is in nats per token, by Chinchilla's scaling law as refitted in arXiv:2404.10102.",
+    "It was fitted on models of 70M to 16B parameters and 5B to 500B tokens of web text.",
+    "It does not know your data, repeated data or other architectures. Compare these losses only with each other.",
 )
 
 
@@ -77,7 +75,7 @@ def notes(sized: Sized) -> tuple[str, ...]:
         )
     if work.total_tokens is not None and first.tokens >= work.total_tokens:
         found.append("All of your data are used once; with more, the same money would give a lower loss.")
-    return (*found, *beyond_fit(first.params, first.tokens), _FITTED, _UNKNOWN)
+    return (*found, *beyond_fit(first.params, first.tokens), *_LAW)
 
 
 def sized_lines(sized: Sized) -> Iterator[str]:
