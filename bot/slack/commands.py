@@ -22,7 +22,7 @@ from bot.services.billing import costs, shared_ledger, true_up
 from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
 from bot.services.instances import power
-from bot.services.plans import planner
+from bot.services.plans import planner, sizing
 from bot.services.requests import again as repeat
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
@@ -124,8 +124,8 @@ async def _inventory(handler: HandlerContext, job: HandlerJob, parsed: ParsedCom
 
 async def _plan(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
     ctx = handler.ctx
-    wanted = parsed.job or everything(ctx.policy)
-    found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
+    wanted = parsed.sizing or parsed.job or everything(ctx.policy)
+    found = await sizing.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     await handler.say(job, plan(found, handler.settings.command))
     await charts.share(handler, job, found)
     return None

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from bot.api.routes.market import plan_out
 from bot.cli.access.job_file import job_in
-from bot.cli.commands.in_process_market import job_of
+from bot.cli.commands.in_process_market import plan_of
 from bot.cli.commands.plan import write
 from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
@@ -280,7 +280,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         assert isinstance(found, ParsedCommand), found.message
         assert found.job is not None
         # `candidates` of a file are an order of preference; `clouds` are not.
-        assert job_of(job_in(str(file)), POLICY) == replace(found.job, clouds_in_order=text == fields)
+        assert plan_of(job_in(str(file)), POLICY) == replace(found.job, clouds_in_order=text == fields)
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,10 @@ from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, market_page, pieces, read_cursor
 from bot.services.plans.chart import chart as draw
 from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
-from bot.services.plans.job_file import BadJob, read_job
+from bot.services.plans.job_file import BadJob, read_plan
 from bot.services.plans.planner import Compared, Planned, compare_market
-from bot.services.plans.planner import plan as make_plan
+from bot.services.plans.sized_document import sizing_document
+from bot.services.plans.sizing import plan as make_plan
 from bot.services.plans.tables import comparison_tables, plan_table
 from bot.services.runtime.commands import Reply
 from providers.profiles import model
@@ -116,13 +117,16 @@ async def plan(
     document: JobDocument,
     chart: Annotated[bool, Query(description="true: with a picture of the plan, a PNG in base64.")] = False,
 ) -> PlanOut:
-    """Plan a training run: memory, time and cost on every offer. Rents nothing."""
+    """Plan a training run: memory, time and cost on every offer. Rents nothing.
+
+    A budget without a model asks which model it trains: the answer then has `sizing`, and the plan of its first model.
+    """
     ctx = deps.ctx
     try:
-        job = read_job(document, ctx.policy, "plan")
+        wanted = read_plan(document, ctx.policy)
     except BadJob as error:
         raise refused(error) from error
-    made = await make_plan(ctx.catalog, ctx.clock, job, ctx.policy)
+    made = await make_plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     # Drawing computes for a good part of a second; in a thread it delays no other answer.
     return await asyncio.to_thread(plan_out, made, ctx.policy, with_chart=chart)
 
@@ -135,6 +139,7 @@ def plan_out(planned: Planned, policy: Policy, *, with_chart: bool = False) -> P
         manifest=instance_manifest(planned, policy),
         page=gpu_plan(planned),
         report=plan_table(planned),
+        sizing=None if planned.sized is None else sizing_document(planned.sized),
     )
 
 

@@ -14,6 +14,7 @@ from bot.rules.values.text_table import TextReport
 from bot.services.market.document import CURSOR
 from bot.services.market.offer_fields import Cloud, Sentence
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest
+from bot.services.plans.sized_document import SizingDocument
 
 #: A page with more rows is sent piece by piece.
 LARGEST_PAGE = 1_000
@@ -26,6 +27,7 @@ class PlanOut(Out):
     manifest: InstanceManifest = Field(description="What to rent: instance_manifest.json.")
     page: str = Field(description="The same as a page for people, in Markdown.")
     report: TextReport = Field(description="The same as tables and sentences for people.")
+    sizing: SizingDocument | None = optional("The models that a budget trains, where no model was named.")
     chart: Base64Bytes | None = optional("With chart=true: the total against the hours of each offer, as a PNG.")
 
 

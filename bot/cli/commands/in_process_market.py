@@ -12,10 +12,11 @@ from bot.api.routes.market import compared_out, plan_out
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
 from bot.rules.grammar.job_document import JobDocument
+from bot.rules.grammar.sizing_words import SizingQuestion
 from bot.rules.policy.policy import Policy
-from bot.services.plans.job_file import BadJob, read_job
+from bot.services.plans.job_file import BadJob, read_plan
 from bot.services.plans.planner import compare_market
-from bot.services.plans.planner import plan as make_plan
+from bot.services.plans.sizing import plan as make_plan
 from ledger.kernel.job import JobRequest
 
 
@@ -34,15 +35,15 @@ def planned(document: Mapping[str, Any], out: str) -> Any:
     """Plan a run, and return the API's answer, with its picture where files are written to `out`."""
     found = settings()
     policy = policy_of(found)
-    wanted = job_of(document, policy)
+    wanted = plan_of(document, policy)
     made = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
     return plan_out(made, policy, with_chart=bool(out)).model_dump(mode="json")
 
 
-def job_of(document: Mapping[str, Any], policy: Policy) -> JobRequest:
-    """Read the job of a document for a plan; ends the program where it is wrong."""
+def plan_of(document: Mapping[str, Any], policy: Policy) -> JobRequest | SizingQuestion:
+    """Read what a document asks of a plan; ends the program where it is wrong."""
     try:
-        return read_job(JobDocument.model_validate(document), policy, "plan")
+        return read_plan(JobDocument.model_validate(document), policy)
     except ValidationError as error:
         fail(invalid(error.errors())[0].sentence, 2)
     except BadJob as error:

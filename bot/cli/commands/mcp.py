@@ -125,7 +125,10 @@ class Tools:
 
     @_with_refusals
     async def plan(self, words: Words) -> str:
-        """Plan a training run: memory, time and cost on every offer; rents nothing."""
+        """Plan a training run: memory, time and cost on every offer; rents nothing.
+
+        A budget without a model (`budget=$500`) asks which model, on how many tokens, the money trains.
+        """
         found = await self._api.post("/plans", {"words": words})
         return _text(TextReport.model_validate(found["report"]))
 

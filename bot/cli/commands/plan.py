@@ -48,12 +48,16 @@ def plan(
     answer = _there(document, out) if elsewhere() else load("commands.in_process_market").planned(document, out)
     if out:
         write(answer, Path(out))
+    report, sized = TextReport.model_validate(answer["report"]), answer.get("sizing")
     if as_json:
-        typer.echo(json.dumps(answer["estimate"], indent=2))
+        document = answer["estimate"] if sized is None else {**answer["estimate"], "sizing": sized}
+        typer.echo(json.dumps(document, indent=2))
     else:
-        print_report(with_columns(TextReport.model_validate(answer["report"]), shown))
+        # The models of a budget have columns of their own.
+        print_report(with_columns(report, shown) if sized is None else report)
         if answer["estimate"]["options"]:
-            say(f"Request #1: `gpu-shopper provision {_words(answer)}`. The other ids: `--columns rank,gpu,offer`.")
+            others = "The other ids: `--columns rank,gpu,offer`." if sized is None else "Plan another by its words."
+            say(f"Request #1: `gpu-shopper provision {_words(answer)}`. {others}")
     if not any(cloud["ok"] for cloud in answer["estimate"]["clouds"]):
         raise typer.Exit(UNAVAILABLE)
     if not answer["estimate"]["options"]:

@@ -23,6 +23,7 @@ from bot.rules.grammar.job_words import (
     unknown_gpu,
 )
 from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
+from bot.rules.grammar.sizing_words import SERVED, refused
 from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.nodes.model_server import MODEL_MISSING, asks_for_server, is_model
 from bot.rules.policy.policy import Policy
@@ -158,8 +159,11 @@ class Draft:
     def missing(self, sub: Subcommand) -> Iterator[tuple[str, str]]:
         """Yield what `sub` still needs, as `(word that would say it, sentence)`."""
         work = () if "hours" in self.said else self.said.get("work", ())
-        if sub.name == "plan" and self.said.keys().isdisjoint(("hours", "work")):
-            yield "hours", "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h."
+        if sub.name == "plan" and self.said.keys().isdisjoint(("hours", "work", "budget_cap_usd")):
+            runs = "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h."
+            yield "hours", f"{runs} budget=$500 alone asks which model that trains."
+        if wrong := refused(self.said, plans=sub.name == "plan"):
+            yield SERVED, wrong
         if not sub.needs_hours:
             return
         serves = asks_for_server(self.said.get("install"), self.said.get("workload", ""))

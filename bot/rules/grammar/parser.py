@@ -36,6 +36,7 @@ from bot.rules.grammar.readers import (
     read_transfer,
 )
 from bot.rules.grammar.run_words import question, question_word
+from bot.rules.grammar.sizing_words import chooses_model, sizing_question
 from bot.rules.policy.policy import Policy
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.reply_code import ReplyCode
@@ -158,6 +159,11 @@ def _read_job(sub: Subcommand, words: list[WordToken], line: str, policy: Policy
         raise Wrong(end(line), str(error)) from error
     for _, sentence in draft.missing(sub):
         raise Wrong(end(line), sentence)
+    if sub.name == "plan" and chooses_model(draft.said):
+        try:
+            return ParsedCommand(sub.name, sizing=sizing_question(draft.said, draft.request(sub), policy))
+        except BadWord as error:
+            raise Wrong(end(line), str(error)) from error
     return ParsedCommand(sub.name, job=draft.request(sub), sort=sort)
 
 

@@ -12,6 +12,7 @@ from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
 from bot.rules.grammar.job_words import read_clouds
 from bot.rules.grammar.market_words import SortKey
+from bot.rules.grammar.sizing_words import SizingQuestion
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.values.text import WordToken
@@ -25,10 +26,11 @@ class ParsedCommand:
     """Hold a command that was read. `job` is None for a job command without words, which opens the form.
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
-    `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
+    `action` and `text` belong to `key`, `question` to `compare`, `action` is the view of `costs`. Of `extend`, `hours`
     is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy`, `preserve` or
     empty; of `terminate`, `action` is `now` to skip the confirmation. Of `delegate`, `action` is `set`, `list` or
-    `off`, `target` a person's reference and `day` the last day. Of `inventory`, `sort` is what comes first.
+    `off`, `target` a person's reference and `day` the last day. Of `inventory`, `sort` is what comes first;
+    of a `plan` that chooses the model, `sizing` stands in place of `job`.
     """
 
     name: str
@@ -37,6 +39,7 @@ class ParsedCommand:
     action: str = ""
     text: str = ""
     question: ComparisonQuestion | None = None
+    sizing: SizingQuestion | None = None
     hours: Decimal | None = None
     day: date | None = None
     sort: SortKey | None = None

@@ -207,6 +207,14 @@ WORK_WORDS: tuple[WorkWord, ...] = (
     WorkWord(
         "tokens", "NUMBER", "Tokens in all.", "tokens=2B", _counted("tokens", "a number of tokens", "2B", MOST_TOKENS)
     ),
+    WorkWord(
+        "served-tokens",
+        "NUMBER",
+        "Tokens that the model serves later, where the plan chooses it.",
+        "served-tokens=10B",
+        _counted("served_tokens", "a number of tokens", "10B", MOST_TOKENS),
+        ("served_tokens",),
+    ),
     WorkWord("steps", "NUMBER", "Optimizer steps.", "steps=10k", _counted("steps", "a number of steps", "10k", 10**10)),
     WorkWord(
         "precision",
@@ -240,7 +248,7 @@ WORK_WORDS: tuple[WorkWord, ...] = (
         "concurrency=16",
         _counted("concurrency", _COUNT, "16", 10**6),
     ),
-    WorkWord("goal", "TIME", "When it should be done at the latest.", "goal=24h", _time("goal_hours")),
+    WorkWord("goal", "TIME", "When it should be done at the latest.", "goal=24h", _time("goal_hours"), ("by",)),
     WorkWord("hours", "TIME", "For how long, when the work is not known.", "hours=6h", _time("hours"), ("time",)),
     WorkWord("checkpoint-size", "SIZE", "Size of a checkpoint.", "checkpoint-size=20GB", _size("checkpoint_gb")),
     WorkWord("checkpoint-every", "TIME", "Pause between checkpoints.", "checkpoint-every=30m", _read_cadence),

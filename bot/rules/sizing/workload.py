@@ -63,7 +63,8 @@ class Workload:
 
     `global_batch` counts sequences over all GPUs, `micro_batch` those of one GPU at a time. `checkpointing` (recompute
     activations) and `sharding` are None when the planner may choose. `concurrency` is how many sequences are served at
-    once. `hours` is what was asked for when the work itself is not known.
+    once. `served_tokens` are generated after the
+    training, by a model that the plan chooses. `hours` is what was asked for when the work itself is not known.
     """
 
     kind: WorkKind = WorkKind.TRAINING
@@ -81,6 +82,7 @@ class Workload:
     global_batch: int | None = None
     micro_batch: int | None = None
     tokens: int | None = None
+    served_tokens: int | None = None
     steps: int | None = None
     precision: Precision | None = None
     stack: str | None = None

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from bot.rules.grammar.job_document import CandidatesOrder, JobDocument, pairs
-from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
+from bot.rules.grammar.sizing_words import SizingQuestion
 from bot.rules.instances import file_mounts as instance_file_mounts
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
@@ -46,11 +47,25 @@ class BadJob(ValueError):
 
 def read_job(document: JobDocument, policy: Policy, command: str = "provision") -> JobRequest:
     """Return the request that a document describes, read by the language of `/gpu`. Raises `BadJob`."""
+    return _job(document, _parsed(document, policy, command))
+
+
+def read_plan(document: JobDocument, policy: Policy) -> JobRequest | SizingQuestion:
+    """Return the job of a plan, or the budget for which the plan chooses a model. Raises `BadJob`."""
+    parsed = _parsed(document, policy, "plan")
+    return parsed.sizing or _job(document, parsed)
+
+
+def _parsed(document: JobDocument, policy: Policy, command: str) -> ParsedCommand:
     named = list(pairs(document))
     parsed = parse(f"{command} {document.words or ''}", policy, [(word, value) for _, word, value in named])
     if isinstance(parsed, GrammarError):
         field = named[parsed.pair - 1][0] if parsed.pair else ""
         raise BadJob(parsed.code, field or ("words" if document.words else ""), parsed.message)
+    return parsed
+
+
+def _job(document: JobDocument, parsed: ParsedCommand) -> JobRequest:
     if parsed.job is None:
         raise BadJob(GrammarError.code, "", "Say which GPU and for how long, or what runs.")
     try:

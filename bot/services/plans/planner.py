@@ -9,6 +9,7 @@ from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.alternatives import alternatives
 from bot.rules.market.disk import disk_gb, disk_sentence
 from bot.rules.market.filters import blocked, excluded
+from bot.rules.market.model_for_budget import Sized
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation
 from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest, compare
@@ -43,7 +44,8 @@ class Planned:
     """A plan: the ranked offers for a job, the assumptions, the unknowns, and the changes that would let offers fit.
 
     `capabilities` is what the recommended option's cloud can do, None when nothing fits. `methods` are lighter ways to
-    do the run, each with a table of its own.
+    do the run, each with a table of its own. `sized` has the models that a budget trains, where the plan chose the
+    model: then the rest is the plan of the first of them.
     """
 
     job: JobRequest
@@ -55,6 +57,7 @@ class Planned:
     capabilities: Capabilities | None
     made_at: datetime
     methods: tuple[LighterMethod, ...] = ()
+    sized: Sized | None = None
 
     @property
     def best(self) -> RankedOption | None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.rules.market.model_for_budget import Sized
 from bot.rules.plans.comparison_text import elsewhere, elsewhere_columns, together
 from bot.rules.values.phrases import hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
 from bot.services.market.answers import refusals, silence
-from bot.services.plans import text
+from bot.services.plans import sized_text, text
 from bot.services.plans.planner import Compared, Planned
 
 
 def plan_table(planned: Planned) -> TextReport:
     """Return a plan: its table, the reason for each rank, the assumptions and the unknowns."""
+    if planned.sized is not None:
+        return _sized_table(planned, planned.sized)
     options = planned.ranked.options
     best = planned.best.estimate if planned.best is not None else None
     said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
@@ -34,6 +37,16 @@ def plan_table(planned: Planned) -> TextReport:
         tables=tuple(tables),
         sentences=tuple(filter(None, (first, *said))),
     )
+
+
+def _sized_table(planned: Planned, sized: Sized) -> TextReport:
+    """Return the models that a budget trains, and what is assumed about the first of them."""
+    best = planned.best.estimate if planned.best is not None else None
+    said = [*sized_text.sentences(sized), *planned.absent, *planned.skipped]
+    said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
+    rows = tuple(sized_text.cells(place, one) for place, one in enumerate(sized.models, 1))
+    tables = (TextTable(head=sized_text.HEAD, rows=rows),) if rows else ()
+    return TextReport(lead=f"Plan for {text.title(planned)}", tables=tables, sentences=tuple(filter(None, said)))
 
 
 def comparison_tables(compared: Compared) -> TextReport:

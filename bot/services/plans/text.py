@@ -10,6 +10,7 @@ from bot.rules.values.phrases import about_hours, hours, place_name, rate, usd
 from bot.rules.values.text import in_markdown
 from bot.services.plans.columns import PLAN_COLUMNS, USUAL
 from bot.services.plans.planner import Planned
+from bot.services.plans.sized_text import sized_lines
 
 HEAD = tuple(PLAN_COLUMNS.values())
 #: So many columns, the first ones, are shown where there is little room; the numbers among them.
@@ -44,6 +45,8 @@ def between(option: RankedOption) -> str:
 
 def title(planned: Planned) -> str:
     """Return what is planned, in the words of its request."""
+    if planned.sized is not None:
+        return f"the model that {usd(planned.sized.question.budget_usd)} trains"
     work = " ".join(planned.job.work)
     return work or f"a machine for {hours(planned.job.hours)}"
 
@@ -57,6 +60,8 @@ def _lines(planned: Planned) -> Iterator[str]:
     options = planned.ranked.options
     yield f"# GPU plan: {in_markdown(title(planned))}"
     yield ""
+    if planned.sized is not None:
+        yield from sized_lines(planned.sized)
     if planned.best is None:
         yield in_markdown(planned.nothing)
         yield from _section("What would open the market", (one.sentence for one in planned.relaxations))

@@ -9,10 +9,13 @@ from bot.services.market.answers import refusals
 from bot.services.plans.planner import Compared, LighterMethod, Planned
 from bot.services.plans.text import HEAD, NARROW, RIGHT, between, cells, title
 from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
+from bot.slack.blocks.sized_plan import sized_plan
 
 
 def plan(planned: Planned, command: str) -> Message:
     """Show the first columns of the table of every interface, then reasons with ids, assumptions and unknowns."""
+    if planned.sized is not None:
+        return sized_plan(planned, planned.sized, command)
     options = planned.ranked.options
     lead = f"*Plan for {safe(title(planned))}*"
     # Where nothing fits, the message itself says first which clouds did not answer.
