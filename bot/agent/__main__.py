@@ -14,6 +14,8 @@ elif sys.argv[1:] == ["serve-api"]:
 
     libraries.prepare()
     from bot.agent.api.process import main
+elif sys.argv[1:] == ["compile-libraries"]:
+    from bot.agent.libraries import compile_all as main
 elif sys.argv[1:] == ["start-up"]:
     from bot.agent.startup.runner import main
 elif sys.argv[1:] == ["run-command"]:

@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
 
+from bot.agent.job_process import own_program
 from bot.agent.memory import folder_of
 from bot.agent.settings import environment_of_machine
 
+#: Loads what the API loads, and ends. What compiling takes in memory goes with it.
+COMPILES = "compile-libraries"
+
 
 def prepare() -> None:
-    """Unpack the libraries into the agent's folder, before the first of them is imported."""
+    """Unpack the libraries into the agent's folder, and have them compiled, before the first of them is imported."""
+    if unpack(folder_of(environment_of_machine())):
+        # Where it fails, the API's own process compiles them.
+        subprocess.run([sys.executable, *own_program(), COMPILES], stdin=subprocess.DEVNULL, check=False)
+
+
+def compile_all(_arguments: list[str], /) -> int:
+    """Import what the API imports, so that Python keeps it compiled beside the unpacked libraries."""
     unpack(folder_of(environment_of_machine()))
+    importlib.import_module("bot.agent.api.process")
+    return 0
 
 
 def unpack(folder: Path, archive: str = "") -> bool:
-    """Put the libraries into a folder below this one and look there first. False if they stay in the archive.
+    """Put the libraries into a folder below this one and look there first. True where the folder is new.
 
-    The folder's name is the archive's hash, so another build gets another. It is complete or it is not there.
+    The folder's name is the archive's hash, so another build gets another. It is complete or it is not there. Where it
+    can't be written, the libraries stay in the archive.
     """
     archive = archive or sys.argv[0]
     if not archive.endswith(".pyz"):
         return False
     try:
         place = folder / f"libraries-{hashlib.sha256(Path(archive).read_bytes()).hexdigest()[:16]}"
-        if not place.is_dir():
+        is_new = not place.is_dir()
+        if is_new:
             _write(archive, folder, place)
     except (OSError, zipfile.BadZipFile):
         return False
     sys.path.insert(0, str(place))
-    return True
+    return is_new
 
 
 def _write(archive: str, folder: Path, place: Path) -> None:

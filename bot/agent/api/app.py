@@ -75,8 +75,8 @@ class Api:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        async with self.chat.client:
-            yield
+        yield
+        self.chat.calls.close()
 
     async def _upload(self, request: Request) -> Response:
         return await upload(request, self.workspace)

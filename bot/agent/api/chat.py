@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import httpx
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from bot.agent.api.bodies import whole
+from bot.agent.api.local_calls import Answer, LocalCalls, NoServer, TooSlow
 from bot.agent.api.problems import ApiRefusal
 from bot.agent.job_process import content
 
 MOST_BYTES = 32 << 20
 DEFAULT_PORT = 8000
-#: A model may think for long before its first token; the connection itself is to the same machine.
-TIMEOUT = httpx.Timeout(600.0, connect=2.0)
+PATH: Final = "/v1/chat/completions"
 #: Compressed chunks would come late.
-_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-_PASSED_ON = ("content-type", "retry-after", "x-request-id")
-
-
-def _client() -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=256, max_keepalive_connections=64)
-    # Its only calls go to this machine without TLS, so no certificates are loaded.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx.AsyncClient(verify=context, timeout=TIMEOUT, limits=limits, trust_env=False, follow_redirects=False)
+_HEADERS = {"Content-Type": "application/json", "Accept": "*/*", "Accept-Encoding": "identity"}
+_PASSED_ON = ("content-type", "content-length", "retry-after", "x-request-id")
 
 
 @dataclass
@@ -39,7 +32,7 @@ class Chat:
     """The proxy; `folder` is the agent's, where `serve.json` names the server's port."""
 
     folder: Path
-    client: httpx.AsyncClient = field(default_factory=_client)
+    calls: LocalCalls = field(default_factory=LocalCalls)
 
     def port(self) -> int:
         """Return the port of the local server."""
@@ -51,43 +44,62 @@ class Chat:
 
     async def pass_on(self, request: Request) -> Response:
         """`POST …/llm/chat`: the body and the answer are those of OpenAI's /v1/chat/completions."""
-        url = f"http://127.0.0.1:{self.port()}/v1/chat/completions"
-        call = self.client.build_request("POST", url, content=await whole(request, MOST_BYTES), headers=_HEADERS)
+        port, body = self.port(), await whole(request, MOST_BYTES)
+        left = asyncio.create_task(_left(request))
         try:
-            reply = await _unless_left(request, self.client.send(call, stream=True))
-        except httpx.TimeoutException:
-            raise ApiRefusal(504, f"The server on port {self.port()} did not answer in time.") from None
-        except httpx.HTTPError:
+            answer = await _unless(left, self.calls.post(port, PATH, body, _HEADERS))
+        except TooSlow:
+            left.cancel()
+            raise ApiRefusal(504, f"The server on port {port} did not answer in time.") from None
+        except NoServer:
+            left.cancel()
             raise ApiRefusal(
-                503, f"No server answers on port {self.port()} of this machine. Start one first.", {"Retry-After": "5"}
+                503, f"No server answers on port {port} of this machine. Start one first.", {"Retry-After": "5"}
             ) from None
-        headers = {name: reply.headers[name] for name in _PASSED_ON if name in reply.headers}
+        except BaseException:
+            left.cancel()
+            raise
+        return PassedOn(answer, left)
+
+
+class PassedOn(Response):
+    """The answer of the local server, a piece at a time; the work ends for a caller who leaves."""
+
+    def __init__(self, answer: Answer, left: asyncio.Task[None]) -> None:
+        headers = {name: answer.headers[name] for name in _PASSED_ON if name in answer.headers}
         # An error of the local server is none of this API: a caller that retries should know which one it was.
-        status = 502 if reply.status_code == 500 else reply.status_code
-        return StreamingResponse(_content(reply), status, headers)
+        super().__init__(None, 502 if answer.status == 500 else answer.status)
+        self.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        self._answer, self._left = answer, left
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            with contextlib.suppress(ApiRefusal):
+                await _unless(self._left, self._pieces(send))
+        finally:
+            self._left.cancel()
+            self._answer.close()
+
+    async def _pieces(self, send: Send) -> None:
+        async for piece in self._answer.pieces():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _unless_left(request: Request, sending: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
-    """Wait for the answer's head, and end the work for a caller who leaves meanwhile."""
-    reply, left = asyncio.create_task(sending), asyncio.create_task(_left(request))
+async def _unless(left: asyncio.Task[None], work: Coroutine[Any, Any, Any]) -> Any:
+    """Return what the work returns; end it and raise `ApiRefusal` where the caller leaves before."""
+    working = asyncio.create_task(work)
     try:
-        await asyncio.wait({reply, left}, return_when=asyncio.FIRST_COMPLETED)
-        if not reply.done():
+        await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
             raise ApiRefusal(400, "The caller left before the answer came.")
-        return await reply
+        return await working
     finally:
-        left.cancel()
-        reply.cancel()  # It does nothing where the answer came.
+        working.cancel()  # It does nothing where the work is done.
 
 
 async def _left(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _content(reply: httpx.Response) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in reply.aiter_bytes():
-            yield chunk
-    finally:
-        await reply.aclose()
