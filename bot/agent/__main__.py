@@ -15,7 +15,10 @@ elif sys.argv[1:] == ["serve-api"]:
     libraries.prepare()
     from bot.agent.api.process import main
 elif sys.argv[1:] == ["compile-libraries"]:
-    from bot.agent.libraries import compile_all as main
+    from bot.agent import libraries
+
+    libraries.unpack(libraries.folder())
+    from bot.agent.api.process import imported as main
 elif sys.argv[1:] == ["start-up"]:
     from bot.agent.startup.runner import main
 elif sys.argv[1:] == ["run-command"]:

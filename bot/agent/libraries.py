@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import subprocess
 import sys
 import tempfile
@@ -14,22 +13,20 @@ from bot.agent.job_process import own_program
 from bot.agent.memory import folder_of
 from bot.agent.settings import environment_of_machine
 
-#: Loads what the API loads, and ends. What compiling takes in memory goes with it.
+#: The argument of the process that imports what the API imports, and ends. It frees the memory that compiling takes.
 COMPILES = "compile-libraries"
 
 
 def prepare() -> None:
     """Unpack the libraries into the agent's folder, and have them compiled, before the first of them is imported."""
-    if unpack(folder_of(environment_of_machine())):
+    if unpack(folder()):
         # Where it fails, the API's own process compiles them.
         subprocess.run([sys.executable, *own_program(), COMPILES], stdin=subprocess.DEVNULL, check=False)
 
 
-def compile_all(_arguments: list[str], /) -> int:
-    """Import what the API imports, so that Python keeps it compiled beside the unpacked libraries."""
-    unpack(folder_of(environment_of_machine()))
-    importlib.import_module("bot.agent.api.process")
-    return 0
+def folder() -> Path:
+    """Return the agent's folder on this machine."""
+    return folder_of(environment_of_machine())
 
 
 def unpack(folder: Path, archive: str = "") -> bool:

@@ -27,7 +27,7 @@ class TooSlow(Exception):
 
 
 @dataclass
-class Connection:
+class LocalConnection:
     """One connection to the server, for one call after another."""
 
     reader: asyncio.StreamReader
@@ -80,10 +80,10 @@ class Answer:
     headers: Mapping[str, str]
     calls: LocalCalls
     port: int
-    connection: Connection
+    connection: LocalConnection
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body. Raises as `Connection.event` where it breaks off."""
+        """Yield the body. Raises as `LocalConnection.event` where it breaks off."""
         while isinstance(event := await self.connection.event(), h11.Data):
             yield bytes(event.data)
 
@@ -102,7 +102,7 @@ class LocalCalls:
     """The calls to servers on this machine, and the connections that are kept for the next ones."""
 
     answer_s: float = ANSWER_S
-    _kept: dict[int, list[Connection]] = field(default_factory=dict)
+    _kept: dict[int, list[LocalConnection]] = field(default_factory=dict)
 
     async def post(self, port: int, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a POST, and return when the head of its answer came. Raises `NoServer` or `TooSlow`."""
@@ -125,7 +125,7 @@ class LocalCalls:
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
         return Answer(head.status_code, found, self, port, connection)
 
-    def keep(self, port: int, connection: Connection) -> None:
+    def keep(self, port: int, connection: LocalConnection) -> None:
         """Keep a connection for the next call, unless there are many."""
         kept = self._kept.setdefault(port, [])
         if len(kept) < KEPT and connection.is_open():
@@ -140,7 +140,7 @@ class LocalCalls:
                 connection.close()
         self._kept.clear()
 
-    def _free(self, port: int) -> Connection | None:
+    def _free(self, port: int) -> LocalConnection | None:
         kept = self._kept.get(port, [])
         while kept:
             connection = kept.pop()
@@ -149,9 +149,9 @@ class LocalCalls:
             connection.close()
         return None
 
-    async def _connected(self, port: int) -> Connection:
+    async def _connected(self, port: int) -> LocalConnection:
         try:
             opened = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), CONNECT_S)
         except (OSError, asyncio.TimeoutError) as error:
             raise NoServer(str(error)) from None
-        return Connection(*opened, self.answer_s)
+        return LocalConnection(*opened, self.answer_s)

@@ -38,6 +38,11 @@ def main(_arguments: list[str], /) -> int:
     os._exit(0)  # A thread may still wait for its input.
 
 
+def imported(_arguments: list[str], /) -> int:
+    """Do nothing more: Python keeps compiled what was imported up to here."""
+    return 0
+
+
 def tls(certificate: str, key: str) -> ssl.SSLContext:
     """Return the server's side of TLS. The key is in memory only: `ssl` reads a file, so it is one without a name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

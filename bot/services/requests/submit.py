@@ -59,12 +59,10 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job
     except consumers.NotAllowed as error:
         return refuse(error.code, str(error))
-    if (refusal := _refuse(ctx.policy, job, ctx.catalog.capabilities)) is not None:
+    refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities) or await sharing.refusal(ctx, command.actor, job)
+    refusal = refusal or await job_secrets.refusal(ctx, command.actor, job.secrets)
+    if refusal is not None:
         return refusal
-    if not_shared := await sharing.refusal(ctx, command.actor, job):
-        return not_shared
-    if no_secret := await job_secrets.refusal(ctx, command.actor, job.secrets):
-        return no_secret
     now = ctx.clock.now()
     try:
         waits = waiting_rules.limits_of(job, ctx.policy, now) if job.may_wait else None

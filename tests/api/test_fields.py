@@ -1,4 +1,4 @@
-"""What is wrong with a field is said in words, whatever the validator calls it."""
+"""Fields: each says what it means, and what is wrong with one is said in words, whatever the validator calls it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from bot.api import reference
 from bot.api.field_sentences import OTHERWISE, PREDICATES, predicate
 from bot.api.problems import invalid
 from bot.api.schemas import agent, keys, ledger, market, money, operators, requests, sessions, webhooks
 from bot.api.schemas.base import In
 from bot.rules.grammar.job_document import JobDocument
+from tests.api.door import DOCUMENT
 
 MODULES = (agent, keys, ledger, market, money, operators, requests, sessions, webhooks)
 BODIES = sorted(
@@ -56,3 +58,35 @@ def test_a_kind_of_problem_without_a_line_is_said_in_words_too() -> None:
     assert invalid([lacking])[0].sentence == f"count {OTHERWISE}."
     assert invalid([])[0].sentence == "The call cannot be read."
     assert all("{" in text or not FOREIGN.search(text) for text in PREDICATES.values())
+
+
+def _fields(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for name, schema in document["components"]["schemas"].items():
+        for field, told in schema.get("properties", {}).items():
+            yield name, field, told
+
+
+def _parameters(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for one in operation.get("parameters", ()):
+                yield f"{method} {path}", one
+
+
+def test_no_field_and_no_parameter_is_without_a_description() -> None:
+    assert [f"{name}.{field}" for name, field, told in _fields(DOCUMENT) if not told.get("description")] == []
+    unsaid = [
+        f"{place} {one['name']}"
+        for place, one in _parameters(DOCUMENT)
+        if not (one.get("description") or one["schema"].get("description"))
+    ]
+    assert unsaid == []
+
+
+def test_the_page_shows_every_document_with_its_fields() -> None:
+    page = reference.page(DOCUMENT)
+    for name, field, _ in _fields(DOCUMENT):
+        assert f"<details id='{name}'>" in page
+        assert f"<td>{field}" in page
+    assert "<td>." not in page
+    assert "`" not in page

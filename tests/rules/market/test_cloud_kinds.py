@@ -1,0 +1,44 @@
+"""Clouds that are free, that run programs only, or whose machines have no agent: what each needs to be bought."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot.rules.market.ranking import FREE, rank
+from bot.rules.policy.policy import Policy
+from tests.rules.builders import CLOUDS, capabilities, job, offer
+
+POLICY = Policy()
+
+
+def test_a_free_option_is_marked_and_counted_in_hours() -> None:
+    free = offer("f", cloud="kaggle", price_usd_h=Decimal(0), available_for_s=9 * 3600, warning="Only 9.0 are left.")
+    first, second = rank([free, offer("p")], job("2"), POLICY, CLOUDS).options
+    assert (first.offer.key, first.marks[0]) == ("f", FREE)
+    assert first.why == "Free: it uses up to 2 h of a quota (9 h left). Only 9.0 are left."
+    assert FREE not in second.marks
+    unknown = rank([replace(free, available_for_s=None, warning="")], job(), POLICY, CLOUDS).options[0]
+    assert unknown.why == "Free: it uses up to 6 h of a quota."
+
+
+@pytest.mark.parametrize(("run", "to_run", "answered"), [("", True, 0), ("python x.py", True, 1), ("", False, 1)])
+def test_a_cloud_that_runs_programs_only_needs_one_to_be_bought(run: str, to_run: bool, answered: int) -> None:
+    clouds = {"kaggle": capabilities(free=True, batch=True)}
+    found = rank([offer(cloud="kaggle")], job(run=run or None), POLICY, clouds, to_run=to_run)
+    assert found.answered == answered
+    assert [one.reason_code for one in found.excluded] == ([] if answered else ["program"])
+
+
+@pytest.mark.parametrize(
+    ("able", "image", "answered"),
+    [({"batch": True}, None, 0), ({"onstart_is_command": True}, "a/b:1", 0), ({"onstart_is_command": True}, None, 1)],
+)
+def test_secrets_need_a_machine_with_an_agent(able: dict[str, Any], image: str | None, answered: int) -> None:
+    wanted = job(secrets=("HF_TOKEN",), run="python x.py", image=image)
+    found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
+    assert found.answered == answered
+    assert [one.reason_code for one in found.excluded] == ([] if answered else ["secrets"])
