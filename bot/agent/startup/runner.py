@@ -43,7 +43,7 @@ class Runner:
                 self.progress.note(step.name, state=SKIPPED)
                 continue
             begun_s = self.clock_s()
-            self.progress.note(step.name, state=RUNNING)
+            self.progress.note(step.name, state=RUNNING, began_s=begun_s)
             code = self._start_job(step) if step.job else self._run(step)
             state = DONE if code == 0 else SKIPPED if code == LEFT_OUT else FAILED
             self.progress.note(step.name, state=state, seconds=int(self.clock_s() - begun_s), exit_code=code)
