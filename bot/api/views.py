@@ -185,6 +185,7 @@ def _agent(view: SessionView, now: datetime) -> AgentOut:
         heartbeat_age_s=shown.age_s,
         eta=shown.eta,
         cost_to_finish_usd=shown.cost_to_finish_usd,
+        startup=shown.startup,
     )
 
 

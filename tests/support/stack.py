@@ -177,10 +177,10 @@ class Town:
         assert new, "it was acknowledged before it was on disk"
         self.acknowledged |= new
 
-    async def ask(self) -> None:
-        """Alice asks for a GPU."""
+    async def ask(self, words: str = "") -> None:
+        """Alice asks for a GPU, with these words more."""
         gpu = self.clouds[self.cloud].STAPLE
-        line = f'/gpu provision 1x{gpu} 2h clouds={self.cloud} for="a walk that is cut short"'
+        line = f'/gpu provision 1x{gpu} 2h clouds={self.cloud} for="a walk that is cut short" {words}'.strip()
         await self.acked(self.ws.as_("alice").command(line))
 
     async def offers(self) -> ChatMessage:

@@ -74,12 +74,18 @@ class Plan:
 
 @dataclass(frozen=True)
 class StepState:
-    """How far one step is: how long it took, and its exit code once it ended."""
+    """How far one step is: when it began (`time.monotonic`), how long it took, and its exit code once it ended."""
 
     name: str
     state: str = WAITING
     seconds: int = 0
     exit_code: int | None = None
+    began_s: float = 0.0
+
+    def report(self, now_s: float) -> dict[str, Any]:
+        """Return it as a check-in says it, with the seconds until now while it runs."""
+        so_far = max(int(now_s - self.began_s), 0) if self.state == RUNNING else self.seconds
+        return {"name": self.name, "state": self.state, "seconds": so_far, "exit_code": self.exit_code}
 
 
 @dataclass

@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Startup:
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    clock_s: Callable[[], float] = time.monotonic
     _runner: subprocess.Popen[bytes] | None = None
 
     @property
@@ -69,7 +71,8 @@ class Startup:
         steps = list(StartupProgress.read(self.folder.parent / STEPS).steps.values())[:MOST]
         if not steps:
             return {}
-        return {"steps": [asdict(one) | {"name": plain(one.name, 40)} for one in steps]}
+        now_s = self.clock_s()
+        return {"steps": [one.report(now_s) | {"name": plain(one.name, 40)} for one in steps]}
 
     def logs(self) -> tuple[Path, ...]:
         """Return the log of the steps where one of them failed."""

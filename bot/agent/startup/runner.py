@@ -50,7 +50,7 @@ class Runner:
                 continue
             missing = self._missing_secrets(step)
             begun_s = self.clock_s()
-            self.progress.note(step.name, state=RUNNING)
+            self.progress.note(step.name, state=RUNNING, began_s=begun_s)
             code = NO_SECRET if missing else self._code(step)
             state = DONE if code == 0 else SKIPPED if code == LEFT_OUT else FAILED
             self.progress.note(step.name, state=state, seconds=int(self.clock_s() - begun_s), exit_code=code)

@@ -143,6 +143,7 @@ class AgentOut(Out):
     idle_since: datetime | None = optional("Since when its GPUs are idle; null while they work.")
     eta: datetime | None = optional("When the job is done at its present speed.")
     cost_to_finish_usd: Decimal | None = optional("What the rest of the job costs at its present speed.")
+    startup: str = optional("How far the start-up of the job is, in one line; empty where there is none.", "")
     machine: MachineOut | None = optional("What the agent sees of its machine; null before it reported that.")
 
 

@@ -191,6 +191,7 @@ def session_details(one: SessionOut) -> TextReport:
     # Nothing answers on a machine that is stopped or about to be gone.
     answers = one.disk is None and one.state not in (SessionState.STOPPED, SessionState.TERMINATING)
     said += [_gpu_check(one.gpu_check)] if one.gpu_check else []
+    said += [f"{one.agent.startup}."] if one.agent and one.agent.startup and answers else []
     said += [one.agent.line] if one.agent and answers else []
     if one.ssh and answers:
         said += _ssh(one.ssh, short_id(one.request_id))

@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
-from bot.rules.values.phrases import plural
+from bot.rules.values.phrases import plural, seconds_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,43 @@ def machine_line(found: MachineReport | None) -> str:
     return line.strip()
 
 
+#: What each step of the start-up does, where people read that it runs now.
+_DOING = {
+    "environment": "setting variables",
+    "packages": "installing packages",
+    "repo": "fetching the repository",
+    "run": "starting the command",
+}
+
+
+def startup_line(steps: tuple[StartupStep, ...]) -> str:
+    """Say in one short line how far the start-up is: `Start-up: installing packages, 41 s`; "" where there is none.
+
+    A failure stays the line, because later steps may run without the failed one.
+    """
+    if not steps:
+        return ""
+    failed = next((one for one in steps if one.state is StepOutcome.FAILED), None)
+    if failed is not None:
+        code = f" (exit {failed.exit_code})" if failed.exit_code is not None else ""
+        return f"Start-up failed at {failed.name}{code}"
+    running = next((one for one in steps if one.state is StepOutcome.RUNNING), None)
+    if running is not None:
+        return f"Start-up: {_DOING.get(running.name, running.name)}, {seconds_in_words(running.seconds)}"
+    if any(one.state is StepOutcome.WAITING for one in steps):
+        done = sum(one.state is not StepOutcome.WAITING for one in steps)
+        return f"Start-up: {done} of {plural(len(steps), 'step')} done"
+    return f"Start-up done in {seconds_in_words(sum(one.seconds for one in steps))}"
+
+
+def startup_changed(before: MachineReport | None, after: MachineReport | None) -> bool:
+    """Whether a step of the start-up came to another state; its seconds alone are no change."""
+    was, now_is = (
+        [(one.name, one.state) for one in found.steps] if found is not None else [] for found in (before, after)
+    )
+    return was != now_is
+
+
 def activity_words(found: MachineReport | None) -> list[str]:
     """Say how busy the machine is beside its GPUs: `["CPU 3%", "no open login"]`; empty where that is not reported."""
     if found is None:
@@ -128,7 +165,7 @@ def activity_words(found: MachineReport | None) -> list[str]:
 
 
 def _steps(steps: tuple[StartupStep, ...]) -> str:
-    """Describe the start-up: ` Start-up: packages 12 s, repo runs now, run waits.`; "" where there is none."""
+    """Describe each step: ` Steps: packages 12 s, repo runs now, run waits.`; "" where there is none."""
     said = {
         StepOutcome.WAITING: "{0.name} waits",
         StepOutcome.RUNNING: "{0.name} runs now",
@@ -137,7 +174,7 @@ def _steps(steps: tuple[StartupStep, ...]) -> str:
         StepOutcome.SKIPPED: "{0.name} skipped",
     }
     listed = ", ".join(said[one.state].format(one) for one in steps)
-    return f" Start-up: {listed}." if listed else ""
+    return f" Steps: {listed}." if listed else ""
 
 
 def _alike(found: MachineReport) -> dict[tuple[str, int], int]:

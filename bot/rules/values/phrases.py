@@ -90,6 +90,14 @@ def brief(amount: Decimal) -> str:
     return " ".join(parts)
 
 
+def seconds_in_words(seconds: int) -> str:
+    """Write a time in seconds in short: `41 s`, `1 min 12 s`, `1 h 2 min`."""
+    if seconds >= 3600:
+        return brief(Decimal(seconds) / 3600)
+    minutes, rest_s = divmod(max(seconds, 0), 60)
+    return f"{minutes} min {rest_s} s" if minutes else f"{rest_s} s"
+
+
 def about_hours(amount: Decimal) -> str:
     """Write an estimated time in hours in short, from 10 hours on to the hour: `1 h 40 min`, `19 h`."""
     return brief(_rounded(amount, 0) if amount >= _COARSE_H else amount)

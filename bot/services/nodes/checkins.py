@@ -16,7 +16,7 @@ from bot.rules.instances.power import PowerAction
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import NodeStatus, Report, Work
 from bot.rules.nodes.host_keys import KeyMatch, compare
-from bot.rules.nodes.machine_report import MachineReport
+from bot.rules.nodes.machine_report import MachineReport, startup_changed
 from bot.rules.nodes.node_api import Declared, NodeApiReport, declared
 from bot.rules.nodes.tokens import JudgedToken, StoredTokens, TokenVerdict, judge_token
 from bot.rules.values.reply_code import ReplyCode
@@ -27,7 +27,7 @@ from bot.services.runtime.clock_guard import approved_now
 from bot.services.runtime.commands import Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import Tx
-from ledger.kernel.states import InstanceState
+from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Node
 from ledger.queries.nodes import NodeContext, node_contexts, write_checkins
 
@@ -36,6 +36,9 @@ GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
 #: Fields of a machine's report that say how busy it is beside its GPUs.
 _ACTIVITY = ("cpu_percent", "network_kb_s", "logins", "last_login_at")
+
+#: Cards of sessions in these states say how far the start-up is.
+SHOWS_STARTUP = frozenset({SessionState.PROVISIONING, SessionState.RUNNING})
 
 STRANGE = refuse(
     ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpuc_… or gpun_…."
@@ -173,6 +176,9 @@ class Checkins:
             return REPLACED
         status = rules.after_checkin(before, report, self._ctx.policy.idle_below_percent, now)
         changes.status[key] = status
+        if startup_changed(before.machine, status.machine) and stands.session_state in SHOWS_STARTUP:
+            changes.is_told = True
+            await startup.show_progress(tx, key, now)
         changes.is_told |= await startup.notify_changes(tx, self._ctx.policy, key, before, status, now)
         if report.machine is not None and stands.ready_at is not None:
             reported = report.machine.host_key

@@ -22,12 +22,15 @@ from ledger.kernel.actor import SYSTEM
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Session
+from ledger.queries.journal import latest_events
 from ledger.queries.nodes import due_for_key, nodes_of
 from providers.profiles import model
 
 #: How often the key of a running instance is read, and seconds between two passes.
 LOOK_EVERY = timedelta(minutes=10)
 LOOK_S = 15.0
+#: A notification of a machine's key is not repeated for so long: the next look at the server comes before that.
+QUIET_FOR = LOOK_EVERY + timedelta(minutes=5)
 #: Instances of one pass. They are probed concurrently, so that one which hangs costs one time-out and no listing.
 AT_ONCE = 64
 
@@ -119,11 +122,15 @@ async def note_key(
 async def notify_reported(tx: Tx, policy: Policy, instance_id: str, reported: str, now: datetime) -> bool:
     """Notify people that the agent of a ready machine reports another host key than is pinned, and pin that one.
 
-    So `gpu-shopper ssh` connects to the machine that the agent runs on, or not at all. True when that was new.
+    So `gpu-shopper ssh` connects to the machine that the agent runs on, or not at all. True when that was new. People
+    who were notified of its key a few minutes ago know already, and the next look at the server judges again.
     """
     row = await tx.get_one(Instance, instance_id, populate_existing=True)
     shown = row.host_key
     if shown is None or compare(shown, reported) is not KeyMatch.DIFFERENT:
+        return False
+    last = await latest_events(tx, row.id, EventKind.INSTANCE_HOST_KEY_CHANGED, 1)
+    if last and now - last[0].at < QUIET_FOR:
         return False
     await amend(tx, Instance, row.id, host_key=reported)
     session = await tx.get_one(Session, row.session_id)

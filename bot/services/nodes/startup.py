@@ -13,9 +13,10 @@ from bot.rules.nodes.model_server import SERVE
 from bot.rules.nodes.startup_plan import plan_startup
 from bot.rules.policy.policy import Policy
 from bot.rules.values.command_text import cli_command
+from bot.services.notifications.request_message import show_again
 from bot.services.people import direct_messages
 from ledger.core import Tx
-from ledger.models import Instance, Session
+from ledger.models import Instance, Request, Session
 from ledger.queries.nodes import startup_jobs
 from providers.profiles import model
 
@@ -30,6 +31,12 @@ async def plans(tx: Tx, instance_ids: Collection[str]) -> dict[str, dict[str, An
         plan = plan_startup(instance_id, job, model.load(cloud).overrides.environment)
         found[instance_id] = plan.to_json() if plan is not None else {}
     return found
+
+
+async def show_progress(tx: Tx, instance_id: str, now: datetime) -> None:
+    """Show the card of a request again, because a step of its machine's start-up came to another state."""
+    row = await tx.get_one(Instance, instance_id)
+    await show_again(tx, await tx.get_one(Request, row.request_id), now)
 
 
 async def notify_changes(

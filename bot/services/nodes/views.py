@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.nodes.checkins import NodeStatus, node_line, progress
-from bot.rules.nodes.machine_report import machine_line
+from bot.rules.nodes.machine_report import machine_line, startup_line
 from bot.rules.values.phrases import usd
 from bot.services.nodes.checkins import node_status
 from ledger.queries.views import SessionView
@@ -26,6 +26,8 @@ class AgentView:
     eta: datetime | None = None
     cost_to_finish_usd: Decimal | None = None
     ends_first: bool = False
+    #: How far the start-up of its job is, in one line; "" where there is none.
+    startup: str = ""
 
 
 def agent_view(view: SessionView, now: datetime) -> AgentView:
@@ -34,12 +36,13 @@ def agent_view(view: SessionView, now: datetime) -> AgentView:
     line = f"{node_line(found, now)} {machine_line(found.machine if found else None)}".strip()
     if found is None or found.at is None:
         return AgentView(line)
+    started = startup_line(found.machine.steps) if found.machine is not None else ""
     age_s = max(int((now - found.at).total_seconds()), 0)
     ahead = progress(found, view.instance.price_usd_h if view.instance else Decimal(0), now)
     if ahead is None:
-        return AgentView(line, found, age_s)
+        return AgentView(line, found, age_s, startup=started)
     line = f"{line} At this speed it is done {ahead.eta:%Y-%m-%d %H:%M} UTC, for {usd(ahead.cost_to_finish_usd)} more."
     end = view.session.deadline
     ends_first = end is not None and ahead.eta > end
     line += " The session ends before that." if ends_first else ""
-    return AgentView(line, found, age_s, ahead.eta, ahead.cost_to_finish_usd, ends_first)
+    return AgentView(line, found, age_s, ahead.eta, ahead.cost_to_finish_usd, ends_first, started)

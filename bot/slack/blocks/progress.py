@@ -12,13 +12,15 @@ from decimal import Decimal
 
 from bot.rules.instances.checked_gpus import checked_gpus
 from bot.rules.values.phrases import brief
+from bot.services.nodes.checkins import SHOWS_STARTUP
+from bot.services.nodes.views import agent_view
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.approvals import machine_title
 from bot.slack.blocks.elements import SENTENCE_MAX, Message, code, dollars, person, safe, when
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Event, Instance, Session
-from ledger.queries.views import RequestView
+from ledger.queries.views import RequestView, SessionView
 
 DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x:", ":warning:"
 
@@ -62,19 +64,33 @@ def lines(
     cost_usd: Decimal | None = None,
     saved_usd: Decimal = Decimal(0),
     moves: Sequence[Event] = (),
+    startup: str = "",
 ) -> list[str]:
     """List the steps of every instance of the request's session, then the session's state, as mrkdwn.
 
     `cost_usd` is what the session has cost, `saved_usd` what ending it early saved. `moves` are the moves of the
-    session and its instances in the journal.
+    session and its instances in the journal. `startup` says how far the start-up of its job is.
     """
     if view.session is None:
         return []
     times = [times_of(row, moves) for row in view.instances[-4:]]
     # The reason of the end stands once, in the session's line below.
     why = view.session.end_reason if view.session.state in _OVER else ""
-    steps = [line for row, one in zip(view.instances[-4:], times, strict=True) for line in _instance(row, one, why)]
-    return steps + _session(view.session, times[-1] if times else None, cost_usd, saved_usd)
+    # A card has room for one of both. The GPUs are those of its title, and `/gpu status` has them, too.
+    steps = [
+        line
+        for row, one in zip(view.instances[-4:], times, strict=True)
+        for line in _instance(row, one, why, names_gpus=not startup)
+    ]
+    steps += _session(view.session, times[-1] if times else None, cost_usd, saved_usd)
+    return [*steps, f":gear: {safe(startup, 120)}."] if startup else steps
+
+
+def startup_of(session: SessionView | None, now: datetime | None) -> str:
+    """Say in one line how far the start-up of the job is, while the session is launching or runs; else ""."""
+    if session is None or now is None or session.session.state not in SHOWS_STARTUP:
+        return ""
+    return agent_view(session, now).startup
 
 
 def headline(view: RequestView) -> str:
@@ -110,7 +126,7 @@ def _placing(instance: Instance | None) -> str:
     return "Launching" if instance.state in (_I.READY, _I.SENDING) else "Trying the next offer"
 
 
-def _instance(row: Instance, times: InstanceTimes, why: str) -> list[str]:
+def _instance(row: Instance, times: InstanceTimes, why: str, *, names_gpus: bool) -> list[str]:
     cloud = safe(job_words.cloud(row.cloud), 40)
     again = f" (attempt {row.n})" if row.n > 1 else ""
     if row.state is _I.READY:
@@ -124,17 +140,17 @@ def _instance(row: Instance, times: InstanceTimes, why: str) -> list[str]:
         return [f"{WARN} *Outcome unknown*: {lost} and launch nothing else meanwhile."]
     if row.state is _I.TOMBSTONE:
         return [f"{WARN} {cloud} never showed the instance{again}: *not provisioned*. If it appears, it's terminated."]
-    return _existing(row, cloud, times, why)
+    return _existing(row, cloud, times, why, names_gpus=names_gpus)
 
 
-def _existing(row: Instance, cloud: str, times: InstanceTimes, why: str) -> list[str]:
+def _existing(row: Instance, cloud: str, times: InstanceTimes, why: str, *, names_gpus: bool) -> list[str]:
     """Describe an instance that the cloud confirmed; `why` is a reason that another line says."""
     at = f" {when(times.live_at)}" if times.live_at else ""
     shown = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}."]
     if times.ready_at is not None:
         # Without SSH nothing but the cloud's report shows that it runs.
         how = "Reachable over SSH" if row.ssh_host else f"{cloud} reports that it runs"
-        found = checked_gpus(row.gpu_check)
+        found = checked_gpus(row.gpu_check) if names_gpus else None
         shown.append(f"{DONE} {how} {when(times.ready_at)}{f': {safe(found.line)}' if found else ''}.")
     shown += [
         f"{PAUSED} Stopped {when(stopped)}, started again {when(started)}."

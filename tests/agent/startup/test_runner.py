@@ -12,7 +12,7 @@ import pytest
 
 from bot.agent.job_process import CommandFolder
 from bot.agent.memory import FOLDER
-from bot.agent.startup.plan import DONE, FAILED, SKIPPED, Plan, StartupProgress
+from bot.agent.startup.plan import DONE, FAILED, RUNNING, SKIPPED, Plan, StartupProgress
 from bot.agent.startup.process import Startup
 from bot.agent.startup.runner import LOG, STEPS, Runner
 from tests.agent.test_job_process import until
@@ -118,6 +118,20 @@ def test_the_reporter_starts_the_process(tmp_path: Path, monkeypatch: pytest.Mon
     until(lambda: not startup.is_running)
     startup.keep_running()
     assert startup.logs() == ()
+
+
+def test_a_step_that_runs_reports_its_seconds_until_now(tmp_path: Path) -> None:
+    plan = Plan.of(plan_of(step("one", "true"), step("two", "true")))
+    assert plan is not None
+    progress = StartupProgress.read(tmp_path / STEPS)
+    progress.begin(plan, "boot")
+    progress.note("one", state=DONE, seconds=3, exit_code=0, began_s=10.0)
+    progress.note("two", state=RUNNING, began_s=100.0)
+    startup = Startup(tmp_path / "agent", clock_s=lambda: 141.7)
+    assert startup.report()["steps"] == [
+        {"name": "one", "state": "done", "seconds": 3, "exit_code": 0},
+        {"name": "two", "state": "running", "seconds": 41, "exit_code": None},
+    ]
 
 
 def test_an_empty_plan_is_kept_and_runs_nothing(tmp_path: Path) -> None:

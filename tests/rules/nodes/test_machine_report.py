@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from decimal import Decimal
+
+import pytest
 
 from bot.rules.nodes.checkins import NodeStatus, Report, after_checkin
 from bot.rules.nodes.machine_report import (
@@ -14,6 +16,8 @@ from bot.rules.nodes.machine_report import (
     StepOutcome,
     activity_words,
     machine_line,
+    startup_changed,
+    startup_line,
 )
 from tests.support.clock import START
 
@@ -65,10 +69,39 @@ def test_the_steps_of_the_start_up_are_said() -> None:
     )
     found = MachineReport(steps=steps)
     assert machine_line(found) == (
-        "Start-up: environment 1 s, packages skipped, repo failed with exit code 128, other runs now, run waits."
+        "Steps: environment 1 s, packages skipped, repo failed with exit code 128, other runs now, run waits."
     )
     assert found.failed_step == steps[2]
     assert MachineReport.of(asdict(found)) == found
+
+
+RUNNING = StartupStep("packages", StepOutcome.RUNNING, 41)
+DONE = StartupStep("environment", StepOutcome.DONE, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "line"),
+    [
+        ((), ""),
+        ((DONE, RUNNING, StartupStep("run", StepOutcome.WAITING)), "Start-up: installing packages, 41 s"),
+        ((StartupStep("model", StepOutcome.RUNNING, 75),), "Start-up: model, 1 min 15 s"),
+        ((DONE, StartupStep("repo", StepOutcome.WAITING)), "Start-up: 1 of 2 steps done"),
+        ((DONE, StartupStep("packages", StepOutcome.DONE, 71)), "Start-up done in 1 min 12 s"),
+        ((DONE, StartupStep("packages", StepOutcome.SKIPPED)), "Start-up done in 1 s"),
+        ((StartupStep("repo", StepOutcome.FAILED, 3, 128), RUNNING), "Start-up failed at repo (exit 128)"),
+        ((StartupStep("repo", StepOutcome.FAILED),), "Start-up failed at repo"),
+    ],
+)
+def test_the_start_up_in_one_line(steps: tuple[StartupStep, ...], line: str) -> None:
+    assert startup_line(steps) == line
+
+
+def test_only_another_state_is_a_change_of_the_start_up() -> None:
+    first, later = MachineReport(steps=(DONE, RUNNING)), MachineReport(steps=(DONE, replace(RUNNING, seconds=101)))
+    assert not startup_changed(first, later)
+    assert not startup_changed(None, MachineReport())
+    assert startup_changed(None, first)
+    assert startup_changed(first, MachineReport(steps=(DONE, replace(RUNNING, state=StepOutcome.DONE))))
 
 
 def test_how_busy_it_is_beside_its_gpus_is_said() -> None:

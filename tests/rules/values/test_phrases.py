@@ -99,6 +99,14 @@ def test_short_times(amount: str, exact: str, about: str) -> None:
     assert phrases.about_hours(Decimal(amount)) == about
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (-1, "0 s"), (41, "41 s"), (60, "1 min 0 s"), (72, "1 min 12 s"), (3600, "1 h"), (3725, "1 h 2 min")],
+)
+def test_seconds_in_words(seconds: int, said: str) -> None:
+    assert phrases.seconds_in_words(seconds) == said
+
+
 def test_whole_numbers_keep_their_zeros() -> None:
     assert phrases.plural(20, "offer") == "20 offers"
     assert phrases.plural(1000, "offer") == "1,000 offers"

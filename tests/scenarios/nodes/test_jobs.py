@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.practice.reader import all_text
 from ledger.core.writes import amend
 from ledger.kernel.states import SessionState
 from ledger.models import Session
@@ -14,6 +15,7 @@ from tests.scenarios.nodes.conftest import Build, NodeTown
 
 pytestmark = pytest.mark.slow
 #: A minute between two check-ins takes three seconds.
+SAID = "Start-up done in "
 SPEED = 20.0
 
 
@@ -68,3 +70,21 @@ async def test_a_finished_run_ends_its_session_after_a_message(build: Build) -> 
         await reads_its_speed(here)
         await here.town.screens.wrote("alice", "Its job is done")
         await is_over(here)
+
+
+async def test_the_card_says_how_the_start_up_went(build: Build) -> None:
+    async with build("vast", clock_speed=SPEED) as here:
+        place = here.town
+        await place.ask('run="sleep 300"')
+        await place.approve()
+        await place.ready()
+        done = await place.ws.until(lambda: [one for one in place.ws.channel_messages() if SAID in all_text(one)])
+        assert done
+        row = await here.row_where(lambda row: row.report.get("steps"))
+        assert [(one["name"], one["exit_code"]) for one in row.report["steps"]] == [
+            ("environment", 0),
+            ("packages", 0),
+            ("run", 0),
+        ]
+        await place.finish()
+        await here.nothing_left()

@@ -114,6 +114,7 @@ async def test_an_agent_that_reports_the_same_key_confirms_it(keyed: World) -> N
         assert alarms(w, row) == set()
 
 
+@pytest.mark.both_databases
 async def test_an_agent_that_reports_another_key_later_is_told_at_once_and_ends_nothing(keyed: World) -> None:
     w, hidden = keyed, host_key()
     async with listening(w):
@@ -136,6 +137,42 @@ async def test_an_agent_that_reports_another_key_later_is_told_at_once_and_ends_
             await look(w, 0)
         assert pages(w, row) == 1
         assert (await the(w)).host_key == hidden
+
+
+async def test_an_agent_that_names_another_key_each_minute_is_told_once_in_a_while(keyed: World) -> None:
+    w = keyed
+    async with listening(w):
+        await w.running(candidates=("vast",))
+        row = await the(w)
+        for _ in range(8):
+            agent(w).machine = {"host_key": host_key()}
+            await pass_time(w, 61)
+        assert pages(w, row) == 1
+        agent(w).machine = {"host_key": host_key()}
+        await pass_time(w, 600)
+        assert pages(w, row) == 2
+
+
+async def test_a_key_that_the_network_showed_first_is_one_message(keyed: World) -> None:
+    """Somebody made a new key on the machine; the network is looked at before its agent reports it."""
+    w = keyed
+    async with listening(w):
+        await w.running(candidates=("vast",))
+        row = await the(w)
+        agent(w).machine = {"host_key": row.host_key}
+        wipe(w, row)
+        await pass_time(w, 700)
+        await look(w, 0)
+        assert pages(w, row) == 1
+        assert row.ssh_port is not None
+        new = await w.ctx.reach.host_key("127.0.0.1", row.ssh_port)
+        agent(w).machine = {"host_key": new}
+        await pass_time(w, 61)
+        assert (await the(w)).host_key == row.host_key
+        await pass_time(w, 660)
+        await look(w, 0)
+        assert (await the(w)).host_key == new
+        assert pages(w, row) == 1
 
 
 async def test_a_key_that_both_name_replaces_the_first_one_without_an_alarm(keyed: World) -> None:
