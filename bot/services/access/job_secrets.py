@@ -60,12 +60,25 @@ def box(labels: LabelKey, person: str, name: str) -> Fernet:
     return Fernet(base64.urlsafe_b64encode(digest))
 
 
+def seal(labels: LabelKey, person: str, name: str, value: str) -> str:
+    """Encrypt a value that is on its way to `store`, as it is stored."""
+    return box(labels, person, name).encrypt(value.encode()).decode()
+
+
+def unseal(labels: LabelKey, person: str, name: str, ciphertext: str) -> str | None:
+    """Return the value that `seal` encrypted for the same person and name; None for anything else."""
+    try:
+        return box(labels, person, name).decrypt(ciphertext).decode()
+    except InvalidToken:
+        return None
+
+
 async def store(ctx: Context, command: StoreSecret) -> Reply:
     """Store a secret, or replace its value. Machines get the new value when their agent starts again."""
     name, actor, now = command.name, command.actor, ctx.clock.now()
     if wrong := secret_names.name_problem(name) or secret_names.value_problem(command.value):
         return refuse(ReplyCode.BAD_SECRET, wrong)
-    sealed = box(ctx.labels, actor.ref, name).encrypt(command.value.encode()).decode()
+    sealed = seal(ctx.labels, actor.ref, name, command.value)
     async with ctx.db.write() as tx:
         await machine_keys.lock_person(tx, ctx.policy, actor)
         known = await secrets_of(tx, _names(ctx.policy, actor))
@@ -147,11 +160,10 @@ async def opened(
 
 
 def _value(labels: LabelKey, row: Secret) -> str | None:
-    try:
-        return box(labels, row.person, row.name).decrypt(row.ciphertext).decode()
-    except InvalidToken:
+    value = unseal(labels, row.person, row.name, row.ciphertext)
+    if value is None:
         log.warning("the secret %s of %s can't be decrypted: the label key has changed", row.name, row.person)
-        return None
+    return value
 
 
 def _names(policy: Policy, actor: Actor) -> Whose:

@@ -61,10 +61,9 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         return refuse(error.code, str(error))
     if (refusal := _refuse(ctx.policy, job, ctx.catalog.capabilities)) is not None:
         return refusal
-    if not_shared := await sharing.refusal(ctx, command.actor, job):
-        return not_shared
-    if no_secret := await job_secrets.refusal(ctx, command.actor, job.secrets):
-        return no_secret
+    not_theirs = await sharing.refusal(ctx, command.actor, job)
+    if refusal := not_theirs or await job_secrets.refusal(ctx, command.actor, job.secrets):
+        return refusal
     now = ctx.clock.now()
     try:
         waits = waiting_rules.limits_of(job, ctx.policy, now) if job.may_wait else None

@@ -398,14 +398,3 @@ def test_a_cloud_that_runs_programs_only_needs_one_to_be_bought(run: str, to_run
     found = rank([offer(cloud="kaggle")], job(run=run or None), POLICY, clouds, to_run=to_run)
     assert found.answered == answered
     assert [one.reason_code for one in found.excluded] == ([] if answered else ["program"])
-
-
-@pytest.mark.parametrize(
-    ("able", "image", "answered"),
-    [({"batch": True}, None, 0), ({"onstart_is_command": True}, "a/b:1", 0), ({"onstart_is_command": True}, None, 1)],
-)
-def test_secrets_need_a_machine_with_an_agent(able: dict[str, Any], image: str | None, answered: int) -> None:
-    wanted = job(secrets=("HF_TOKEN",), run="python x.py", image=image)
-    found = rank([offer(cloud="runpod")], wanted, POLICY, {"runpod": capabilities(**able)})
-    assert found.answered == answered
-    assert [one.reason_code for one in found.excluded] == ([] if answered else ["secrets"])
