@@ -178,7 +178,7 @@ class SlackApp:
             return planned.answer
         signature = next(iter(headers.get(SIGNATURE_HEADER, ())), None)
         key = key_of(body, signature)
-        received = key_command.sealed(self.ctx, received)
+        received = key_command.without_plain_value(self.ctx, received)
         message = Inbound(key, received.kind, received.to_json(), planned.answer, self.ctx.clock.now())
         try:
             receipt = await self.ctx.inbox.put(message)

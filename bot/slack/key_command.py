@@ -18,7 +18,7 @@ from bot.slack.inbound import InboundKind, InboundMessage
 from ledger.models import Inbox
 
 #: The field of the form that has the encrypted value once the form is stored.
-SEALED = "sealed"
+ENCRYPTED = "encrypted"
 
 
 async def key(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> Message | None:
@@ -45,13 +45,15 @@ async def secret(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand
     return None
 
 
-def sealed(ctx: Context, received: InboundMessage) -> InboundMessage:
+def without_plain_value(ctx: Context, received: InboundMessage) -> InboundMessage:
     """Encrypt the value in a form about a secret, so that the stored message has no plain one; others stay as is."""
     if received.kind is not InboundKind.VIEW or received.view != modals.SECRET:
         return received
     value = forms.read_secret(received.values)
-    given = job_secrets.seal(ctx.labels, received.actor.ref, received.meta, value) if isinstance(value, str) else ""
-    return replace(received, values={SEALED: given})
+    given = (
+        job_secrets.encrypted(ctx.labels, received.actor.ref, received.meta, value) if isinstance(value, str) else ""
+    )
+    return replace(received, values={ENCRYPTED: given})
 
 
 async def store_secret(handler: HandlerContext, job: HandlerJob) -> None:
@@ -61,7 +63,7 @@ async def store_secret(handler: HandlerContext, job: HandlerJob) -> None:
     if refused := await handler.ineligible(job, Deed.READ):
         await handler.say(job, answer(refused))
         return
-    value = job_secrets.unseal(ctx.labels, person.ref, name, str(received.values.get(SEALED, "")))
+    value = job_secrets.decrypted(ctx.labels, person.ref, name, str(received.values.get(ENCRYPTED, "")))
     if value is None:
         return
     reply = await job_secrets.store(ctx, StoreSecret(person, name, value))

@@ -60,13 +60,13 @@ def box(labels: LabelKey, person: str, name: str) -> Fernet:
     return Fernet(base64.urlsafe_b64encode(digest))
 
 
-def seal(labels: LabelKey, person: str, name: str, value: str) -> str:
+def encrypted(labels: LabelKey, person: str, name: str, value: str) -> str:
     """Encrypt a value that is on its way to `store`, as it is stored."""
     return box(labels, person, name).encrypt(value.encode()).decode()
 
 
-def unseal(labels: LabelKey, person: str, name: str, ciphertext: str) -> str | None:
-    """Return the value that `seal` encrypted for the same person and name; None for anything else."""
+def decrypted(labels: LabelKey, person: str, name: str, ciphertext: str) -> str | None:
+    """Return the value that `encrypted` encrypted for the same person and name; None for anything else."""
     try:
         return box(labels, person, name).decrypt(ciphertext).decode()
     except InvalidToken:
@@ -78,7 +78,7 @@ async def store(ctx: Context, command: StoreSecret) -> Reply:
     name, actor, now = command.name, command.actor, ctx.clock.now()
     if wrong := secret_names.name_problem(name) or secret_names.value_problem(command.value):
         return refuse(ReplyCode.BAD_SECRET, wrong)
-    sealed = seal(ctx.labels, actor.ref, name, command.value)
+    ciphertext = encrypted(ctx.labels, actor.ref, name, command.value)
     async with ctx.db.write() as tx:
         await machine_keys.lock_person(tx, ctx.policy, actor)
         known = await secrets_of(tx, _names(ctx.policy, actor))
@@ -91,9 +91,9 @@ async def store(ctx: Context, command: StoreSecret) -> Reply:
             if one.name == name and one.person != actor.ref:
                 await tx.delete(one)
         if name in own:
-            own[name].ciphertext, own[name].updated_at = sealed, now
+            own[name].ciphertext, own[name].updated_at = ciphertext, now
         else:
-            tx.add(Secret(person=actor.ref, name=name, ciphertext=sealed, created_at=now, updated_at=now))
+            tx.add(Secret(person=actor.ref, name=name, ciphertext=ciphertext, created_at=now, updated_at=now))
         record(tx, now, actor, actor.ref, EventKind.SECRET_STORED, reason=name)
     said = "has a new value" if again else "is stored"
     sentence = f"{name} {said}. Name it in a request, as in secrets={name}."
@@ -160,7 +160,7 @@ async def opened(
 
 
 def _value(labels: LabelKey, row: Secret) -> str | None:
-    value = unseal(labels, row.person, row.name, row.ciphertext)
+    value = decrypted(labels, row.person, row.name, row.ciphertext)
     if value is None:
         log.warning("the secret %s of %s can't be decrypted: the label key has changed", row.name, row.person)
     return value

@@ -25,6 +25,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import add_request, lock_requester, record
+from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
@@ -61,8 +62,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         return refuse(error.code, str(error))
     if (refusal := _refuse(ctx.policy, job, ctx.catalog.capabilities)) is not None:
         return refusal
-    not_theirs = await sharing.refusal(ctx, command.actor, job)
-    if refusal := not_theirs or await job_secrets.refusal(ctx, command.actor, job.secrets):
+    if refusal := await _refuse_people(ctx, command.actor, job):
         return refusal
     now = ctx.clock.now()
     try:
@@ -110,6 +110,11 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
     return reply
+
+
+async def _refuse_people(ctx: Context, actor: Actor, job: JobRequest) -> Reply | None:
+    """Refuse a job that names people with whom it can't be shared, or secrets that its requester has not stored."""
+    return await sharing.refusal(ctx, actor, job) or await job_secrets.refusal(ctx, actor, job.secrets)
 
 
 def _submitted(ctx: Context, request_id: str, job: JobRequest, limits: waiting_rules.WaitTerms | None) -> Reply:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.services.access import job_secrets
 from bot.slack import forms, key_command, modals
 from bot.slack.ack import plan
@@ -25,7 +24,7 @@ async def stored(stage: Stage) -> list[tuple[str, str, str | None]]:
     async with stage.ctx.db.read() as tx:
         rows = list(await tx.scalars(select(Secret)))
     key = stage.ctx.labels
-    return [(one.person, one.name, job_secrets.unseal(key, one.person, one.name, one.ciphertext)) for one in rows]
+    return [(one.person, one.name, job_secrets.decrypted(key, one.person, one.name, one.ciphertext)) for one in rows]
 
 
 async def forms_kept(stage: Stage) -> list[dict[str, object]]:
@@ -64,14 +63,16 @@ async def test_a_crash_after_the_form_was_acknowledged_leaves_no_plain_value(sta
     view = stage.ws.view("alice")
     assert view is not None
     member = InboundMessage(InboundKind.VIEW, "U0ALICE", "T0PRACTICE", view=modals.SECRET, meta="HF_TOKEN")
-    submitted = key_command.sealed(stage.ctx, replace(member, values={"value": VALUE}))
-    assert (list(submitted.values), "canary" in str(submitted.to_json())) == ([key_command.SEALED], False)
-    sealed = str(submitted.values[key_command.SEALED])
+    submitted = key_command.without_plain_value(stage.ctx, replace(member, values={"value": VALUE}))
+    assert (list(submitted.values), "canary" in str(submitted.to_json())) == ([key_command.ENCRYPTED], False)
+    ciphertext = str(submitted.values[key_command.ENCRYPTED])
     key = stage.ctx.labels
-    assert job_secrets.unseal(key, member.actor.ref, "HF_TOKEN", sealed) == VALUE
-    assert job_secrets.unseal(key, member.actor.ref, "OTHER", sealed) is None
-    assert key_command.sealed(stage.ctx, replace(member, view=modals.KEY, values={"key": "x"})).values == {"key": "x"}
-    assert key_command.sealed(stage.ctx, replace(member, values={})).values == {key_command.SEALED: ""}
+    assert job_secrets.decrypted(key, member.actor.ref, "HF_TOKEN", ciphertext) == VALUE
+    assert job_secrets.decrypted(key, member.actor.ref, "OTHER", ciphertext) is None
+    assert key_command.without_plain_value(stage.ctx, replace(member, view=modals.KEY, values={"key": "x"})).values == {
+        "key": "x"
+    }
+    assert key_command.without_plain_value(stage.ctx, replace(member, values={})).values == {key_command.ENCRYPTED: ""}
 
 
 async def test_a_form_with_a_wrong_value_says_why_and_is_stored_nowhere(stage: Stage) -> None:
@@ -83,41 +84,9 @@ async def test_a_form_with_a_wrong_value_says_why_and_is_stored_nowhere(stage: S
     assert (await stored(stage), await forms_kept(stage)) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "secret add HF_TOKEN hf_canary",
-        "secret set HF_TOKEN hf_canary",
-        "secret add HF_TOKEN=hf_canary",
-        "secret hf_canary",
-        "secret HF_TOKEN hf_canary",
-        "secrets add hf_canary",
-        "secret add hf_canary more",
-        "secret delete HF_TOKEN hf_canary",
-        "secret list hf_canary",
-        'secret add HF_TOKEN "hf_canary',
-        "/secret add HF_TOKEN 'hf_canary",
-    ],
-)
-def test_a_value_in_a_command_is_refused_and_repeated_nowhere(stage: Stage, line: str) -> None:
-    wrong = parse(line)
-    assert isinstance(wrong, GrammarError)
-    assert "canary" not in repr(wrong)
+@pytest.mark.parametrize("line", ["secret add HF_TOKEN hf_canary", 'secret add HF_TOKEN "hf_canary'])
+def test_a_value_in_a_command_is_refused_and_neither_stored_nor_repeated(stage: Stage, line: str) -> None:
     received = InboundMessage(InboundKind.COMMAND, "U0ALICE", "T0PRACTICE", text=line)
     planned = plan(received, stage.ctx.policy, (), "/gpu", None)
     assert (planned.work, "canary" in str(planned.answer)) == (None, False)
-
-
-def test_the_words_of_the_command() -> None:
-    assert parse("secret") == ParsedCommand("secret", action="list")
-    assert parse("secret set HF_TOKEN") == ParsedCommand("secret", action="add", target="HF_TOKEN")
-    assert parse("secret remove HF_TOKEN") == ParsedCommand("secret", action="delete", target="HF_TOKEN")
-    wrong = parse("secret add")
-    assert isinstance(wrong, GrammarError)
-    assert wrong.message == "Name the secret, as in secret add HF_TOKEN."
-    typed = parse("secret add HF_TOKEN hf_canary")
-    assert isinstance(typed, GrammarError)
-    assert typed.message == (
-        "A form asks for the value. If you typed a value here, Slack has it now: nothing was stored, so revoke it and "
-        "make a new one."
-    )
+    assert "Slack has it now" in str(planned.answer)
