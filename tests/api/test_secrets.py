@@ -151,6 +151,7 @@ async def test_a_caller_stores_lists_and_deletes_their_own_secrets(door: Door) -
     assert (await door.call("GET", "/secrets/HF_TOKEN", eve)).json() == one
     assert (await door.call("GET", "/secrets", ben)).json() == []
     for method in ("GET", "DELETE"):
+        assert code_of(await door.call(method, "/secrets/x%1B", eve)) == "bad_secret"
         answer = await door.call(method, "/secrets/HF_TOKEN", ben)
         assert (answer.status_code, code_of(answer)) == (404, "no_secret")
     assert (await door.call("DELETE", "/secrets/HF_TOKEN", eve)).json()["code"] == "secret_deleted"

@@ -108,7 +108,7 @@ async def delete(ctx: Context, actor: Actor, name: str) -> Reply:
     async with ctx.db.write() as tx:
         await machine_keys.lock_person(tx, ctx.policy, actor)
         if not await forget_secret(tx, _names(ctx.policy, actor), name):
-            return refuse(ReplyCode.NO_SECRET, f"You have no secret {name}. To see your secrets: {LISTS}.")
+            return _none(name)
         record(tx, now, actor, actor.ref, EventKind.SECRET_DELETED, reason=name)
     sentence = f"{name} is deleted. Machines that have it already keep it, so revoke it at its service, too."
     return Reply(True, ReplyCode.SECRET_DELETED, sentence, {"name": name})
@@ -122,6 +122,16 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     rows = [{what: getattr(known[name], what) for what in dates} for name in sorted(known)]
     sentence = f"Your secrets: {', '.join(sorted(known))}." if known else NONE
     return Reply(True, ReplyCode.SECRETS, sentence, {"secrets": rows})
+
+
+async def show_one(ctx: Context, actor: Actor, name: str) -> Reply:
+    """Reply with the dates of one secret of the actor."""
+    if wrong := secret_names.name_problem(name):
+        return refuse(ReplyCode.BAD_SECRET, wrong)
+    for one in (await show(ctx, actor)).data["secrets"]:
+        if one["name"] == name:
+            return Reply(True, ReplyCode.SECRETS, f"{name} is stored.", one)
+    return _none(name)
 
 
 async def refusal(ctx: Context, actor: Actor, names: Collection[str]) -> Reply | None:
@@ -164,6 +174,10 @@ def _value(labels: LabelKey, row: Secret) -> str | None:
     if value is None:
         log.warning("the secret %s of %s can't be decrypted: the label key has changed", row.name, row.person)
     return value
+
+
+def _none(name: str) -> Reply:
+    return refuse(ReplyCode.NO_SECRET, f"You have no secret {name}. To see your secrets: {LISTS}.")
 
 
 def _names(policy: Policy, actor: Actor) -> Whose:
