@@ -172,7 +172,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             ),
             secret=_entry(
                 "Store the secrets that your jobs get, such as HF_TOKEN.",
-                "PUT /secrets/{name}, GET /secrets, DELETE /secrets/{name}",
+                "PUT /secrets/{name}, GET /secrets, GET /secrets/{name}, DELETE /secrets/{name}",
                 at="commands.secrets:app",
             ),
             progress=_entry("Show the time and money that a job still needs.", at="commands.progress"),

@@ -89,6 +89,7 @@ READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Policy], Any]]] = {
     modals.CHANGE: forms.read_change,
     modals.OFFERS: lambda values, _: forms.read_offer(values),
     modals.KEY: lambda values, _: forms.read_key(values),
+    modals.SECRET: lambda values, _: forms.read_secret(values),
     modals.EXTEND: forms.read_extension,
 }
 

@@ -27,7 +27,7 @@ from bot.services.runtime.commands import (
     Terminate,
 )
 from bot.services.sessions import extension, idle_termination, service, transfer
-from bot.slack import browsing, commands, forms, modals, offer_dialog, provision_form
+from bot.slack import browsing, commands, forms, key_command, modals, offer_dialog, provision_form
 from bot.slack.blocks.elements import code, safe
 from bot.slack.blocks.inventory import BROWSE
 from bot.slack.blocks.offer_terms import card_amounts, choices, shown_option
@@ -182,6 +182,9 @@ async def submitted(handler: HandlerContext, job: HandlerJob) -> None:
         return
     if received.view == modals.KEY:
         await _add_key(handler, job)
+        return
+    if received.view == modals.SECRET:
+        await key_command.store_secret(handler, job)
         return
     picked = forms.read_offer(received.values)
     if received.view == modals.OFFERS and isinstance(picked, tuple):

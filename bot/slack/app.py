@@ -21,7 +21,7 @@ from bot.rules.approvals.approvers import members, slack_accounts
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import EVERY
 from bot.services.runtime.context import Context
-from bot.slack import actions, commands, home
+from bot.slack import actions, commands, home, key_command
 from bot.slack.ack import plan
 from bot.slack.blocks.home import CALLBACK
 from bot.slack.guard import PAYLOAD, SIGNATURE_HEADER, Guard
@@ -178,6 +178,7 @@ class SlackApp:
             return planned.answer
         signature = next(iter(headers.get(SIGNATURE_HEADER, ())), None)
         key = key_of(body, signature)
+        received = key_command.without_plain_value(self.ctx, received)
         message = Inbound(key, received.kind, received.to_json(), planned.answer, self.ctx.clock.now())
         try:
             receipt = await self.ctx.inbox.put(message)

@@ -389,5 +389,6 @@ HANDLERS: Final[Mapping[str, Callable[[HandlerContext, HandlerJob, ParsedCommand
     "unshare": people_command.share,
     "transfer": people_command.transfer,
     "key": key_command.key,
+    "secret": key_command.secret,
     "profile": _profile,
 }

@@ -18,6 +18,7 @@ from bot.rules.grammar.run_words import run_word
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import read_amount
+from bot.rules.values.secret_names import value_problem
 from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from bot.slack.inbound import WITHHELD
 from bot.slack.modals import ANY, NO_PRESET, RUN_LONG
@@ -110,6 +111,16 @@ def read_key(values: Mapping[str, Any]) -> str | Errors:
     if typed == WITHHELD:
         return {"key": "That looks like a private key. It was not stored: make a new pair and paste the .pub file."}
     return typed or {"key": "Paste the content of your .pub file."}
+
+
+def read_secret(values: Mapping[str, Any]) -> str | Errors:
+    """Read the value of a secret exactly as it was typed, or its error."""
+    typed = values.get("value")
+    value = typed if isinstance(typed, str) else ""
+    if value == WITHHELD:
+        return {"value": "Slack is no place for a private key. Store it at a terminal: gpu-shopper secret set NAME."}
+    wrong = value_problem(value)
+    return {"value": wrong} if wrong else value
 
 
 def _read_money(values: Mapping[str, Any], errors: Errors, *, needed: bool = False) -> Decimal | None:

@@ -30,6 +30,7 @@ EXTEND: Final = "extend"
 CHANGE: Final = "change"
 OFFERS: Final = "offers"
 KEY: Final = "key"
+SECRET: Final = "secret"  # noqa: S105 # The name of a dialog.
 
 INPUT_MAX: Final = 3_000
 #: The start of the actions of the fields of the form that change its price.
@@ -240,6 +241,13 @@ def key(request_id: str) -> View:
     typed = _text("ssh-ed25519 AAAA… you@laptop", multiline=True, longest=INPUT_MAX)
     hint = "The content of ~/.ssh/id_ed25519.pub. Never paste a private key."
     return _modal(KEY, "Your SSH key", [_input("key", "Public key", typed, hint=hint)], "Add key", request_id)
+
+
+def secret(name: str) -> View:
+    """Ask for the value of a secret; the command named it."""
+    typed = _text("The value", multiline=True, longest=INPUT_MAX)
+    hint = "It is stored encrypted, and shown to nobody. A longer one: gpu-shopper secret set, at a terminal."
+    return _modal(SECRET, "Store a secret", [_input("value", name, typed, hint=hint)], "Store", name)
 
 
 def change(

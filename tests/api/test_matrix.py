@@ -34,6 +34,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/requests/{request}/approve": {"offer_id": "vast:0"},
     "/sessions/{session}/extend": {"hours": "soon"},
     "/ssh-keys": {"public_key": "none"},
+    "/secrets/{name}": {"value": ""},
     "/keys": {"name": "!"},
     "/ledger/entries": {"skill": "x", "provider": "x", "action": "x", "amount_usd": "0", "timestamp": "now"},
     "/webhooks": {"url": "http://inside/"},
@@ -70,6 +71,8 @@ HARMLESS = {
     "bad_consumer",
     "not_a_key",
     "no_key",
+    "no_secret",
+    "bad_secret",
     "unknown_key",
     "unknown_event",
     "bad_url",
@@ -141,6 +144,7 @@ async def staged(door: Door) -> Stage:
     names = {"request": waiting, "session": held, "cloud": "vast", "key_id": "0" * 12}
     names |= {"webhook": made.json()["webhook_id"], "orphan": f"str_{'0' * 16}"}
     names["bill"] = f"ins_{'0' * 16}"
+    names["name"] = "HF_TOKEN"
     (session,) = [one.id for one in books.sessions if one.request_id == held]
     return Stage(door, tokens, names, (held, waiting, session, names["webhook"]), node.seq + 10_000, session)
 

@@ -9,10 +9,8 @@ from fastapi import APIRouter, Path
 from bot.api.dependencies import Deps, Requester, RequestReader, refusals
 from bot.api.problems import ProblemRaised, answered
 from bot.api.schemas.secrets import SecretDone, SecretIn, SecretOut
-from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import job_secrets
 from bot.services.access.job_secrets import StoreSecret
-from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/api/v1", tags=["secrets"])
 Name = Annotated[
@@ -31,12 +29,10 @@ async def secrets(deps: Deps, who: RequestReader) -> list[SecretOut]:
 @router.get("/secrets/{name}", responses=refusals(404))
 async def secret(deps: Deps, who: RequestReader, name: Name) -> SecretOut:
     """Show the dates of one secret of yours."""
-    reply = await job_secrets.show(deps.ctx, who.actor)
-    for one in reply.data["secrets"]:
-        if one["name"] == name:
-            return SecretOut(**one)
-    sentence = f"You have no secret {name}. To see your secrets: {job_secrets.LISTS}."
-    raise ProblemRaised(Reply(False, ReplyCode.NO_SECRET, sentence))
+    reply = await job_secrets.show_one(deps.ctx, who.actor, name)
+    if not reply.ok:
+        raise ProblemRaised(reply)
+    return SecretOut(**reply.data)
 
 
 @router.put("/secrets/{name}", responses=refusals())

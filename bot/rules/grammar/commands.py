@@ -27,6 +27,7 @@ class CommandShape(StrEnum):
     LOGS = "logs"
     SHARE = "share"
     TRANSFER = "transfer"
+    SECRET = "secret"  # noqa: S105 # The name of a command.
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,14 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
         "Manage the public SSH keys that your machines get.",
         "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMwCHH0TBaOfJSd4sdQ5gwsm7j/UwAXxaJnI06ctNuO ada@laptop",
         CommandShape.KEY,
+    ),
+    Subcommand(
+        "secret",
+        "secret add NAME, secret list, secret delete NAME",
+        "Store secrets that your jobs get, such as HF_TOKEN. A form asks for the value.",
+        "secret add HF_TOKEN",
+        CommandShape.SECRET,
+        ("secrets",),
     ),
     Subcommand("profile", "profile CLOUD", "Show how billing stops at a cloud.", "profile runpod", CommandShape.CLOUD),
     Subcommand(

@@ -17,6 +17,7 @@ from bot.rules.grammar.job import Draft, joined, pair
 from bot.rules.grammar.job_words import WORDS
 from bot.rules.grammar.market_words import read_sort
 from bot.rules.grammar.readers import (
+    VALUE_SEEN,
     ParsedCommand,
     Wrong,
     end,
@@ -31,6 +32,7 @@ from bot.rules.grammar.readers import (
     read_maybe_id,
     read_nothing,
     read_reason,
+    read_secret,
     read_share,
     read_topic,
     read_transfer,
@@ -86,12 +88,21 @@ def parse(
         added = [pair(key, clean(value), len(text) + place) for place, (key, value) in enumerate(more, 1)]
         return _READERS[sub.shape](sub, [*words[1:], *added], line, policy or Policy())
     except UnclosedQuote as error:
+        if line.lower().lstrip("-/").startswith("secret"):
+            return _without_line(f"{error!s}{VALUE_SEEN}", BY_NAME["secret"])
         return GrammarError(line[error.position :], error.position, str(error), sub.example, line)
     except Wrong as error:
+        if sub.shape is CommandShape.SECRET:
+            return _without_line(error.message, sub)
         place = error.token.position
         return GrammarError(
             error.token.raw, place, error.message, error.example or sub.example, line, max(0, place - len(text))
         )
+
+
+def _without_line(message: str, sub: Subcommand) -> GrammarError:
+    """Return an error about a line that may have a secret in it, and is repeated nowhere."""
+    return GrammarError(sub.name, 0, message, sub.example, f"{sub.name} …")
 
 
 def _subcommand(first: WordToken) -> Subcommand:
@@ -201,6 +212,7 @@ _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Poli
     CommandShape.SHARE: read_share,
     CommandShape.TRANSFER: read_transfer,
     CommandShape.REASON: read_reason,
+    CommandShape.SECRET: read_secret,
 }
 
 

@@ -15,10 +15,14 @@ from bot.rules.grammar.market_words import SortKey
 from bot.rules.grammar.sizing_words import SizingQuestion
 from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
+from bot.rules.values.secret_names import name_problem
 from bot.rules.values.text import WordToken
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 from providers import cloud_names
+
+#: Said where a value may have been typed behind a name.
+VALUE_SEEN = " If you typed a value here, Slack has it now: nothing was stored, so revoke it and make a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,26 @@ def read_key(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy
     if action == "list" and rest:
         raise Wrong(words[1], "key list takes no words after it.")
     return ParsedCommand(sub.name, action=action, text=rest.strip("`"))
+
+
+def read_secret(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
+    """Read what to do with a secret, and its name; never a value. No error may repeat the line."""
+    action = words[0].value.lower() if words else "list"
+    action = {"set": "add", "remove": "delete"}.get(action, action)
+    if action not in ("add", "list", "delete"):
+        raise Wrong(end(line), "Say what to do with a secret: add, list or delete. A form asks for its value.")
+    if action == "list":
+        if len(words) > 1:
+            raise Wrong(end(line), "secret list takes no words after it.")
+        return ParsedCommand(sub.name, action=action)
+    if len(words) < 2:
+        raise Wrong(end(line), f"Name the secret, as in secret {action} HF_TOKEN.")
+    if wrong := name_problem(words[1].value):
+        raise Wrong(end(line), f"{wrong}{VALUE_SEEN if len(words) > 2 else ''}")
+    if len(words) > 2:
+        takes = "A form asks for the value." if action == "add" else "secret delete takes one name."
+        raise Wrong(end(line), f"{takes}{VALUE_SEEN}")
+    return ParsedCommand(sub.name, action=action, target=words[1].value)
 
 
 def read_topic(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:

@@ -43,9 +43,11 @@ else
   echo "Logins don't read $STARTUP_FOLDER/environment.sh: $logins can't be written."
 fi
 """
-#: The agent knows where the secrets are; logins read this, too.
+#: The agent knows where the secrets are. Logins read this after the start script's own file, which may name another.
 _CRED_FILE = """\
-printf "export CRED_FILE='%s'\\n" "$CRED_FILE" >>"$STARTUP_FOLDER/environment.sh"
+said="export CRED_FILE='$CRED_FILE'"
+printf '%s\\n' "$said" >>"$STARTUP_FOLDER/environment.sh"
+[ ! -w "$logins" ] || printf '%s\\n' "$said" >"$logins/z-gpu-shopper-secrets.sh"
 """
 _PACKAGES = """\
 missing=
@@ -130,6 +132,8 @@ def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -
     environment, repo = dict(places), Repository.read(job.repo) if job.repo else None
     if repo is not None:
         environment["PROJECT_REPO_DIR"] = f"{places.get('DATA_DIR') or '/root'}/{repo.name}"
+    if job.secrets:  # Then its agent says where they are; without any, a cloud may have a file of its launch.
+        environment.pop("CRED_FILE", None)
     variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     script = _environment(variables, stack) + (_CRED_FILE if job.secrets else "")
     steps = [PlannedStep("environment", script, ENVIRONMENT_LIMIT_S)]

@@ -60,12 +60,25 @@ def box(labels: LabelKey, person: str, name: str) -> Fernet:
     return Fernet(base64.urlsafe_b64encode(digest))
 
 
+def encrypted(labels: LabelKey, person: str, name: str, value: str) -> str:
+    """Encrypt a value that is on its way to `store`, as it is stored."""
+    return box(labels, person, name).encrypt(value.encode()).decode()
+
+
+def decrypted(labels: LabelKey, person: str, name: str, ciphertext: str) -> str | None:
+    """Return the value that `encrypted` encrypted for the same person and name; None for anything else."""
+    try:
+        return box(labels, person, name).decrypt(ciphertext).decode()
+    except InvalidToken:
+        return None
+
+
 async def store(ctx: Context, command: StoreSecret) -> Reply:
     """Store a secret, or replace its value. Machines get the new value when their agent starts again."""
     name, actor, now = command.name, command.actor, ctx.clock.now()
     if wrong := secret_names.name_problem(name) or secret_names.value_problem(command.value):
         return refuse(ReplyCode.BAD_SECRET, wrong)
-    sealed = box(ctx.labels, actor.ref, name).encrypt(command.value.encode()).decode()
+    ciphertext = encrypted(ctx.labels, actor.ref, name, command.value)
     async with ctx.db.write() as tx:
         await machine_keys.lock_person(tx, ctx.policy, actor)
         known = await secrets_of(tx, _names(ctx.policy, actor))
@@ -78,9 +91,9 @@ async def store(ctx: Context, command: StoreSecret) -> Reply:
             if one.name == name and one.person != actor.ref:
                 await tx.delete(one)
         if name in own:
-            own[name].ciphertext, own[name].updated_at = sealed, now
+            own[name].ciphertext, own[name].updated_at = ciphertext, now
         else:
-            tx.add(Secret(person=actor.ref, name=name, ciphertext=sealed, created_at=now, updated_at=now))
+            tx.add(Secret(person=actor.ref, name=name, ciphertext=ciphertext, created_at=now, updated_at=now))
         record(tx, now, actor, actor.ref, EventKind.SECRET_STORED, reason=name)
     said = "has a new value" if again else "is stored"
     sentence = f"{name} {said}. Name it in a request, as in secrets={name}."
@@ -95,7 +108,7 @@ async def delete(ctx: Context, actor: Actor, name: str) -> Reply:
     async with ctx.db.write() as tx:
         await machine_keys.lock_person(tx, ctx.policy, actor)
         if not await forget_secret(tx, _names(ctx.policy, actor), name):
-            return refuse(ReplyCode.NO_SECRET, f"You have no secret {name}. To see your secrets: {LISTS}.")
+            return _none(name)
         record(tx, now, actor, actor.ref, EventKind.SECRET_DELETED, reason=name)
     sentence = f"{name} is deleted. Machines that have it already keep it, so revoke it at its service, too."
     return Reply(True, ReplyCode.SECRET_DELETED, sentence, {"name": name})
@@ -109,6 +122,16 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     rows = [{what: getattr(known[name], what) for what in dates} for name in sorted(known)]
     sentence = f"Your secrets: {', '.join(sorted(known))}." if known else NONE
     return Reply(True, ReplyCode.SECRETS, sentence, {"secrets": rows})
+
+
+async def show_one(ctx: Context, actor: Actor, name: str) -> Reply:
+    """Reply with the dates of one secret of the actor."""
+    if wrong := secret_names.name_problem(name):
+        return refuse(ReplyCode.BAD_SECRET, wrong)
+    for one in (await show(ctx, actor)).data["secrets"]:
+        if one["name"] == name:
+            return Reply(True, ReplyCode.SECRETS, f"{name} is stored.", one)
+    return _none(name)
 
 
 async def refusal(ctx: Context, actor: Actor, names: Collection[str]) -> Reply | None:
@@ -147,11 +170,14 @@ async def opened(
 
 
 def _value(labels: LabelKey, row: Secret) -> str | None:
-    try:
-        return box(labels, row.person, row.name).decrypt(row.ciphertext).decode()
-    except InvalidToken:
+    value = decrypted(labels, row.person, row.name, row.ciphertext)
+    if value is None:
         log.warning("the secret %s of %s can't be decrypted: the label key has changed", row.name, row.person)
-        return None
+    return value
+
+
+def _none(name: str) -> Reply:
+    return refuse(ReplyCode.NO_SECRET, f"You have no secret {name}. To see your secrets: {LISTS}.")
 
 
 def _names(policy: Policy, actor: Actor) -> Whose:

@@ -25,6 +25,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply, refuse
 from bot.services.runtime.context import Context
 from ledger.core import add_request, lock_requester, record
+from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
@@ -59,8 +60,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         job = consumers.narrowed(job, limits, command.actor.id) if limits else job
     except consumers.NotAllowed as error:
         return refuse(error.code, str(error))
-    refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities) or await sharing.refusal(ctx, command.actor, job)
-    refusal = refusal or await job_secrets.refusal(ctx, command.actor, job.secrets)
+    refusal = _refuse(ctx.policy, job, ctx.catalog.capabilities) or await _refuse_people(ctx, command.actor, job)
     if refusal is not None:
         return refusal
     now = ctx.clock.now()
@@ -109,6 +109,11 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         reply = await recovery_mode.with_recovery_notice(tx, reply)
     ctx.hints.requests.set()
     return reply
+
+
+async def _refuse_people(ctx: Context, actor: Actor, job: JobRequest) -> Reply | None:
+    """Refuse a job that names people with whom it can't be shared, or secrets that its requester has not stored."""
+    return await sharing.refusal(ctx, actor, job) or await job_secrets.refusal(ctx, actor, job.secrets)
 
 
 def _submitted(ctx: Context, request_id: str, job: JobRequest, limits: waiting_rules.WaitTerms | None) -> Reply:

@@ -30,7 +30,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "break-glass",
         "delegate",
     ),
-    "Sessions": ("logs", "extend", "done", "stop", "start", "restart", "terminate", "transfer", "key"),
+    "Sessions": ("logs", "extend", "done", "stop", "start", "restart", "terminate", "transfer", "key", "secret"),
     "Money": ("costs", "budget"),
     "More": ("audit", "help"),
 }

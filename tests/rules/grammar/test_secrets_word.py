@@ -1,11 +1,11 @@
-"""The word `secrets` in a line and in a job file: names only, and each mistake by its own sentence."""
+"""The word `secrets` and the command `secret`: names only, each mistake by its own sentence, and no value repeated."""
 
 from __future__ import annotations
 
 import pytest
 
 from bot.rules.grammar.job_document import JobDocument
-from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_job
 from ledger.kernel.job import JobRequest
@@ -48,3 +48,41 @@ def test_a_job_names_at_most_sixteen() -> None:
     wrong = parse(f"provision 1x4090 2h secrets={many}", POLICY)
     assert isinstance(wrong, GrammarError)
     assert "17 secrets are above the limit of 16." in wrong.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "secret add HF_TOKEN hf_canary",
+        "secret set HF_TOKEN hf_canary",
+        "secret add HF_TOKEN=hf_canary",
+        "secret hf_canary",
+        "secret HF_TOKEN hf_canary",
+        "secrets add hf_canary",
+        "secret add hf_canary more",
+        "secret delete HF_TOKEN hf_canary",
+        "secret list hf_canary",
+        'secret add HF_TOKEN "hf_canary',
+        "/secret add HF_TOKEN 'hf_canary",
+    ],
+)
+def test_a_value_in_a_command_is_refused_and_not_repeated(line: str) -> None:
+    wrong = parse(line)
+    assert isinstance(wrong, GrammarError)
+    assert "canary" not in repr(wrong)
+    assert wrong.caret
+
+
+def test_the_words_of_the_command() -> None:
+    assert parse("secret") == ParsedCommand("secret", action="list")
+    assert parse("secret set HF_TOKEN") == ParsedCommand("secret", action="add", target="HF_TOKEN")
+    assert parse("secret remove HF_TOKEN") == ParsedCommand("secret", action="delete", target="HF_TOKEN")
+    wrong = parse("secret add")
+    assert isinstance(wrong, GrammarError)
+    assert wrong.message == "Name the secret, as in secret add HF_TOKEN."
+    typed = parse("secret add HF_TOKEN hf_canary")
+    assert isinstance(typed, GrammarError)
+    assert typed.message == (
+        "A form asks for the value. If you typed a value here, Slack has it now: nothing was stored, so revoke it and "
+        "make a new one."
+    )

@@ -173,17 +173,23 @@ def test_a_repository_is_fetched_and_fetched_again(tmp_path: Path) -> None:
 
 
 def test_the_command_reads_its_secrets_and_logins_know_where_they_are(tmp_path: Path) -> None:
-    plan = planned(run='printf %s "$HF_TOKEN"', secrets=("HF_TOKEN",))
+    launch = {"CRED_FILE": "/opt/gpu-shopper/env"}
+    assert planned(launch, run="x").environment == launch
+    plan = planned(launch, run='printf %s "$HF_TOKEN"', secrets=("HF_TOKEN",))
+    assert plan.environment == {}
     assert [(one.name, one.secrets) for one in plan.steps] == [
         ("environment", ()),
         ("packages", ()),
         ("run", ("HF_TOKEN",)),
     ]
     (tmp_path / "credentials.sh").write_text("export HF_TOKEN='of alice'\n")
-    found = {"CRED_FILE": str(tmp_path / "credentials.sh"), "STARTUP_FOLDER": str(tmp_path), "LOGINS": "/nowhere"}
-    assert shell(script(plan, "environment"), **found).returncode == 0
-    login = f". {tmp_path}/environment.sh; echo $CRED_FILE"
-    assert shell(login).stdout == f"{tmp_path}/credentials.sh\n"
+    found = {"CRED_FILE": str(tmp_path / "credentials.sh"), "STARTUP_FOLDER": str(tmp_path)}
+    assert shell(script(plan, "environment"), **found, LOGINS="/nowhere").returncode == 0
+    (tmp_path / "logins").mkdir()
+    assert shell(script(plan, "environment"), **found, LOGINS=str(tmp_path / "logins")).returncode == 0
+    for file in ("environment.sh", "logins/z-gpu-shopper-secrets.sh"):
+        login = f"CRED_FILE=/opt/gpu-shopper/env; . {tmp_path}/{file}; echo $CRED_FILE"
+        assert shell(login).stdout == f"{tmp_path}/credentials.sh\n"
     assert shell(script(plan, "run"), **found).stdout == "of alice"
     missing = shell(script(plan, "run"), CRED_FILE=str(tmp_path / "none"))
     assert (missing.returncode != 0, missing.stdout) == (True, "")

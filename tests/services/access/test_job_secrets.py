@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from cryptography.fernet import InvalidToken
 from sqlalchemy import select, update
 
@@ -39,6 +40,7 @@ async def rows(db: Database) -> list[Secret]:
         return list(await tx.scalars(select(Secret).order_by(Secret.person, Secret.name)))
 
 
+@pytest.mark.both_databases
 async def test_a_secret_is_stored_replaced_listed_and_deleted(w: World) -> None:
     assert (await job_secrets.show(w.ctx, ALICE)).sentence == (
         "You have no secrets here. Store one: `gpu-shopper secret set HF_TOKEN`."
