@@ -133,14 +133,14 @@ def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -
             PACKAGES_LIMIT_S,
         ),
     ]
-    if stack is not None:
-        steps += _stack_steps(stack)
+    if job.install is not None:
+        steps += _stack_steps(job.install)
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
     if job.run is not None:
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
-        needs = (*([PYTHON_PACKAGES] if stack else []), *(["repo"] if repo else []))
+        needs = (*([PYTHON_PACKAGES] if job.install else []), *(["repo"] if repo else []))
         script = in_stack(f"{into}{job.run}\n") if stack else f"{into}{job.run}\n"
         steps.append(PlannedStep("run", script, RUN_LIMIT_S, is_job=True, needs=needs))
     server = model_server(job)
@@ -156,7 +156,11 @@ def _environment(variables: str, stack: Stack | None) -> str:
     return script if stack is None else script + exports()
 
 
-def _stack_steps(stack: Stack) -> list[PlannedStep]:
+def _stack_steps(name: str) -> list[PlannedStep]:
+    stack = STACKS.get(name)
+    if stack is None:  # A release of before had it when the job was requested.
+        gone = f"echo {shlex.quote(f'install={name} is not known any more.')}; exit 1"
+        return [PlannedStep(PYTHON_PACKAGES, gone, ENVIRONMENT_LIMIT_S)]
     install = python_packages_script(stack)
     return [
         PlannedStep(DRIVER, driver_script(stack), DRIVER_LIMIT_S),
