@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import threading
@@ -108,9 +109,14 @@ class Commands:
         if earlier is not None and job is not None and job.id != name and earlier.is_dir():
             CommandFolder(earlier).write(job)  # The job's own folder holds only the newest one.
         try:
-            return place.start(name, order["argv"], cwd, order["env"])
+            return place.start(name, order["argv"], cwd, self._software() | order["env"])
         except (OSError, subprocess.SubprocessError) as error:
             raise ApiRefusal(503, f"The machine can't start a process now: {error}.", {"Retry-After": "10"}) from None
+
+    def _software(self) -> dict[str, str]:
+        """Return the variables that put the installed software first, where there is some."""
+        programs = self.folder / "venv/bin"
+        return {"PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}"} if programs.is_dir() else {}
 
     def _check_room(self) -> None:
         folders = list((self.folder / "commands").glob("*/state.json"))

@@ -38,9 +38,11 @@ class Logs:
             return self.commands.place(command).log
         if source == "startup":
             return next((one for one in (self.folder / "startup.log", *self.starts) if one.is_file()), self.starts[0])
-        if source == "serve" and (own := self.folder / "serve.log").is_file():
-            return own  # A server that somebody started with its log there.
-        names = {"job": "job/job.log", "agent": "agent.log", "serve": "serve/serve.log"}
+        if source == "serve":
+            # One that the start-up began, else one that somebody started with its log there.
+            places = [self.folder / "serve/serve.log", self.folder / "serve.log"]
+            return next((one for one in places if one.is_file()), places[0])
+        names = {"job": "job/job.log", "agent": "agent.log"}
         if source not in names:
             raise ApiRefusal(400, "source must be job, startup, agent or serve.")
         return self.folder / names[source]

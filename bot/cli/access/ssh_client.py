@@ -73,6 +73,22 @@ def _write(folder: Path, name: str, text: str) -> Path:
     return Path(draft.name).replace(folder / name)
 
 
+def write_entry(at: Destination) -> Path:
+    """Write the machine as an entry of ssh's configuration, and return the folder of all such entries."""
+    folder = state_folder().with_name("ssh_config")
+    lines = (f"  {option.replace('=', ' ', 1)}\n" for option in at.options if option != "-o")
+    _write(folder, at.name, f"Host {at.name}\n{''.join(lines)}")
+    return folder
+
+
+def includes(entries: Path) -> bool:
+    """Whether the person's own configuration includes these entries. Their file stays as it is."""
+    try:
+        return f"{entries.parent.name}/{entries.name}/" in (Path.home() / ".ssh/config").read_text(errors="replace")
+    except OSError:
+        return False
+
+
 def operands(program: str, arguments: Sequence[str]) -> list[int]:
     """Return the positions of the words that are neither options nor the values of options."""
     takes = re.compile(rf"-[A-Za-z0-9]*[{WITH_VALUE[program]}]") if program in WITH_VALUE else None

@@ -37,13 +37,19 @@ class NamedPort:
     start: str
 
 
+#: The programs that `install=` brought come before those of the image.
+_STACK_FIRST = "PATH=/opt/gpu-shopper/venv/bin:$PATH"
+#: The editor that connects by itself, with an entry of its own in ssh's configuration.
+VSCODE = "vscode"
 #: The programs' own default ports. They listen on the machine alone, so that only the tunnel leads there.
 NAMED_PORTS: Mapping[str, NamedPort] = MappingProxyType(
     {
-        "jupyter": NamedPort(8888, "jupyter lab --no-browser --ip=127.0.0.1 --port=8888 --allow-root"),
-        "tensorboard": NamedPort(6006, "tensorboard --host=127.0.0.1 --port=6006 --logdir=."),
+        "jupyter": NamedPort(8888, f"{_STACK_FIRST} jupyter lab --no-browser --ip=127.0.0.1 --port=8888 --allow-root"),
+        "tensorboard": NamedPort(6006, f"{_STACK_FIRST} tensorboard --host=127.0.0.1 --port=6006 --logdir=."),
     }
 )
+
+_LISTED = " or ".join((", ".join(NAMED_PORTS), VSCODE))
 
 
 @ssh_app.command(context_settings=AS_TYPED)
@@ -121,13 +127,19 @@ def rsync(
 @open_app.command(name="open")
 def open_(
     session: Named,
-    port: Annotated[str, typer.Argument(help=f"A port on the machine, or {' or '.join(NAMED_PORTS)}.")],
+    port: Annotated[str, typer.Argument(help=f"A port on the machine, or {_LISTED}.")],
     local: Annotated[
         int | None, typer.Option(min=1, max=HIGHEST, help="The port on this computer, if not the same.")
     ] = None,
     tunnel: Annotated[bool, typer.Option("--tunnel", help="Use a tunnel also where the cloud opens the port.")] = False,
 ) -> None:
-    """Print where a port of the machine is reached; where the cloud doesn't open it, hold an SSH tunnel to it."""
+    """Print where a port of the machine is reached; where the cloud doesn't open it, hold an SSH tunnel to it.
+
+    With `vscode`, print the address that opens the machine in Visual Studio Code.
+    """
+    if port.lower() == VSCODE:
+        _open_editor(session)
+        return
     named = NAMED_PORTS.get(port.lower())
     number = named.port if named else _port(port)
     found = _login(session)
@@ -144,11 +156,22 @@ def open_(
     become("ssh", (*at.options, *forward, at.name))
 
 
+def _open_editor(session: str) -> None:
+    """Write the machine's entry for ssh, and print the address that Visual Studio Code opens."""
+    found = _login(session)
+    at = destination(found)
+    entries = ssh_client.write_entry(at)
+    if not ssh_client.includes(entries):
+        say(f'Add this line at the top of ~/.ssh/config, once:\nInclude "{entries}/*"', stderr=True)
+    home = "/root" if found.user == "root" else f"/home/{found.user}"
+    say(f"vscode://vscode-remote/ssh-remote+{at.name}{home}")
+
+
 def _port(text: str) -> int:
     try:
         return Port.read(text).number
     except ValueError:
-        fail(f'"{text[:40]}" is not a port from 1 to {HIGHEST}, {" or ".join(NAMED_PORTS)}.', 2)
+        fail(f'"{text[:40]}" is not a port from 1 to {HIGHEST}, {_LISTED}.', 2)
 
 
 def _copied(program: str, arguments: list[str]) -> tuple[Destination, list[str]]:

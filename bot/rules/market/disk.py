@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar.run_words import workload_of
+from bot.rules.grammar.run_words import workload, workload_of
+from bot.rules.market.filters import stack_of
+from bot.rules.nodes.model_server import model_server
 from bot.rules.policy.policy import Policy
-from bot.rules.viability.host import run_disk
+from bot.rules.sizing.workload import Workload
+from bot.rules.viability.host import IMAGE_GB, run_disk
 from ledger.kernel.job import JobRequest
 
 
 def disk_gb(job: JobRequest, policy: Policy) -> int:
-    """Return the GB of disk to rent: what was asked, at least the policy's minimum and what the run needs."""
-    work = workload_of(job)
-    needed = 0 if work is None else run_disk(work).whole_gb
+    """Return the GB of disk to rent: what was asked, at least the policy's minimum and what run and software need."""
+    work, stack = workload_of(job) or _served(job), stack_of(job)
+    needed = run_disk(work).whole_gb if work is not None else int(IMAGE_GB) if stack is not None else 0
+    needed += stack.disk_gb if stack is not None else 0
     return max(policy.disk_gb(job.workload, job.disk_gb, job.model), needed)
 
 
 def disk_sentence(job: JobRequest) -> str:
     """Say what the run of a job needs its disk for; empty where only hours are known, or where the job has too few."""
-    work = workload_of(job)
-    return run_disk(work).sentence if work is not None else ""
+    work, stack = workload_of(job), stack_of(job)
+    said = [run_disk(work).sentence] if work is not None else []
+    said += [f"install={stack.name} needs {stack.disk_gb} GB more."] if said and stack is not None else []
+    return " ".join(said)
+
+
+def _served(job: JobRequest) -> Workload | None:
+    """Return the run of a job whose machine serves a model by itself, for the size of its weights."""
+    server = model_server(job)
+    return workload((f"model={server.model}", "type=serving")) if server is not None else None

@@ -42,7 +42,7 @@ PLACES: Final = {
     LogSource.JOB: ("$d/job/job.log",),
     LogSource.STARTUP: ("$d/startup.log", "$d/start.log", "/tmp/onstart.log", "/var/log/onstart.log"),  # noqa: S108 # Read.
     LogSource.AGENT: ("$d/agent.log",),
-    LogSource.SERVE: ("$d/serve.log", "$d/serve/serve.log"),
+    LogSource.SERVE: ("$d/serve/serve.log", "$d/serve.log"),
 }
 _FOLDER: Final = 'd="${GPU_SHOPPER_AGENT_FOLDER:-/opt/gpu-shopper/agent}"; d="${d%/agent}"'
 

@@ -40,6 +40,10 @@ same = torch.__version__.split("+")[0] == "{torch}" and torch.version.cuda == "{
 sys.exit(not same or sys.prefix != sys.base_prefix)
 """
 _RIGHT_PYTHON = "import sys; sys.exit(not {least} <= sys.version_info[:2] <= {most})"
+_HAS_HEADERS = """\
+import os, sys, sysconfig
+sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))
+"""
 _IMPORTED = """\
 import importlib
 for name in {imports}:
@@ -69,17 +73,25 @@ if [ -z "$from_image" ] && ! [ -e "$venv" ]; then
     exit 1
   }}
 fi
-if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-  "$python" -m venv --clear $from_image "$venv" || {{
-    # Debian and Ubuntu have venv in a package of its own.
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || exit 1
-    missing=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-    echo "$missing is missing, so it is installed."
+# Debian and Ubuntu have venv and Python's headers in packages of their own. Triton compiles code while it runs.
+minor=$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+missing=
+"$python" -c 'import ensurepip' 2>/dev/null || missing="$missing $minor-venv"
+"$python" -c {has_headers} 2>/dev/null || missing="$missing $minor-dev"
+command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+if [ -n "$missing" ]; then
+  echo "Missing:$missing"
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -o DPkg::Lock::Timeout=300 update || exit
-    apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$missing" || exit
-    "$python" -m venv --clear $from_image "$venv" || exit
-  }}
+    apt-get -o DPkg::Lock::Timeout=300 update &&
+      apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing ||
+      echo "They can't be installed. Code that compiles while it runs, such as torch.compile, may fail."
+  else
+    echo "Only root with apt-get can install them. Code that compiles while it runs, such as torch.compile, may fail."
+  fi
+fi
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+  "$python" -m venv --clear $from_image "$venv" || exit
 fi
 if [ -n "$from_image" ]; then
   echo "The image brings torch {torch}, so it is not downloaded again."
@@ -114,6 +126,7 @@ def python_packages_script(stack: Stack) -> str:
         machine=MACHINE,
         pythons=" ".join(f"python3.{minor}" for minor in range(most[1], least[1] - 1, -1)),
         right_python=shlex.quote(_RIGHT_PYTHON.format(least=least, most=most)),
+        has_headers=shlex.quote(_HAS_HEADERS),
         has_torch=shlex.quote(_HAS_TORCH.format(torch=torch, cuda=stack.cuda)),
         first=".".join(map(str, least)),
         last=".".join(map(str, most)),

@@ -137,17 +137,17 @@ def plan_startup(instance_id: str, job: JobRequest, places: Mapping[str, str]) -
     variables = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
     script = _environment(variables, stack) + (_CRED_FILE if job.secrets else "")
     steps = [PlannedStep("environment", script, ENVIRONMENT_LIMIT_S)]
-    if repo is not None or job.run is not None or stack is not None:
+    if repo is not None or job.run is not None or job.install is not None:
         packages = _PACKAGES.format(packages=" ".join(PACKAGES), left_out=LEFT_OUT, lock_wait_s=LOCK_WAIT_S)
         steps.append(PlannedStep("packages", packages, PACKAGES_LIMIT_S))
-    if stack is not None:
-        steps += _stack_steps(stack)
+    if job.install is not None:
+        steps += _stack_steps(job.install)
     if repo is not None:
         folder, url, ref = map(shlex.quote, (environment["PROJECT_REPO_DIR"], repo.url, repo.ref or "HEAD"))
         steps.append(PlannedStep("repo", _REPO.format(folder=folder, url=url, ref=ref), REPO_LIMIT_S))
     if job.run is not None:
         into = f"cd {shlex.quote(environment['PROJECT_REPO_DIR'])} || exit\n" if repo is not None else ""
-        needs = (*([PYTHON_PACKAGES] if stack else []), *(["repo"] if repo else []))
+        needs = (*([PYTHON_PACKAGES] if job.install else []), *(["repo"] if repo else []))
         reads = '. "$CRED_FILE" || exit\n' if job.secrets else ""
         command = f"{reads}{into}{job.run}\n"
         script = in_stack(command) if stack else command
@@ -167,7 +167,11 @@ def _environment(variables: str, stack: Stack | None) -> str:
     return script if stack is None else script + exports()
 
 
-def _stack_steps(stack: Stack) -> list[PlannedStep]:
+def _stack_steps(name: str) -> list[PlannedStep]:
+    stack = STACKS.get(name)
+    if stack is None:  # A release of before had it when the job was requested.
+        gone = f"echo {shlex.quote(f'install={name} is not known any more.')}; exit 1"
+        return [PlannedStep(PYTHON_PACKAGES, gone, ENVIRONMENT_LIMIT_S)]
     install = python_packages_script(stack)
     return [
         PlannedStep(DRIVER, driver_script(stack), DRIVER_LIMIT_S),

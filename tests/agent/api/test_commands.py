@@ -56,6 +56,15 @@ async def test_a_job_starts_once_and_is_paused_resumed_saved_and_stopped(api: Ap
     assert (await do(caller, "train-2", argv=["true"], job=True)).status_code == 200
 
 
+async def test_a_command_finds_the_installed_software_first(api: Api, caller: httpx.AsyncClient) -> None:
+    programs = api.folder / "venv/bin"
+    programs.mkdir(parents=True)
+    (programs / "train").write_text("#!/bin/sh\nexit 5\n")
+    (programs / "train").chmod(0o755)
+    await do(caller, "run", argv=["train"], job=True)
+    assert (await until(caller, "run", "failed"))["exit_code"] == 5
+
+
 async def test_a_command_runs_in_its_folder_with_its_words(api: Api, caller: httpx.AsyncClient) -> None:
     (api.workspace.root / "runs").mkdir()
     words = ["; rm -rf /", "$(id)", "`id`", "a b", "--", "*", "\n"]

@@ -165,6 +165,25 @@ async def test_a_tunnel_leads_to_a_port_of_the_machine_until_ctrl_c(machine: Mac
 
 
 @pytest.mark.slow
+async def test_the_editor_gets_an_entry_with_which_ssh_connects(machine: Machine) -> None:
+    m = machine
+    code, out, err = await m.run("open", m.short, "VSCode", HOME=str(m.home))
+    folder = m.home / "my state/gpu-shopper/ssh_config"
+    (row,) = (await m.terminal.w.books()).instances
+    home = "/root" if row.ssh_user == "root" else f"/home/{row.ssh_user}"
+    assert (code, out) == (0, f"vscode://vscode-remote/ssh-remote+gpu-shopper-{m.short}{home}\n")
+    assert err.splitlines() == ["Add this line at the top of ~/.ssh/config, once:", f'Include "{folder}/*"']
+    config = m.home / ".ssh/config"
+    config.parent.mkdir(exist_ok=True)
+    config.write_text(f'Include "{folder}/*"\n')
+    code, _, err = await m.run("open", m.short, "vscode", HOME=str(m.home))
+    assert (code, err) == (0, "")
+    words = ("-F", str(config), "-i", str(m.home / "key"), "-o", "BatchMode=yes", f"gpu-shopper-{m.short}", "true")
+    ssh = await asyncio.create_subprocess_exec("ssh", *words)
+    assert await ssh.wait() == 7  # As its server answers every command.
+
+
+@pytest.mark.slow
 async def test_another_machine_at_that_address_and_a_missing_program_are_refused(machine: Machine) -> None:
     m = machine
     (row,) = (await m.terminal.w.books()).instances
@@ -205,7 +224,7 @@ async def test_what_cannot_be_connected_to_is_said_in_a_sentence(terminal: Termi
         (("logs", short), 1, f"Session {short} isn't ready yet."),
         (("logs", short, "-f"), 1, f"Session {short} isn't ready yet."),
         (("logs", short, "--source", "jobs"), 2, "job"),
-        (("open", short, "70000"), 2, '"70000" is not a port from 1 to 65535, jupyter or tensorboard.'),
+        (("open", short, "70000"), 2, '"70000" is not a port from 1 to 65535, jupyter, tensorboard or vscode.'),
         (("open", short, "jupyter"), 1, f"Session {short} isn't ready yet."),
         (("connect",), 2, "Did you mean `gpu-shopper ssh ID`?"),
     ):

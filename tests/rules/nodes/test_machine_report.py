@@ -122,3 +122,8 @@ def test_a_login_of_the_future_was_now() -> None:
         machine = after_checkin(NodeStatus(), Report(1, machine=report), Decimal(5), START).machine
         assert machine is not None
         assert machine.last_login_at == at
+
+
+def test_a_step_is_done_only_once_it_is() -> None:
+    found = MachineReport(steps=(StartupStep("serve", StepOutcome.RUNNING), StartupStep("driver", StepOutcome.DONE)))
+    assert (found.is_done("serve"), found.is_done("driver"), found.is_done("run")) == (False, True, False)

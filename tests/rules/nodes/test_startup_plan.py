@@ -62,6 +62,14 @@ def test_software_is_installed_before_the_command_and_only_with_the_right_driver
     assert max(len(one.script) for one in (*plan.steps, *alone.steps)) < 128 << 10
 
 
+def test_software_that_a_later_release_does_not_know_is_a_failed_step() -> None:
+    plan = planned(run="python train.py", install="gone")
+    assert [one.name for one in plan.steps] == ["environment", "packages", "python packages", "run"]
+    done = shell(script(plan, "python packages"))
+    assert (done.returncode, done.stdout) == (1, "install=gone is not known any more.\n")
+    assert plan.steps[-1].needs == ("python packages",)
+
+
 def test_logins_and_the_command_find_the_software_first(tmp_path: Path) -> None:
     plan = planned(run="echo $VIRTUAL_ENV; echo $PATH", install="train")
     folder = {"STARTUP_FOLDER": f"{tmp_path}/a b"}
