@@ -22,7 +22,7 @@ PAGE = Path("environment-options.md")
 def compare(
     said: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORDS]", help="The budget in dollars: 500; or a run: model=7B tokens=2B."),
+        typer.Argument(metavar="WORDS", help="The budget in dollars: 500; or a run: model=7B tokens=2B."),
     ] = None,
     budget: str = typer.Option("", help="The budget in dollars, with semicolons for several: 500;5000."),
     hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),
