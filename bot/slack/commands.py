@@ -23,6 +23,7 @@ from bot.services.billing.metering import cost_now
 from bot.services.budgets import enforcement
 from bot.services.instances import power
 from bot.services.plans import planner, sizing
+from bot.services.plans.work_comparison import compare_work_now
 from bot.services.requests import again as repeat
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
@@ -39,6 +40,7 @@ from bot.slack.blocks.profile import profile
 from bot.slack.blocks.session.session_ending import done_question, end_question
 from bot.slack.blocks.session.status import details as status_details
 from bot.slack.blocks.session.status import status
+from bot.slack.blocks.sized_plan import compared_work
 from bot.slack.handler_context import HandlerContext, HandlerJob
 from bot.slack.home import decidable
 from bot.slack.render import card_facts
@@ -132,6 +134,9 @@ async def _plan(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand)
 
 
 async def _compare(handler: HandlerContext, _job: HandlerJob, parsed: ParsedCommand) -> Message | None:
+    if parsed.job is not None:
+        ctx = handler.ctx
+        return compared_work(await compare_work_now(ctx.catalog, ctx.clock, parsed.job, ctx.policy))
     if parsed.question is None:
         raise ValueError("a comparison without a question")
     found = await planner.compare_market(handler.ctx.catalog, handler.ctx.clock, parsed.question, handler.ctx.policy)

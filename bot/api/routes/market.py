@@ -23,6 +23,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import MarketListing
 from bot.services.market.document import MarketPage, market_page, pieces, read_cursor
+from bot.services.plans import work_comparison
 from bot.services.plans.chart import chart as draw
 from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
 from bot.services.plans.job_file import BadJob, read_plan
@@ -30,6 +31,7 @@ from bot.services.plans.planner import Compared, Planned, compare_market
 from bot.services.plans.sized_document import sizing_document
 from bot.services.plans.sizing import plan as make_plan
 from bot.services.plans.tables import comparison_tables, plan_table
+from bot.services.plans.work_comparison import ComparedWork, compare_work_now
 from bot.services.runtime.commands import Reply
 from providers.profiles import model
 
@@ -152,8 +154,14 @@ def refused(error: BadJob) -> ProblemRaised:
 
 @router.post("/compare", responses=refusals())
 async def compare(deps: Deps, _who: MarketReader, body: CompareIn) -> CompareOut:
-    """Compare dollars per run and runs per budget on every GPU for sale and in other environments. Rents nothing."""
-    parsed = read_words("compare", {f"words.{k}": (k, v) for k, v in body.words.items() if v}, deps)
+    """Compare dollars per run and runs per budget on every GPU for sale and in other environments. Rents nothing.
+
+    With a model, the same work is compared: dollars of the run and of a million tokens on every GPU, and which GPUs
+    cannot run it.
+    """
+    parsed = read_words(f"compare {body.line}", {f"words.{k}": (k, v) for k, v in body.words.items() if v}, deps)
+    if parsed.job is not None:
+        return work_out(await compare_work_now(deps.ctx.catalog, deps.ctx.clock, parsed.job, deps.ctx.policy))
     if parsed.question is None:
         raise ValueError("a comparison without a question")
     return compared_out(await compare_market(deps.ctx.catalog, deps.ctx.clock, parsed.question, deps.ctx.policy))
@@ -167,6 +175,17 @@ def compared_out(compared: Compared) -> CompareOut:
         ages=list(compared.ages),
         page=markdown(compared.found),
         report=comparison_tables(compared),
+    )
+
+
+def work_out(compared: ComparedWork) -> CompareOut:
+    """Convert a comparison of work to the answer of the API."""
+    return CompareOut(
+        comparison=work_comparison.to_json(compared.found),
+        answers=[CloudOut.model_validate(one) for one in compared.answers],
+        ages=list(compared.ages),
+        page=work_comparison.markdown(compared),
+        report=work_comparison.report(compared),
     )
 
 

@@ -76,7 +76,12 @@ class InventoryQuery(In):
 
 
 class CompareIn(In):
-    """A comparison in the words of `/gpu compare`: budget, hours, buffer, baseline, success, value."""
+    """A comparison in the words of `/gpu compare`: budget, hours, buffer, baseline, success, value; or a run.
+
+    A run, such as model=7B and tokens=2B, compares the same work.
+    """
+
+    line: Text = optional("The words in one line, as in Slack: model=7B tokens=2B. `words` adds to it.", "")
 
     words: dict[str, str] = Field(
         default={},

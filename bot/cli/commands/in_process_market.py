@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot.api.problems import invalid
-from bot.api.routes.market import compared_out, plan_out
+from bot.api.routes.market import compared_out, plan_out, work_out
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
 from bot.rules.grammar.job_document import JobDocument
@@ -17,14 +17,19 @@ from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_plan
 from bot.services.plans.planner import compare_market
 from bot.services.plans.sizing import plan as make_plan
+from bot.services.plans.work_comparison import compare_work_now
 from ledger.kernel.job import JobRequest
 
 
-def comparison(words: dict[str, str]) -> Any:
+def comparison(line: str, words: dict[str, str]) -> Any:
     """Compare, and return the API's answer."""
     found = settings()
     policy = policy_of(found)
-    question = command_of("compare", words, policy).question
+    parsed = command_of(f"compare {line}", words, policy)
+    if (job := parsed.job) is not None:
+        work = marketed(found, lambda catalog, clock: compare_work_now(catalog, clock, job, policy))
+        return work_out(work).model_dump(mode="json")
+    question = parsed.question
     if question is None:
         raise ValueError("a comparison without a question")
     compared = marketed(found, lambda catalog, clock: compare_market(catalog, clock, question, policy))

@@ -137,10 +137,14 @@ class Tools:
         self,
         budget: Annotated[float, Field(ge=0, description="The budget in dollars.")] = 0,
         hours: Annotated[float, Field(ge=0, description="How many hours one run takes.")] = 0,
+        run: Annotated[str, Field(description="A run to compare instead of hours: model=7B tokens=2B.")] = "",
     ) -> str:
-        """Compare dollars per run and runs per budget on every GPU for sale; rents nothing."""
+        """Compare dollars per run and runs per budget on every GPU for sale; rents nothing.
+
+        With `run`, compare what the same work costs on every GPU, per run and per million tokens.
+        """
         words = {name: f"{value:f}" for name, value in (("budget", budget), ("hours", hours)) if value}
-        found = await self._api.post("/compare", {"words": words})
+        found = await self._api.post("/compare", {"line": run, "words": words})
         return _text(TextReport.model_validate(found["report"]))
 
     @_with_refusals

@@ -66,15 +66,16 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand(
         "plan",
         "plan WORDS",
-        "Plan a training run: memory, time and cost for every offer. Rents nothing.",
+        "Plan a training run: memory, time and cost for every offer. A budget alone asks which model it trains. Rents "
+        "nothing.",
         "plan 7B tokens=2B goal=24h",
         CommandShape.JOB,
     ),
     Subcommand(
         "compare",
         "compare [WORDS]",
-        "Compare the cost of a run, and the runs per budget, for every GPU for sale.",
-        "compare $500 hours=1",
+        "Compare the cost of the same work, or of runs by the hour and the runs per budget, for every GPU for sale.",
+        "compare model=7B tokens=2B",
         CommandShape.QUESTION,
     ),
     Subcommand(

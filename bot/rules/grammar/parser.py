@@ -13,6 +13,7 @@ from typing import Any
 
 from bot.rules.grammar.bad_word import BadWord, nearest, show
 from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
+from bot.rules.grammar.compare_words import compares_work, work_to_compare
 from bot.rules.grammar.job import Draft, joined, pair
 from bot.rules.grammar.job_words import WORDS
 from bot.rules.grammar.market_words import read_sort
@@ -178,7 +179,12 @@ def _read_job(sub: Subcommand, words: list[WordToken], line: str, policy: Policy
     return ParsedCommand(sub.name, job=draft.request(sub), sort=sort)
 
 
-def _read_question(sub: Subcommand, words: list[WordToken], _line: str, policy: Policy) -> ParsedCommand:
+def _read_question(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
+    if compares_work(words):
+        try:
+            return ParsedCommand(sub.name, job=work_to_compare(words, policy))
+        except BadWord as error:
+            raise Wrong(end(line), str(error), "compare model=7B tokens=2B") from error
     fields: dict[str, Any] = {}
     for word in words:
         try:

@@ -30,11 +30,11 @@ class ParsedCommand:
     """Hold a command that was read. `job` is None for a job command without words, which opens the form.
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
-    `action` and `text` belong to `key`, `question` to `compare`, `action` is the view of `costs`. Of `extend`, `hours`
+    `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
     is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy`, `preserve` or
     empty; of `terminate`, `action` is `now` to skip the confirmation. Of `delegate`, `action` is `set`, `list` or
     `off`, `target` a person's reference and `day` the last day. Of `inventory`, `sort` is what comes first;
-    of a `plan` that chooses the model, `sizing` stands in place of `job`.
+    of a `plan` that chooses the model, `sizing` stands in place of `job`; a `compare` of work has a `job`.
     """
 
     name: str

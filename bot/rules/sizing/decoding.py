@@ -7,10 +7,15 @@ more of its experts. Terms, in seconds by the data sheet where bytes are read:
 - reading: the weights, and the KV cache of half-full sequences, over the memory bandwidth.
 - layer: one for each layer, for launching its kernels.
 - exchange: one more for each layer that GPUs share over NVLink, three over PCI Express, whose latency is higher.
+
+Prompts are read all at once, by multiplications alone, at half of the peak rate. Sequences end at different times and
+steps wait for prompts, so a batch brings a little less than its size. Both are calibrated on published rates of vLLM
+with 4 to 256 sequences (tests/rules/sizing/test_serving.py); a single sequence is not changed by them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from bot.rules.sizing.throughput_data import NVLINK_GB_S
@@ -21,6 +26,10 @@ from providers.gpus.table import GpuModel
 
 TERMS = ("reading", "layer", "exchange")
 _OVER_PCIE = 3.0
+#: Share of the peak rate at which prompts are read.
+PROMPT_SHARE = 0.5
+#: A batch of n sequences brings n to this power: the least squares of the published rates with many sequences.
+BATCH_EXPONENT = 0.92
 
 
 def terms(
@@ -32,7 +41,7 @@ def terms(
     """
     bandwidth = float(gpu.bandwidth_gb_s or 0) * 1e9 * count
     weights = touched(shape, at_once) * weight_bytes(plan.weights)
-    cache = kv_bytes(shape) * work.sequence / 2 * at_once
+    cache = kv_bytes(shape) * _average_length(work) * at_once
     shared = 0.0 if count == 1 else 1.0 if gpu.name in NVLINK_GB_S else _OVER_PCIE
     return {
         "reading": (weights + cache) / bandwidth,
@@ -52,8 +61,18 @@ def tokens_per_s(
     """Return generated tokens per second of all sequences together. The GPU's bandwidth and peak must be known."""
     at_once = most_at_once(work, shape, gpu, count, plan)
     times = {name: coefficients[name] * time for name, time in terms(work, shape, gpu, count, plan, at_once).items()}
-    multiplying = 2.0 * shape.matmul_params * at_once / ((peak_flops(gpu, work.number_format) or 0.0) * count)
-    return at_once / (max(times["reading"], multiplying) + times["layer"] + times["exchange"])
+    peak = (peak_flops(gpu, work.number_format) or 0.0) * count
+    multiplying = 2.0 * shape.matmul_params * at_once / peak
+    step = max(times["reading"], multiplying) + times["layer"] + times["exchange"]
+    prompts = (work.prompt_tokens or 0) / work.output_tokens if work.output_tokens else 0.0
+    return 1 / (step / math.pow(at_once, BATCH_EXPONENT) + prompts * 2.0 * shape.matmul_params / (PROMPT_SHARE * peak))
+
+
+def _average_length(work: Workload) -> float:
+    """Return how many tokens of a sequence are in the KV cache on average: the prompt and half of what follows."""
+    if work.output_tokens is None:
+        return work.sequence / 2
+    return (work.prompt_tokens or 0) + work.output_tokens / 2
 
 
 def touched(shape: Architecture, at_once: int) -> float:

@@ -58,6 +58,8 @@ def run_time(
     found = None
     if gpu is not None and layout is not None and layout.possible:
         found = tokens_per_s(work, gpu, count, runs=runs)
+        if found is not None and found.replicas > 1:
+            layout = fit(work, gpu, count // found.replicas)
     hours = run_hours(work, found)
     late = _ZERO if hours is None or work.goal_hours is None else max(hours.expected - work.goal_hours, _ZERO)
     return RunTime(

@@ -9,8 +9,8 @@ prior whose width is the range, runs of the same GPU and stack count most and ru
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.sizing import decoding
@@ -20,7 +20,7 @@ from bot.rules.sizing.groups import Group
 from bot.rules.sizing.layouts import likely
 from bot.rules.sizing.throughput_features import LAST_YEAR, features, group, is_data_center
 from bot.rules.sizing.training import TERMS, flops_per_token, machine, offload_s, peak_flops, terms
-from bot.rules.sizing.vram import Fit, MemoryLayout
+from bot.rules.sizing.vram import Fit, MemoryLayout, fit
 from bot.rules.sizing.workload import Architecture, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
@@ -32,6 +32,7 @@ class Throughput:
     """Hold tokens per second over all GPUs. `mfu` is the share of the peak that the model's own FLOPs take.
 
     `basis` says in one sentence what the numbers rest on, `sigma` is the width of the range on the logarithm.
+    `replicas` are the copies of a served model that share the GPUs.
     """
 
     expected: float
@@ -42,6 +43,7 @@ class Throughput:
     basis: str
     sigma: float
     plan: MemoryLayout
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,46 @@ def tokens_per_s(
 ) -> Throughput | None:
     """Estimate the throughput of `work` on `count` of `gpu`; None when `missing` names a reason.
 
-    `layout` is a memory fit whose plan is used as it is; without one, the fastest layout that people would use.
-    `network_gb_s` is the bandwidth between machines, in GB/s per machine, where it is known.
+    `layout` is a memory fit whose plan is used as it is; without one, the fastest layout that people would use: for a
+    served model, as many copies beside each other as are fastest. `network_gb_s` is the bandwidth between machines, in
+    GB/s per machine, where it is known.
     """
+    own = tuple(runs)
+    whole = _on_all(work, gpu, count, own, layout, network_gb_s)
+    if whole is None or work.trains or layout is not None:
+        return whole
+    return max((whole, *_replicated(work, gpu, count, own)), key=lambda found: found.expected)
+
+
+def _replicated(work: Workload, gpu: GpuModel, count: int, runs: tuple[FinishedRun, ...]) -> Iterator[Throughput]:
+    """Yield the throughput of two or more copies of a served model, each on its part of the GPUs and the sequences."""
+    for replicas in range(2, min(count, work.concurrency or count) + 1):
+        share = work if work.concurrency is None else replace(work, concurrency=work.concurrency // replicas)
+        each = count // replicas
+        if count % replicas or not fit(share, gpu, each).possible:
+            continue
+        for one in filter(None, [_on_all(share, gpu, each, runs, None, None)]):
+            expected = replicas * one.expected
+            yield replace(
+                one,
+                expected=expected,
+                low=replicas * one.low,
+                high=replicas * one.high,
+                sentence=_sentence(work, gpu, count, expected, one.high / one.expected, one.mfu),
+                basis=f"{one.basis} {replicas} copies of the model share the GPUs.",
+                replicas=replicas,
+            )
+
+
+def _on_all(
+    work: Workload,
+    gpu: GpuModel,
+    count: int,
+    runs: tuple[FinishedRun, ...],
+    layout: Fit | None,
+    network_gb_s: float | None,
+) -> Throughput | None:
+    """Estimate the throughput of a run that shares one model over all GPUs."""
     shape = architecture(work)
     if shape is None or missing(work, gpu) is not None:
         return None

@@ -34,7 +34,8 @@ MICRO_TOKENS = 32_768
 #: Prompts are read in pieces of this many tokens.
 PREFILL_TOKENS = 2048
 LORA_RANK = 16
-SERVED_AT_ONCE = 64
+#: The most sequences that servers take into one step unless they are told another number (vLLM: max_num_seqs).
+SERVED_AT_ONCE = 256
 
 _WEIGHT_BYTES = {
     Precision.FP32: 4.0,

@@ -63,8 +63,9 @@ class Workload:
 
     `global_batch` counts sequences over all GPUs, `micro_batch` those of one GPU at a time. `checkpointing` (recompute
     activations) and `sharding` are None when the planner may choose. `concurrency` is how many sequences are served at
-    once. `served_tokens` are generated after the
-    training, by a model that the plan chooses. `hours` is what was asked for when the work itself is not known.
+    once, and of each request `prompt_tokens` are read and `output_tokens` generated. `served_tokens` are generated
+    after the training, by a model that the plan chooses. `hours` is what was asked for when the work itself is not
+    known.
     """
 
     kind: WorkKind = WorkKind.TRAINING
@@ -90,6 +91,8 @@ class Workload:
     checkpointing: bool | None = None
     optimizer: Optimizer = Optimizer.ADAMW
     concurrency: int | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
     goal_hours: Decimal | None = None
     hours: Decimal | None = None
     checkpoint_gb: Decimal | None = None
@@ -108,8 +111,9 @@ class Workload:
 
     @property
     def sequence(self) -> int:
-        """Return the tokens per sequence, as said or as assumed."""
-        return self.seq or PLAIN_SEQ
+        """Return the tokens per sequence, as said or as assumed; of a request, its prompt and what is generated."""
+        request = 0 if self.trains else (self.prompt_tokens or 0) + (self.output_tokens or 0)
+        return self.seq or request or PLAIN_SEQ
 
     @property
     def batch(self) -> int:
@@ -261,6 +265,10 @@ def unknown(work: Workload) -> tuple[str, ...]:
             found.append("The model's size was not said; write it as model=7B.")
     if work.total_tokens is None:
         found.append("How many tokens are processed was not said; write tokens=2B, or steps= with batch= and seq=.")
+    if work.trains and (work.prompt_tokens or work.output_tokens):
+        found.append("prompt-tokens= and output-tokens= belong to type=serving; write that, or leave them out.")
+    elif work.prompt_tokens and not work.output_tokens:
+        found.append("How many tokens follow a prompt was not said; write output-tokens=200.")
     return tuple(found)
 
 
@@ -270,10 +278,17 @@ def assumed(work: Workload) -> tuple[str, ...]:
     shape = architecture(work)
     if shape is not None and not (work.layers and work.width) and not (work.model and model(work.model)):
         found.append(f"The shape is typical for the size: {shape.layers} layers, {shape.width:,} wide.")
-    if work.seq is None:
+    if work.seq is None and work.output_tokens is None:
         found.append(f"Sequences of {work.sequence:,} tokens are assumed.")
     if work.trains and work.global_batch is None:
         found.append(f"A batch of {work.batch:,} sequences is assumed.")
     if work.precision is None:
         found.append(f"{work.number_format.value} is assumed.")
+    if not work.trains:
+        found.append(
+            "Serving: a step reads the weights once for all sequences that fit into the memory, at most 256. Copies of "
+            "the model share the GPUs where that is faster."
+        )
+        if work.output_tokens is None:
+            found.append("Reading prompts is not counted; write prompt-tokens=1000 output-tokens=200.")
     return tuple(found)

@@ -9,7 +9,7 @@ from bot.services.market.answers import refusals
 from bot.services.plans.planner import Compared, LighterMethod, Planned
 from bot.services.plans.text import HEAD, NARROW, RIGHT, between, cells, title
 from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
-from bot.slack.blocks.sized_plan import sized_plan
+from bot.slack.blocks.sized_plan import ROWS_MAX, sized_plan
 
 
 def plan(planned: Planned, command: str) -> Message:
@@ -73,10 +73,6 @@ def _words(best: RankedOption, planned: Planned) -> str:
     """Return what to type after `provision`: the offer, and the run or, where its time is unknown, the hours."""
     known = best.estimate.worst_hours is not None
     return f"offer={best.offer.id} {' '.join(planned.job.work) if known else short_hours(planned.job.hours)}"
-
-
-#: The most lines of a table that Slack takes, its head not counted.
-ROWS_MAX = 99
 
 
 def comparison(compared: Compared) -> Message:

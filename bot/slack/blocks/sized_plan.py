@@ -1,11 +1,15 @@
-"""Build the answer to `/gpu plan budget=$500`: the model that the money trains, on each of a few GPUs."""
+"""Build the answers about work: the model that a budget trains, and what the same work costs on every GPU."""
 
 from __future__ import annotations
 
 from bot.rules.market.model_for_budget import Sized
-from bot.services.plans import sized_text
+from bot.services.plans import sized_text, work_comparison
 from bot.services.plans.planner import Planned
-from bot.slack.blocks.elements import Message, clip, code, context, safe, section, table
+from bot.services.plans.work_comparison import ComparedWork
+from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
+
+#: The most lines of a table that Slack takes, its head not counted.
+ROWS_MAX = 99
 
 
 def sized_plan(planned: Planned, sized: Sized, command: str) -> Message:
@@ -23,3 +27,16 @@ def sized_plan(planned: Planned, sized: Sized, command: str) -> Message:
         context(f"Rent the first with {code(words, 400)}"),
     )
     return Message(clip(answer, 3_900), blocks)
+
+
+def compared_work(compared: ComparedWork) -> Message:
+    """Show what the same work costs on every GPU, and which cannot run it."""
+    lead, sentences = f"*{safe(work_comparison.title(compared), 400)}*", work_comparison.sentences(compared)
+    rows = [work_comparison.cells(one) for one in compared.found.rows[:ROWS_MAX]]
+    unable = "\n".join(f"• {safe(one.gpu)}: {safe(one.reason, 300)}" for one in compared.found.unable)
+    blocks: list[Block] = [section(f"{lead}\n{safe(sentences[0])}")]
+    blocks += [table([work_comparison.HEAD, *rows], work_comparison.RIGHT)] if rows else []
+    blocks += [section(clip(f"*Cannot run it*\n{unable}", 2_900))] if unable else []
+    small = " ".join(safe(one, 300) for one in (*sentences[1:], *compared.ages))
+    blocks += [context(small)] if small else []
+    return Message(clip(f"{lead}: {safe(sentences[0])}", 3_900), tuple(blocks))
