@@ -109,7 +109,11 @@ def test_youngs_interval_by_hand() -> None:
     assert float(found.rate_h) == pytest.approx(1 / 24)
     assert found.interval_h is not None
     assert float(found.interval_h) == pytest.approx(1.549193, rel=1e-5)
-    assert float(found.share) == pytest.approx(0.05 / 1.549193 + (1.549193 / 2 + 0.1) / 24, rel=1e-5)
+    # An interval and its checkpoint take (24 h + the restart) x (e ^ (their hours / 24) - 1) on average.
+    whole = (24 + 0.1) * math.expm1((1.549193 + 0.05) / 24)
+    assert float(found.share) == pytest.approx(whole / 1.549193 - 1, rel=1e-5)
+    # Nearly the first order: a checkpoint an interval, and half an interval and a restart a loss.
+    assert float(found.share) == pytest.approx(0.05 / 1.549193 + (1.549193 / 2 + 0.1) / 24, rel=0.05)
 
 
 def test_a_longer_window_and_a_faster_disk_lose_less() -> None:
