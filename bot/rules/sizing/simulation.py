@@ -154,7 +154,7 @@ def simulate(run: RunTimes, bill: RunBill, limits: RunLimits) -> Simulated:
         mean_usd=grid.mean(finished),
         usd_low=usd_low,
         usd_high=usd_high,
-        goodput=grid.mean(grid.work_h) / hours,
+        goodput=grid.mean(grid.work_h) / hours if hours else 1.0,
         done=grid.mean(done.astype(np.float64)),
         within=None if budget is None else grid.mean((paid <= budget).astype(np.float64)),
     )
