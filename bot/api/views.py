@@ -27,7 +27,7 @@ from bot.rules.values.waiting_text import waits_for
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
 from bot.services.grants import amendments
-from bot.services.market.codec import hold_line, offer_from_json, parts_line
+from bot.services.market.codec import hold_line, offer_from_json, outlook_of, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, known_hosts, ssh_command
 from bot.services.nodes.host_keys import reported_key
 from bot.services.nodes.ports import ports_of
@@ -105,6 +105,7 @@ def _option(option: Option) -> OptionOut:
         country=offer.country,
         spot=offer.spot,
         parts=parts_line(option),
+        outlook=outlook_of(option),
         hold=hold_line(option),
     )
 

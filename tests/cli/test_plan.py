@@ -27,6 +27,7 @@ from bot.cli.lazy import build
 from bot.cli.terminal.terminal_tables import print_report
 from bot.practice.reader import all_text
 from bot.rules.grammar.parser import ParsedCommand, parse
+from bot.rules.market.outlook import percent
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
 from bot.services.plans import planner
@@ -115,13 +116,21 @@ async def test_every_door_shows_the_same_numbers(
     head = head_of(page)
     for option, told, line in zip(made.ranked.options, document["options"], head.options, strict=True):
         costs = option.estimate
-        for shown in (usd(costs.expected_usd), f"{usd(costs.best_usd)}–{usd(costs.worst_usd)}", option.offer.id):
+        seen = costs.outlook
+        assert seen is not None
+        assert seen.done is not None
+        chances = f"Chances: {percent(seen.done)} done by the goal."
+        ranges = f"{usd(seen.usd_low)}–{usd(seen.usd_high)}"
+        for shown in (usd(costs.expected_usd), ranges, chances, option.offer.id):
             assert shown in slack
             assert shown in terminal
             assert shown in page
         assert option.why in page
         assert option.why in terminal
         total = told["total_usd"]
+        assert f"Never more than {usd(costs.worst_usd)}." in page
+        assert Decimal(told["outlook"]["done"]) == seen.done
+        assert Decimal(told["outlook"]["goodput"]) == seen.goodput
         assert Decimal(total["best"]) == costs.best_usd == line.best_usd
         assert Decimal(total["expected"]) == costs.expected_usd == line.expected_usd
         assert Decimal(total["worst"]) == costs.worst_usd == line.worst_usd

@@ -105,7 +105,7 @@ async def option(tx: Tx, of: Quote, rank: int = 1, *, offered: Offer | None = No
     sold = offered or offer()
     price = sold.price_usd_h or Decimal(0)
     total = price * JOB.hours
-    estimated = Estimate(total, total, total * 2, JOB.hours, (Component("compute", total, total, total * 2),), ())
+    estimated = Estimate(total, total, total * 2, JOB.hours, (Component("compute", total, total * 2),), ())
     row = Option(
         id=new_id("opt", of.created_at),
         quote_id=of.id,

@@ -26,6 +26,9 @@ class OptionOut(Out, offer_fields.RankedFields):
     marks: list[str] = Field(description="What it is best at: cost-efficiency, stability, or speed within the budget.")
     why: offer_fields.Why
     parts: offer_fields.Parts = ""
+    outlook: offer_fields.OutlookFields | None = Field(
+        default=None, description="Ranges and chances of a described run; null where only hours are known."
+    )
     hold: str = optional("The part of the worst case for a checkpoint hold at the end.", "")
 
 

@@ -70,8 +70,7 @@ def parts_for(
     share = min(max(time_h, least_h) / asked_h, Decimal(1))
     of = [Decimal(1) if part.name in FIXED else share for part in parts]
     return [
-        Component(part.name, part.best_usd * by, part.expected_usd * by, part.worst_usd * by)
-        for part, by in zip(parts, of, strict=True)
+        Component(part.name, part.expected_usd * by, part.worst_usd * by) for part, by in zip(parts, of, strict=True)
     ]
 
 

@@ -1,53 +1,63 @@
 """Estimate what a run costs: hours x price + storage + transfer + start-up + a buffer for retries and interruptions.
 
-Three scenarios with worst >= expected >= best in every component:
+Every part has two amounts: what is expected, and the most that an approval covers, which is never below it.
 
-- compute: hours x (price - storage); storage: (hours + boot time) x storage price. At worst both are multiplied by the
-  price tolerance, since an approval covers that.
-- start-up: time that is billed before the run (from the create call on, where the cloud bills from there: none, the
-  typical boot, the boot deadline), rounding up to the cloud's billing quantum and minimum, and the time in which a
-  described run fetches its weights and data at the offer's bandwidth: none, once, twice.
-- transfer: data in and out at the offer's prices, every checkpoint included: none, the assumed amount, twice that.
-- retries: none, the policy's share of compute, twice that.
-- hold: where the job names a place for its checkpoints, what holds or keeps the machine at its end (only at worst).
-- interruptions: with a chance p of losing the host during the run, half of the work is repeated on average and all of
-  it at worst: 0, p / 2, p of compute at the quoted price. Within `loss_window_h` the chance is 1 - reliability, plus
-  the spot share; a longer run is lost more often, a shorter one less often.
+- compute: hours x (price - storage); storage: (hours + boot time) x storage price. The most is both at the highest
+  price that the policy tolerates.
+- start-up: time that is billed before the run (from the create call on, where the cloud bills from there: the typical
+  boot, at most the boot deadline), rounding up to the cloud's billing quantum and minimum, and the time in which a
+  described run fetches its weights and data at the offer's bandwidth: once, at most twice.
+- transfer: data in and out at the offer's prices, every checkpoint included: the assumed amount, at most twice that.
+- retries: the policy's share of compute, at most twice that.
+- hold: where the job names a place for its checkpoints, what holds or keeps the machine at its end (only at most).
+- interruptions: with a chance p of losing the host during the run, half of the work is repeated on average and at most
+  all of it: p / 2, p of compute at the quoted price. Within `loss_window_h` the chance is 1 - reliability, plus the
+  spot share; a longer run is lost more often, a shorter one less often.
 
 A rental by the hour ends when its time is over: what is expected of it is hours x price, storage and transfer, and of a
-spot offer its interruptions. Start-up, retries and the interruptions of others are only in its worst case, which is the
-cap.
+spot offer its interruptions. Start-up, retries and the interruptions of others are only in the most that it may cost.
 
-Where the work is known, the three scenarios have hours of their own (`sizing.run_time`), checkpoints bound what an
-interruption costs (`sizing.interruptions`: none, the expected share, twice that; `market.traffic` says how long one
-takes), and storage includes the store that keeps the newest two checkpoints.
+Where the work is known, its hours follow from the throughput (`sizing.run_time`), checkpoints bound what an
+interruption costs (`sizing.interruptions`; `market.traffic` says how long one takes), and storage includes the store
+that keeps the newest two checkpoints. Ranges and chances of such a run come from one simulation (`market.outlook`),
+whose mean is the expected total.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from typing import Any
 
 from bot.rules.checkpoints.verification import CheckpointHold, reserve
-from bot.rules.market.traffic import RunTraffic, traffic
+from bot.rules.market.outlook import RunOutlook, outlook
+from bot.rules.market.parts import (
+    COMPONENTS,
+    HOUR_S,
+    Scenario,
+    ends_h,
+    fetching_h,
+    loss_chance,
+    parts,
+    reliability,
+    scenarios,
+    sent_gb,
+    wall_h,
+)
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
-from bot.rules.sizing.interruptions import Loss, loss, lost_within
+from bot.rules.sizing.interruptions import Loss, loss
 from bot.rules.sizing.run_time import RunTime
-from bot.rules.sizing.throughput import RunHours
+from bot.rules.sizing.simulation import RunBill, RunLimits
 from bot.rules.values.phrases import about_hours
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.viability.interconnect import slow_link
 from ledger.kernel import money
 from ledger.kernel.job import JobRequest
-from providers.capabilities import BOOT_DEADLINE_S, BillingRule, BillingStart, Capabilities
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.contract import Offer
 
-HOUR_S = Decimal(3600)
-MONTH_H = Decimal(730)
-KEPT_CHECKPOINTS = 2
 #: A shorter time to fetch weights and data is not worth a sentence: six minutes.
 _TOLD_H = Decimal("0.1")
 _ZERO = Decimal(0)
@@ -55,10 +65,9 @@ _ZERO = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Hold one part of an estimate in dollars, in the three scenarios."""
+    """Hold one part of an estimate in dollars: what is expected of it, and the most that an approval covers."""
 
     name: str
-    best_usd: Decimal
     expected_usd: Decimal
     worst_usd: Decimal
 
@@ -67,9 +76,10 @@ class Component:
 class Estimate:
     """Hold the total cost of one run in dollars, its parts, and the assumptions as sentences.
 
-    `hours` are the expected ones. What follows from the work is None or empty where only hours are known: hours in the
-    best and the worst case, tokens per second (expected, low, high), by how many hours the goal is missed, the layout
-    in the GPUs' memory, whether it is tight, and what could not be known. `hold_usd` is what the worst case includes
+    `hours` are the expected ones of the wall clock. What follows from the work is None or empty where only hours are
+    known: the range of the hours, tokens per second (expected, low, high), by how many hours the goal is missed, the
+    layout in the GPUs' memory, whether it is tight, what could not be known, and the simulation's `outlook`, whose
+    range `best_usd` begins. `worst_usd` is what an approval covers. `hold_usd` is what the worst case includes
     for a hold at the end, `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk is kept.
     """
 
@@ -89,33 +99,7 @@ class Estimate:
     hold_usd: Decimal = _ZERO
     hold_hours: Decimal = _ZERO
     disk_hours: Decimal = _ZERO
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """Hold the factors by which one scenario multiplies an offer's prices; the same for all offers of a cloud.
-
-    `times` is 0, 1 or 2: how often what is expected once happens. `interruptions` and `spot_interruptions` are shares
-    of the work that a loss repeats; `tolerance` is what the price may rise by.
-    """
-
-    work_h: Decimal
-    compute_h: Decimal
-    storage_h: Decimal
-    startup_h: Decimal
-    egress_gb: Decimal
-    ingress_gb: Decimal
-    retries: Decimal
-    interruptions: Decimal
-    spot_interruptions: Decimal
-    window_h: Decimal
-    times: int
-    tolerance: Decimal
-    store_usd: Decimal = _ZERO
-    traffic: RunTraffic | None = None
-
-
-COMPONENTS = ("compute", "storage", "start-up", "transfer", "retries", "interruptions")
+    outlook: RunOutlook | None = None
 
 
 def estimate(
@@ -134,26 +118,90 @@ def estimate(
     """
     if unpriced(offer, free=capabilities.free):
         raise ValueError(f"{offer.id} has no usable price")
-    three = scenarios(job, policy, capabilities, run, whole=whole)
-    cases = [parts(offer, case, policy) for case in three]
+    likely, most = scenarios(job, policy, capabilities, run, whole=whole)
+    cases = [parts(offer, case, policy) for case in (likely, most)]
     components = tuple(Component(name, *amounts) for name, *amounts in zip(COMPONENTS, *cases, strict=True))
-    best, expected, worst = (sum(case, _ZERO) for case in cases)
+    expected, worst = (sum(case, _ZERO) for case in cases)
     held = reserve(policy, job.checkpoint, capabilities)
     hold_usd = hold_amount(offer, held, policy)
     basis = () if run is None or run.throughput is None else (run.throughput.basis,)
     if hold_usd:
-        components = (*components, Component("hold", _ZERO, _ZERO, hold_usd))
-    return Estimate(
-        best_usd=best,
+        components = (*components, Component("hold", _ZERO, hold_usd))
+    found = Estimate(
+        best_usd=expected,
         expected_usd=expected,
         worst_usd=worst + hold_usd,
-        hours=three[1].work_h,
+        hours=likely.work_h,
         components=components,
         hold_usd=hold_usd,
         hold_hours=held.run_h,
         disk_hours=held.disk_h,
-        assumptions=(*basis, *_assumptions(offer, policy, capabilities, three[1])),
+        assumptions=(*basis, *_assumptions(offer, policy, capabilities, likely)),
         **({} if run is None else _of_the_run(run)),
+    )
+    if run is None or not run.known:
+        return found
+    limits = RunLimits(
+        float(worst), float(job.hours) if whole else None, _float(run.goal_h), _float(job.budget_cap_usd)
+    )
+    return _simulated(found, offer, policy, run, likely, limits, capabilities.billing, ends_h(run, job, whole=whole))
+
+
+def _float(number: Decimal | None) -> float | None:
+    return None if number is None else float(number)
+
+
+def _simulated(
+    found: Estimate,
+    offer: Offer,
+    policy: Policy,
+    run: RunTime,
+    case: Scenario,
+    limits: RunLimits,
+    billing: BillingRule,
+    ends: Decimal | None,
+) -> Estimate:
+    """Add to the estimate of a run whose time is known what its simulation shows."""
+    if case.traffic is None:
+        raise ValueError("a described run without what it moves")
+    chance = loss_chance(offer, policy)
+    how = case.traffic.checkpointing(offer)
+    lost = loss(chance, how)
+    wall = money.half_up(wall_h(offer, chance, case), 6)
+    before_h = case.traffic.boot_h + fetching_h(offer, case)
+    seen = outlook(run, how, lost, before_h, run_bill(offer, chance, case, billing), limits)
+    return replace(
+        found,
+        hours=wall,
+        best_usd=min(seen.usd_low, found.expected_usd),
+        best_hours=min(seen.hours_low, wall),
+        worst_hours=max(seen.hours_high, wall),
+        late_hours=_ZERO if ends is None else max(wall - ends, _ZERO),
+        outlook=seen,
+    )
+
+
+def run_bill(offer: Offer, chance: Decimal, case: Scenario, billing: BillingRule) -> RunBill:
+    """Return what `parts` sums for the expected case as a price per billed hour, per hour of work, and once."""
+    price = offer.price_usd_h or _ZERO
+    storage_rate = min(max(offer.storage_usd_h, _ZERO), price)
+    rate = price - storage_rate
+    egress = max(offer.egress_usd_gb, _ZERO)
+    # The last checkpoint is written in any case; the longer the run, the more of the others.
+    checkpoints_gb = sent_gb(offer, chance, case) - case.egress_gb
+    once_gb = _ZERO if case.traffic is None else min(case.traffic.checkpoint_gb, checkpoints_gb)
+    kept_usd = case.store_usd + egress * (checkpoints_gb - once_gb)
+    kept_usd_h = kept_usd / case.work_h if case.work_h else _ZERO
+    by_work = rate * case.retries + storage_rate + kept_usd_h
+    fetched_usd = max(offer.ingress_usd_gb, _ZERO) * case.ingress_gb + egress * (case.egress_gb + once_gb)
+    boot_h = _ZERO if case.traffic is None else case.traffic.boot_h
+    return RunBill(
+        usd_h=float(rate),
+        work_usd_h=float(by_work),
+        once_usd=float(fetched_usd + storage_rate * boot_h),
+        unbilled_h=0.0 if billing.starts is BillingStart.CREATE else float(boot_h),
+        step_h=billing.quantum_s / 3600 if billing.quantum_s > 1 else 0.0,
+        minimum_h=billing.minimum_s / 3600,
     )
 
 
@@ -168,10 +216,7 @@ def _of_the_run(run: RunTime) -> dict[str, Any]:
     rate = run.throughput
     rates = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
     return {
-        "best_hours": run.hours.best if run.known else None,
-        "worst_hours": run.hours.worst if run.known else None,
         "tokens_per_s": rates,
-        "late_hours": run.late_h,
         "fit": run.fit.sentence if run.fit is not None else "",
         "tight": run.fit is not None and run.fit.tight,
         "unknown": run.unknown,
@@ -187,127 +232,6 @@ def unpriced(offer: Offer, *, free: bool) -> bool:
 def _bad(extra: Decimal) -> bool:
     """Whether a price beside the hourly one is bad data; most of them are zero."""
     return bool(extra) and (not extra.is_finite() or extra > money.MOST_USD_H)
-
-
-def scenarios(
-    job: JobRequest,
-    policy: Policy,
-    capabilities: Capabilities,
-    run: RunTime | None = None,
-    *,
-    whole: bool = False,
-) -> tuple[Scenario, Scenario, Scenario]:
-    """Return the three cases of a job on one cloud; `whole` lets the worst one last all of the job's hours."""
-    time = run.hours if run is not None else RunHours(job.hours, job.hours, job.hours)
-    hours = (time.best, time.expected, max(time.worst, job.hours) if whole else time.worst)
-    boot_s = capabilities.boot_expected_s
-    boots_s = (Decimal(0), Decimal(boot_s), Decimal(max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, boot_s)))
-    found: list[Scenario] = []
-    for n, (work_h, before_s) in enumerate(zip(hours, boots_s, strict=True)):
-        by_the_hour = run is None and n == 1
-        # Where a cloud bills from the create on, booting is part of the hours; elsewhere only the disk is billed then.
-        inside = by_the_hour and capabilities.billing.starts is BillingStart.CREATE
-        case = _scenario(work_h, policy, capabilities.billing, n, _ZERO if inside else before_s)
-        case = replace(case, retries=_ZERO, interruptions=_ZERO) if by_the_hour else case
-        # Rounding up to a quantum can shrink with more hours; no part of a worse case may be below a better one's.
-        case = replace(case, startup_h=max(case.startup_h, found[-1].startup_h if found else _ZERO))
-        found.append(case if run is None else _with_work(case, run, n, capabilities, policy))
-    best, expected, worst = found
-    return best, expected, worst
-
-
-def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities, policy: Policy) -> Scenario:
-    """Add what only the work determines: data, checkpoints and the store that keeps them."""
-    kept_gb = run.checkpoint_gb * KEPT_CHECKPOINTS
-    return replace(
-        case,
-        ingress_gb=case.ingress_gb + run.fetched_gb * n,
-        store_usd=kept_gb * policy.store_usd_gb_month * case.work_h / MONTH_H,
-        traffic=traffic(run, capabilities.boot_expected_s, policy),
-    )
-
-
-def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boot_s: Decimal) -> Scenario:
-    run_s = work_h * HOUR_S
-    billed_before_s = boot_s if billing.starts is BillingStart.CREATE else Decimal(0)
-    extra_s = _billed(run_s + billed_before_s, billing) - run_s
-    # At worst the price is what the approval covers.
-    tolerance = policy.price_tolerance if n == 2 else Decimal(1)
-    return Scenario(
-        work_h=work_h,
-        compute_h=work_h * tolerance,
-        storage_h=(work_h + boot_s / HOUR_S) * tolerance,
-        startup_h=extra_s / HOUR_S * tolerance,
-        egress_gb=policy.egress_gb * n,
-        ingress_gb=policy.ingress_gb * n,
-        retries=policy.retry_buffer * n,
-        interruptions=Decimal(n) / 2,
-        spot_interruptions=Decimal(n) / 2,
-        window_h=policy.loss_window_h,
-        times=n,
-        tolerance=tolerance,
-    )
-
-
-def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:
-    """Return the seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum."""
-    quantum = Decimal(max(billing.quantum_s, 1))
-    rounded = (seconds / quantum).to_integral_value(rounding=ROUND_CEILING) * quantum
-    return max(rounded, Decimal(billing.minimum_s))
-
-
-def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
-    """Return the amounts of `COMPONENTS` in dollars for one scenario. The offer's price must be usable."""
-    price = offer.price_usd_h or _ZERO
-    storage_rate = min(max(offer.storage_usd_h, _ZERO), price)
-    rate = price - storage_rate
-    # The buffers repeat work at the quoted price, so the tolerance of the worst case does not multiply them again.
-    work = rate * case.work_h
-    chance = loss_chance(offer, policy)
-    sent = max(offer.egress_usd_gb, _ZERO) * sent_gb(offer, chance, case)
-    fetched = max(offer.ingress_usd_gb, _ZERO) * case.ingress_gb
-    amounts = (
-        rate * case.compute_h,
-        storage_rate * case.storage_h + case.store_usd,
-        rate * (case.startup_h + fetching_h(offer, case)),
-        sent + fetched,
-        work * case.retries,
-        work * lost_share(offer, chance, case),
-    )
-    return tuple(map(money.amount, amounts))
-
-
-def reliability(offer: Offer, policy: Policy) -> Decimal:
-    """Return the offer's reliability between 0 and 1, or what the policy assumes where its cloud reports none."""
-    if offer.reliability is not None and offer.reliability.is_finite():
-        return min(max(offer.reliability, Decimal(0)), Decimal(1))
-    return policy.assumed_datacenter_reliability if offer.datacenter else policy.assumed_reliability
-
-
-def loss_chance(offer: Offer, policy: Policy) -> Decimal:
-    """Return the chance between 0 and 1 that the host is lost within the policy's `loss_window_h`."""
-    chance = 1 - reliability(offer, policy)
-    return min(chance + policy.spot_interruption, Decimal(1)) if offer.spot else chance
-
-
-def sent_gb(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
-    """Return the GB that leave the machine in this scenario: what the policy assumes, and every checkpoint."""
-    if case.traffic is None:
-        return case.egress_gb
-    return case.egress_gb + case.times * case.traffic.sent_gb(offer, chance, case.work_h)
-
-
-def fetching_h(offer: Offer, case: Scenario) -> Decimal:
-    """Return the billed hours in which weights and data are fetched in this scenario."""
-    return _ZERO if case.traffic is None else case.times * case.tolerance * case.traffic.fetch_h(offer)
-
-
-def lost_share(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
-    """Return the share of the work that losing the host costs in this scenario; `chance` is that within the window."""
-    interruptions = case.spot_interruptions if offer.spot else case.interruptions
-    if case.traffic is None or not case.traffic.known:
-        return interruptions * lost_within(chance, case.window_h, case.work_h)
-    return interruptions * 2 * loss(chance, case.traffic.checkpointing(offer)).share
 
 
 def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case: Scenario) -> Iterator[str]:

@@ -15,8 +15,9 @@ from decimal import Decimal
 import numpy as np
 
 from bot.rules.market.columns import Floats, Indices, Prices, examples, kind_names, kinds, plain
-from bot.rules.market.estimate import Estimate, estimate, reliability
+from bot.rules.market.estimate import Estimate, estimate
 from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, needs_by_cloud, reason, terms
+from bot.rules.market.parts import reliability
 from bot.rules.market.scoring import Cases, Scored, score
 from bot.rules.market.vectorized import Field
 from bot.rules.policy.policy import Policy

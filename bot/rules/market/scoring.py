@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.grammar.run_words import workload_of
-from bot.rules.market.estimate import Scenario, loss_chance, parts, reliability, scenarios
+from bot.rules.market.parts import Scenario, ends_h, loss_chance, parts, reliability, scenarios, wall_h
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import losses_per_h, lost_within
 from bot.rules.sizing.run_time import RunTime, run_time
@@ -52,9 +52,9 @@ class Scored:
 class Case:
     """Describe how a job runs on one number of one GPU of one cloud: its time, its tier, and its expected scenario.
 
-    `risk_h` and, for spot offers, `spot_risk_h` are the hours that the chance of losing the host during the run is
-    counted for as a penalty. `host_gb` is the memory that
-    the host must have; with `offloads` the run keeps a part of its state there.
+    `tier` is that of an offer on which the run is done by `ends_h`, None where nobody named a time. `risk_h` and, for
+    spot offers, `spot_risk_h` are the hours that the chance of losing the host during the run is counted for as a
+    penalty. `host_gb` is the memory that the host must have; with `offloads` the run keeps a part of its state there.
     """
 
     run: RunTime | None
@@ -64,6 +64,7 @@ class Case:
     spot_risk_h: Decimal
     host_gb: Decimal = _ZERO
     offloads: bool = False
+    ends_h: Decimal | None = None
 
     @property
     def tight(self) -> bool:
@@ -98,12 +99,13 @@ class Cases:
         found = self._known.get(key)
         if found is None:
             run = self.run(offer)
-            expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[1]
+            expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[0]
             # What is expected of a rental by the hour leaves out interruptions, except of spot offers, so they count as
             # risk alone.
             weight = self.policy.risk_weight + (_HALF if run is None else _ZERO)
-            tier = TIERS * _place(offer, self.job) + _tier(run)
-            found = Case(run, tier, expected, weight * expected.work_h, self.policy.risk_weight * expected.work_h)
+            at_best = TIERS * _place(offer, self.job) + _tier(run)
+            found = Case(run, at_best, expected, weight * expected.work_h, self.policy.risk_weight * expected.work_h)
+            found = replace(found, ends_h=None if run is None else ends_h(run, self.job, whole=self._whole))
             if self._work is not None and run is not None and run.fit is not None:
                 layout = run.fit.plan
                 found = replace(found, host_gb=host_gb(self._work, layout, offer.gpu_count), offloads=layout.offload)
@@ -117,8 +119,7 @@ class Cases:
         key = offer.gpu, offer.gpu_count
         if key not in self._runs:
             found = run_time(self._work, *key, self.job.hours, self._own)
-            over_h = found.hours.expected - self.job.hours if self._whole and found.known else _ZERO
-            self._runs[key] = replace(found, late_h=max(found.late_h, over_h))
+            self._runs[key] = found
         return self._runs[key]
 
 
@@ -133,9 +134,14 @@ def _tier(run: RunTime | None) -> int:
         return IN_TIME
     if not run.known:
         return UNKNOWN_TIME
-    if run.late_h:
-        return LATE
     return TIGHT if run.fit is not None and run.fit.tight else IN_TIME
+
+
+def tier(offer: Offer, case: Case, policy: Policy) -> int:
+    """Return the tier of an offer: a run that is expected to miss its time ranks below those that reach it."""
+    if case.ends_h is None or wall_h(offer, loss_chance(offer, policy), case.scenario) <= case.ends_h:
+        return case.tier
+    return case.tier - case.tier % TIERS + LATE
 
 
 def unsuited(offer: Offer, case: Case) -> str | None:
@@ -172,7 +178,7 @@ def score(offer: Offer, cases: Cases) -> Scored:
     place = job.candidates.index(offer.cloud) if job.candidates else 0
     size = (case.scenario.work_h, -offer.memory_gb, -offer.gpu_count)
     terms = (price, -reliability(offer, policy), *facts, -stock_rank(offer.stock), *size, place, offer.id)
-    return Scored(offer, expected, risk, (case.tier, expected + risk, *terms))
+    return Scored(offer, expected, risk, (tier(offer, case, policy), expected + risk, *terms))
 
 
 def expected_losses(offer: Offer, cases: Cases) -> Decimal:

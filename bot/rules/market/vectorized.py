@@ -15,7 +15,18 @@ from decimal import Decimal
 import numpy as np
 
 from bot.rules.market.columns import Flags, Floats, Indices, Prices, column, examples, flags
-from bot.rules.market.scoring import Case, Cases, Scored, expected_losses, needed_s, score, stock_rank, unsuited
+from bot.rules.market.scoring import (
+    LATE,
+    TIERS,
+    Case,
+    Cases,
+    Scored,
+    expected_losses,
+    needed_s,
+    score,
+    stock_rank,
+    unsuited,
+)
 from bot.rules.market.traffic import GB_H_PER_MBPS, RunTraffic
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import ManyLosses, many_losses, rates_per_h
@@ -34,8 +45,8 @@ _LOSS_SHARE = 2e-9
 class _Totals:
     """Hold per offer the expected totals without and with the penalty, and a bound of their rounding, in dollars.
 
-    Beside them are the losses that are expected during the run with a bound of their rounding, and whether it is a spot
-    offer.
+    Beside them are the losses that are expected during the run and its wall-clock hours, each with a bound of its
+    rounding, and whether it is a spot offer.
     """
 
     expected: Floats
@@ -43,11 +54,13 @@ class _Totals:
     off: Floats
     losses: Floats
     losses_off: Floats
+    wall: Floats
+    wall_off: Floats
     spot: Flags
 
     def only(self, kept: Flags) -> _Totals:
         """Keep only the totals of some offers."""
-        names = ("expected", "total", "off", "losses", "losses_off", "spot")
+        names = ("expected", "total", "off", "losses", "losses_off", "wall", "wall_off", "spot")
         return _Totals(*(getattr(self, name)[kept] for name in names))
 
 
@@ -73,7 +86,7 @@ class Field:
             self._totals = self._totals.only(kept)
         self._every, self._kind = every, kind
         self._prices = prices.price.floats[self._places]
-        self._tiers = np.array([case.tier for case in every], dtype=np.intp)[kind]
+        self._tiers = self._with_late(np.array([case.tier for case in every], dtype=np.intp)[kind])
         self._low = self._totals.total - self._totals.off
         self._high = self._totals.total + self._totals.off
 
@@ -97,6 +110,17 @@ class Field:
         doubtful[[*judged]] = [code is not None for code in judged.values()]
         self.left_out |= {int(places[at]): code for at, code in judged.items() if code is not None}
         return ~doubtful
+
+    def _with_late(self, tiers: Indices) -> Indices:
+        """Move the offers to the tier of late ones on which the run is expected to miss its time, exactly."""
+        if all(case.ends_h is None for case in self._every):
+            return tiers
+        ends = np.array([math.inf if case.ends_h is None else float(case.ends_h) for case in self._every])[self._kind]
+        wall, off = self._totals.wall, self._totals.wall_off
+        late = wall > ends
+        for at in np.flatnonzero(np.abs(wall - ends) <= off).tolist():
+            late[at] = self._score(at).order[0] % TIERS == LATE
+        return np.where(late, tiers - tiers % TIERS + LATE, tiers)
 
     def _affordable(self, budget_usd: Decimal) -> Flags:
         """Flag the offers whose exact expected totals are inside the budget."""
@@ -243,6 +267,7 @@ def _totals(
     lost = repeated * np.where(moved.known, 2 * moved.lost.share, during)
     hours = of(lambda case: case.scenario.compute_h + case.scenario.startup_h) + moved.fetch_h + lost
     hours += work * of(lambda case: case.scenario.retries)
+    before_h = of(lambda case: 0 if case.scenario.traffic is None else case.scenario.traffic.boot_h) + moved.fetch_h
     storing = of(lambda case: case.scenario.storage_h)
     risk = np.where(spot, of(lambda case: case.spot_risk_h), of(lambda case: case.risk_h))
     egress = np.maximum(prices.egress.floats[places], 0.0)
@@ -255,7 +280,9 @@ def _totals(
     off += _LOSS_SHARE * (2 * repeated * hourly + risk * hourly + egress * moved.checkpoint_gb * work)
     losses = rates * work
     losses_off = _LOSS_SHARE * work + _FLOAT_SHARE * losses
-    return _Totals(expected, expected + risk * during * hourly, off, losses, losses_off, spot)
+    wall = work + before_h + np.where(moved.known, repeated * 2 * moved.lost.share, 0.0)
+    wall_off = _LOSS_SHARE * 2 * work + _FLOAT_SHARE * wall
+    return _Totals(expected, expected + risk * during * hourly, off, losses, losses_off, wall, wall_off, spot)
 
 
 @dataclass(frozen=True, slots=True)

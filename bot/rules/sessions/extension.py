@@ -42,9 +42,7 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
     expected = price_usd_h * extra_hours
     worst = expected * policy.price_tolerance
     assumed = f"{say_hours(extra_hours)} more {at_rate(price_usd_h)}, which is what the cloud bills now."
-    return Estimate(
-        expected, expected, worst, extra_hours, (Component("compute", expected, expected, worst),), (assumed,)
-    )
+    return Estimate(expected, expected, worst, extra_hours, (Component("compute", expected, worst),), (assumed,))
 
 
 def override_sentence(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:

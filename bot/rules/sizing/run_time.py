@@ -29,8 +29,8 @@ class RunTime:
     """Describe one run on one number of one GPU.
 
     `known` says whether `hours` follow from the work or were given. `checkpoint_gb` is 0 where nothing is learned;
-    `fetched_gb` are data and weights that are fetched once. `late_h` is how much longer than its goal the run is
-    expected to take, 0 inside it.
+    `fetched_gb` are data and weights that are fetched once. `goal_h` is when it should be done, and `trains`
+    tells whether it changes weights.
     """
 
     hours: RunHours
@@ -40,7 +40,8 @@ class RunTime:
     checkpoint_gb: Decimal
     every_h: Decimal | None
     fetched_gb: Decimal
-    late_h: Decimal
+    goal_h: Decimal | None
+    trains: bool
     unknown: tuple[str, ...]
 
     @property
@@ -61,7 +62,6 @@ def run_time(
         if found is not None and found.replicas > 1:
             layout = fit(work, gpu, count // found.replicas)
     hours = run_hours(work, found)
-    late = _ZERO if hours is None or work.goal_hours is None else max(hours.expected - work.goal_hours, _ZERO)
     return RunTime(
         hours=hours or RunHours(given_h, given_h, given_h),
         known=hours is not None,
@@ -70,7 +70,8 @@ def run_time(
         checkpoint_gb=checkpoint_gb(work),
         every_h=None if work.checkpoint_every_s is None else Decimal(work.checkpoint_every_s) / _HOUR_S,
         fetched_gb=_fetched_gb(work),
-        late_h=late,
+        goal_h=work.goal_hours,
+        trains=work.trains,
         unknown=() if hours is not None else _unknown(work, gpu_name),
     )
 

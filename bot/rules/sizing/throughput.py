@@ -58,9 +58,12 @@ class FinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunHours:
-    """Hold how long a run takes at the high, the expected and the low rate."""
+    """Hold how long the work of a run takes: the median and the mean of all runs, and the time at the low rate.
 
-    best: Decimal
+    A rate that is as likely half as double makes the mean of the times longer than their median.
+    """
+
+    median: Decimal
     expected: Decimal
     worst: Decimal
 
@@ -230,8 +233,9 @@ def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
     tokens = work.total_tokens
     if tokens is None or found is None or not tokens / found.low < 100 * 365 * 86_400:
         return None
-    best, expected, worst = (_hours(tokens, rate) for rate in (found.high, found.expected, found.low))
-    return RunHours(best, expected, worst)
+    mean_rate = found.expected / math.exp(found.sigma**2 / 2)
+    median, expected, worst = (_hours(tokens, rate) for rate in (found.expected, mean_rate, found.low))
+    return RunHours(median, expected, max(worst, expected))
 
 
 def _hours(tokens: int, rate: float) -> Decimal:

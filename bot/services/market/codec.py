@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from bot.rules.checkpoints.verification import said_of
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.values.phrases import sum_of
+from bot.services.market.offer_fields import OutlookFields
 from ledger.models import Option
 from providers.contract import Offer
 
@@ -75,6 +76,12 @@ def most_line(option: Option) -> str:
     named = "compute for the longest time" if hours else f"compute at a price up to {rise:.0%} higher" if rise else ""
     said = [(named if part.name == "compute" and named else name, part.worst_usd) for name, part in parts.items()]
     return sum_of(said) or said[0][0]
+
+
+def outlook_of(option: Option) -> OutlookFields | None:
+    """Return what the simulation of a described run showed; None without one, and in rows of releases before it."""
+    found = (option.estimate or {}).get("outlook")
+    return None if found is None else OutlookFields.model_validate(found)
 
 
 def components_of(option: Option) -> list[Component]:

@@ -20,7 +20,10 @@ Spot = Annotated[bool, Field(description="Whether its cloud may interrupt it (sp
 _PER_HOUR = Field(description="Dollars per hour for the whole offer, all its GPUs together.")
 PricePerHour = Annotated[Decimal, _PER_HOUR]
 MaybePricePerHour = Annotated[Decimal | None, _PER_HOUR]
-BestUsd = Annotated[Decimal, Field(description="The total when all goes well.")]
+BestUsd = Annotated[
+    Decimal,
+    Field(description="The low end: one described run in ten costs less. The expected total where hours were given."),
+]
 ExpectedUsd = Annotated[
     Decimal,
     Field(
@@ -46,6 +49,19 @@ class Strict(BaseModel):
     """A document without unknown fields, made of a dictionary or of an object with the same names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OutlookFields(Strict, from_attributes=True):
+    """What the simulation of a described run shows: the range of four of five runs, and chances between 0 and 1."""
+
+    hours_low: Decimal = Field(description="One run in ten takes fewer hours, from its launch to its end.")
+    hours_high: Decimal = Field(description="One run in ten takes more hours.")
+    usd_low: Decimal = Field(description="One run in ten costs less, in dollars.")
+    usd_high: Decimal = Field(description="One run in ten costs more, in dollars; never above the total at worst.")
+    goodput: Decimal = Field(description="The share of its time in which the run advances.")
+    utilisation: Decimal | None = Field(description="The expected share of the GPUs' peak rate over the whole time.")
+    done: Decimal | None = Field(description="The chance that it is done by its goal; null without a goal.")
+    within: Decimal | None = Field(description="The chance that it costs no more than the budget; null without one.")
 
 
 class RankedFields(BaseModel):

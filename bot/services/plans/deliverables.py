@@ -27,6 +27,7 @@ from bot.services.market.offer_fields import (
     GpuName,
     Marks,
     OfferId,
+    OutlookFields,
     PricePerHour,
     RankedFields,
     Region,
@@ -48,9 +49,11 @@ _FENCE = "---\n"
 class Three(Strict):
     """One number in three cases."""
 
-    best: Decimal = Field(description="When all goes well.")
-    expected: Decimal = Field(description="What is expected.")
-    worst: Decimal = Field(description="At worst, as an approval covers it.")
+    best: Decimal = Field(description="The low end: one described run in ten is below it.")
+    expected: Decimal = Field(description="What is expected: the mean.")
+    worst: Decimal = Field(
+        description="What an approval covers: nine of ten runs need no more hours, and none costs more."
+    )
 
 
 class TokensPerSecond(Strict):
@@ -65,7 +68,6 @@ class CostComponent(Strict, from_attributes=True):
     """One part of a total, in dollars."""
 
     name: str = Field(description="Its name.")
-    best_usd: Decimal = Field(description="The total when all goes well.")
     expected_usd: Decimal = Field(description="What is expected of this part.")
     worst_usd: WorstUsd
 
@@ -81,6 +83,9 @@ class OptionCost(Strict, RankedFields):
     hours: Three = Field(description="How long the run takes on it, in hours.")
     hours_known: bool = Field(description="True when the hours follow from the work; false when they were given.")
     tokens_per_s: TokensPerSecond | None = Field(description="Tokens per second over all GPUs.")
+    outlook: OutlookFields | None = Field(
+        default=None, description="Ranges and chances of a described run; null where only hours are known."
+    )
     total_usd: Three = Field(description="The total of the run in three cases.")
     components: tuple[CostComponent, ...] = Field(description="The parts that add up to the total.")
     risk_usd: RiskUsd
@@ -250,6 +255,7 @@ def _option(one: RankedOption) -> OptionCost:
         hours=Three(best=costs.best_hours or costs.hours, expected=costs.hours, worst=costs.worst_hours or costs.hours),
         hours_known=known,
         tokens_per_s=None if rate is None else TokensPerSecond(expected=rate[0], low=rate[1], high=rate[2]),
+        outlook=None if costs.outlook is None else OutlookFields.model_validate(costs.outlook),
         total_usd=Three(best=costs.best_usd, expected=costs.expected_usd, worst=costs.worst_usd),
         components=tuple(map(CostComponent.model_validate, costs.components)),
         risk_usd=one.risk_usd,

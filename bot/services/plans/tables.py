@@ -19,7 +19,10 @@ def plan_table(planned: Planned) -> TextReport:
         return _sized_table(planned, planned.sized)
     options = planned.ranked.options
     best = planned.best.estimate if planned.best is not None else None
-    said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
+    said: list[str] = [f"#{one.rank} {one.why}" for one in options]
+    said += [f"#{one.rank} {sure}" for one in options if (sure := text.odds(one))]
+    said += [text.speed(planned.best)] if planned.best is not None else []
+    said += [one.sentence for one in planned.relaxations]
     said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
     said += [*planned.unknown, *planned.skipped, *refusals(planned.answers)]
     tables = [TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))] if options else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from bot.rules.market.outlook import chances_said, range_said, speed_said
 from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.throughput import say
 from bot.rules.values.phrases import about_hours, hours, place_name, rate, usd
@@ -39,8 +40,27 @@ def cells(option: RankedOption) -> tuple[str, ...]:
 
 
 def between(option: RankedOption) -> str:
-    """Write the least and the most that an option may cost in all."""
-    return f"{usd(option.estimate.best_usd)}–{usd(option.estimate.worst_usd)}"
+    """Write what four of five runs cost; where only hours are known, what is expected and the most."""
+    costs = option.estimate
+    most_usd = costs.worst_usd if costs.outlook is None else costs.outlook.usd_high
+    return f"{usd(costs.best_usd)}–{usd(most_usd)}"
+
+
+def odds(option: RankedOption) -> str:
+    """Say the range of the hours, the chances of what was named, and the most; empty where only hours are known."""
+    seen = option.estimate.outlook
+    if seen is None:
+        return ""
+    most = f"Never more than {usd(option.estimate.worst_usd)}."
+    return " ".join(filter(None, (range_said(seen), chances_said(seen), most)))
+
+
+def speed(option: RankedOption) -> str:
+    """Say the throughput of an option with its goodput; empty where only hours are known."""
+    seen, tokens = option.estimate.outlook, option.estimate.tokens_per_s
+    if seen is None or tokens is None:
+        return ""
+    return f"{say(float(tokens[0]))} tokens/s while it runs. {speed_said(seen)}"
 
 
 def title(planned: Planned) -> str:
@@ -70,17 +90,19 @@ def _lines(planned: Planned) -> Iterator[str]:
         yield from _table(options)
         yield from ("", "![Cost against hours](gpu_plan.png)")
         yield from _section("Why each has its rank", (f"#{one.rank}: {one.why}" for one in options))
+        yield from _section("How sure it is", (f"#{one.rank}: {said}" for one in options if (said := odds(one))))
+        yield from _section("How fast it is", (f"#{one.rank}: {said}" for one in options if (said := speed(one))))
         fits = dict.fromkeys(one.estimate.fit for one in options if one.estimate.fit)
         yield from _section("Memory", fits)
         yield from (
             "",
             "## The parts of the recommended total",
             "",
-            "| part | best | expected | worst |",
-            "|---|---|---|---|",
+            "| part | expected | at most |",
+            "|---|---|---|",
         )
         for part in planned.best.estimate.components:
-            yield f"| {part.name} | {usd(part.best_usd)} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
+            yield f"| {part.name} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
     for method in planned.methods:
         yield from ("", f"## {method.heading}", "", f"Another run, with {in_markdown(method.word)}.")
         yield from _table(method.options)

@@ -251,7 +251,7 @@ async def _ask(
 def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: datetime) -> Estimate:
     """Return the new cost as the estimate of the running instance. Approving it confirms the cost and buys nothing."""
     hours = Decimal(max((forecast.until - now).total_seconds(), 0)) / 3600
-    part = Component("compute", figure_usd, figure_usd, figure_usd)
+    part = Component("compute", figure_usd, figure_usd)
     return Estimate(figure_usd, figure_usd, figure_usd, round(hours, 2), (part,), (asked.reason,))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bot.rules.market.outlook import chances_said
 from bot.rules.market.ranking import RankedOption
 from bot.rules.plans import comparison_text
 from bot.rules.values.phrases import FREE, hours, short_hours, usd
 from bot.services.market.answers import refusals
 from bot.services.plans.planner import Compared, LighterMethod, Planned
-from bot.services.plans.text import HEAD, NARROW, RIGHT, between, cells, title
+from bot.services.plans.text import HEAD, NARROW, RIGHT, between, cells, odds, speed, title
 from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
 from bot.slack.blocks.sized_plan import ROWS_MAX, sized_plan
 
@@ -34,6 +35,8 @@ def plan(planned: Planned, command: str) -> Message:
     taken = (*planned.assumed, *planned.best.estimate.assumptions)
     fit = planned.best.estimate.fit
     blocks = [section(lead), table([HEAD[:NARROW], *rows], RIGHT), section(why)]
+    sure = " ".join(filter(None, (odds(planned.best), speed(planned.best))))
+    blocks += [section(safe(sure, 600))] if sure else []
     blocks += [section(f"*Memory* {safe(fit, 400)}")] if fit else []
     blocks.append(context("Assumed: " + " ".join(safe(one, 300) for one in taken)))
     blocks += small
@@ -66,7 +69,8 @@ def _method(method: LighterMethod) -> str:
 
 def _reason(one: RankedOption) -> str:
     """Say why an option has its rank, what it may cost, and the id that requests it."""
-    return f"{safe(one.why, 400)} {between(one)} · {code(one.offer.id)}"
+    chances = "" if one.estimate.outlook is None else chances_said(one.estimate.outlook)
+    return f"{safe(one.why, 400)} {between(one)} · {code(one.offer.id)}{f' · {safe(chances)}' if chances else ''}"
 
 
 def _words(best: RankedOption, planned: Planned) -> str:

@@ -45,11 +45,11 @@ def test_a_shorter_time_never_costs_more_and_the_longest_costs_what_was_shown(
 )
 def test_what_a_total_holds_besides_its_hours_is_said_from_a_tenth_on(parts: dict[str, str], said: str) -> None:
     amounts = [(name, Decimal(amount)) for name, amount in parts.items()]
-    assert amendments.besides_hours([Component(name, usd, usd, usd) for name, usd in amounts]) == said
+    assert amendments.besides_hours([Component(name, usd, usd) for name, usd in amounts]) == said
 
 
 def test_transfer_does_not_shrink_with_the_time() -> None:
-    parts = [Component(name, *[Decimal(1)] * 3) for name in ("compute", "transfer")]
+    parts = [Component(name, *[Decimal(1)] * 2) for name in ("compute", "transfer")]
     shorter = amendments.parts_for(parts, Decimal(10), Decimal(5))
     assert [(one.name, one.expected_usd) for one in shorter] == [("compute", Decimal("0.5")), ("transfer", Decimal(1))]
     assert amendments.parts_for(parts, Decimal(10), Decimal("0.1"))[0].worst_usd == Decimal("0.1")

@@ -8,15 +8,15 @@ from typing import cast
 
 import pytest
 
-from bot.rules.market.estimate import Scenario
-from bot.rules.market.scoring import IN_TIME, LATE, UNKNOWN_TIME, Case, _tier, unsuited
+from bot.rules.market.parts import Scenario
+from bot.rules.market.scoring import IN_TIME, UNKNOWN_TIME, Case, _tier, unsuited
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.throughput import RunHours
 from bot.rules.viability.obstacles import Obstacle
 from tests.rules.builders import offer
 
 _ZERO, _HOURS = Decimal(0), Decimal(2)
-RUN = RunTime(RunHours(_HOURS, _HOURS, _HOURS), True, None, None, _ZERO, None, _ZERO, _ZERO, ())
+RUN = RunTime(RunHours(_HOURS, _HOURS, _HOURS), True, None, None, _ZERO, None, _ZERO, None, True, ())
 
 
 def case(run: RunTime | None, host_gb: Decimal = _ZERO, *, offloads: bool = False) -> Case:
@@ -29,7 +29,6 @@ def case(run: RunTime | None, host_gb: Decimal = _ZERO, *, offloads: bool = Fals
         (None, IN_TIME),
         (RUN, IN_TIME),
         (replace(RUN, known=False), UNKNOWN_TIME),
-        (replace(RUN, late_h=Decimal(1)), LATE),
     ],
 )
 def test_the_tier_of_a_run(run: RunTime | None, tier: int) -> None:
