@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.grammar.sizing_words import SERVED, SizingQuestion
-from bot.rules.market.estimate import parts, scenarios
 from bot.rules.market.filters import Excluded
+from bot.rules.market.parts import parts, scenarios
 from bot.rules.market.ranking import RankedOption, ordered, rank
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import SHORTEST_HOURS
