@@ -23,6 +23,9 @@ sys.exit(main(sys.argv[1:]))
 """
 #: The earliest time that an archive can name.
 EPOCH = (1980, 1, 1, 0, 0, 0)
+#: The API starts uvicorn's server itself. Its command line would add a third to what the first start has to compile.
+LEFT_OUT = ("click", "uvicorn/__main__.py", "uvicorn/_subprocess.py", "uvicorn/main.py", "uvicorn/supervisors")
+REPLACED = {"uvicorn/__init__.py": b"from uvicorn.config import Config\nfrom uvicorn.server import Server\n"}
 #: Of a library's own description only what its licence asks for.
 DESCRIPTIONS = ("METADATA", "LICENSE", "LICENSE.txt", "licenses")
 
@@ -37,12 +40,14 @@ def contents(libraries: Path) -> Iterator[tuple[str, bytes]]:
     for path in libraries.rglob("*"):
         inside = path.relative_to(libraries)
         if path.is_file() and _belongs(inside):
-            yield inside.as_posix(), path.read_bytes()
+            yield inside.as_posix(), REPLACED.get(inside.as_posix()) or path.read_bytes()
 
 
 def _belongs(inside: Path) -> bool:
     if inside.parts[0].endswith(".dist-info"):
         return inside.parts[1] in DESCRIPTIONS
+    if any(inside.is_relative_to(one) for one in LEFT_OUT):
+        return False
     return inside.suffix == ".py" and inside.name != "example.py"
 
 

@@ -1,27 +1,37 @@
-"""Unpack the archive's libraries, so that Python keeps their compiled form: from the archive it compiles each time."""
+"""Unpack the archive, so that Python keeps what it compiles for the API: from the archive it compiles each time."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import bot.agent
 from bot.agent.job_process import own_program
 from bot.agent.memory import folder_of
 from bot.agent.settings import environment_of_machine
 
 #: The argument of the process that imports what the API imports, and ends. It frees the memory that compiling takes.
 COMPILES = "compile-libraries"
+#: The most seconds that it gets.
+MOST_S = 60.0
 
 
 def prepare() -> None:
     """Unpack the libraries into the agent's folder, and have them compiled, before the first of them is imported."""
     if unpack(folder()):
-        # Where it fails, the API's own process compiles them.
-        subprocess.run([sys.executable, *own_program(), COMPILES], stdin=subprocess.DEVNULL, check=False)
+        have_compiled([sys.executable, *own_program(), COMPILES])
+
+
+def have_compiled(command: Sequence[str], most_s: float = MOST_S) -> None:
+    """Run the process that compiles until it ends. Where it can't, this process compiles while it imports."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=False, timeout=most_s)
 
 
 def folder() -> Path:
@@ -30,10 +40,10 @@ def folder() -> Path:
 
 
 def unpack(folder: Path, archive: str = "") -> bool:
-    """Put the libraries into a folder below this one and look there first. True where the folder is new.
+    """Put libraries and agent into a folder below this one and look there first. True where the folder is new.
 
     The folder's name is the archive's hash, so another build gets another. It is complete or it is not there. Where it
-    can't be written, the libraries stay in the archive.
+    can't be written, they stay in the archive.
     """
     archive = archive or sys.argv[0]
     if not archive.endswith(".pyz"):
@@ -46,13 +56,14 @@ def unpack(folder: Path, archive: str = "") -> bool:
     except (OSError, zipfile.BadZipFile):
         return False
     sys.path.insert(0, str(place))
+    bot.agent.__path__.insert(0, str(place / "bot/agent"))
     return is_new
 
 
 def _write(archive: str, folder: Path, place: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as made:
         with zipfile.ZipFile(archive) as file:
-            file.extractall(made, [one for one in file.namelist() if one.split("/")[0] not in ("__main__.py", "bot")])
+            file.extractall(made, [one for one in file.namelist() if one != "__main__.py"])
         try:
             Path(made).rename(place)
         except OSError:

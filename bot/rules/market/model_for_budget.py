@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from bot.rules.grammar.sizing_words import SERVED, SizingQuestion
 from bot.rules.market.filters import Excluded
-from bot.rules.market.parts import parts, scenarios
+from bot.rules.market.parts import Scenario, parts, scenarios, wall_h
 from bot.rules.market.ranking import RankedOption, ordered, rank
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import SHORTEST_HOURS
@@ -26,7 +26,7 @@ from bot.rules.sizing.scaling_law import (
     compute_optimum,
     lifetime_compute_optimum,
 )
-from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, tokens_per_s
+from bot.rules.sizing.throughput import FinishedRun, Throughput, lasting, tokens_per_s
 from bot.rules.sizing.throughput_data import RANGE_SIGMAS
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.viability.host import host_gb, run_disk, too_little
@@ -317,10 +317,12 @@ class _Solver:
         return hours if self._cost(run, rate, hours) <= budget_usd else _ZERO
 
     def _cost(self, run: RunTime, rate: Throughput, hours: Decimal) -> Decimal:
-        slow, fast = (hours * Decimal(rate.expected / one) for one in _range(rate))
-        lasting = replace(run, hours=RunHours(fast, hours, slow))
-        expected = scenarios(self._question.job, self._policy, self._able, lasting)[1]
-        return sum(parts(self.offer, expected, self._policy), _ZERO)
+        case = self._expected(run, rate, hours)
+        return sum(parts(self.offer, case, self._policy), _ZERO)
+
+    def _expected(self, run: RunTime, rate: Throughput, hours: Decimal) -> Scenario:
+        run = replace(run, hours=lasting(hours, rate))
+        return scenarios(self._question.job, self._policy, self._able, run)[0]
 
 
 def _rounded_down(tokens: int) -> int:
