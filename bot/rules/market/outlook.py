@@ -14,7 +14,6 @@ from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.simulation import RunBill, RunLimits, RunTimes, simulate
 from bot.rules.values.phrases import about_hours, usd
 
-_MICRO = Decimal("0.000001")
 _PERCENT = Decimal("0.01")
 
 
@@ -65,7 +64,7 @@ def outlook(
 
 
 def _rounded(number: float) -> Decimal:
-    return Decimal(f"{number:.6f}").quantize(_MICRO)
+    return Decimal(f"{number:.6f}")
 
 
 def _share(number: float) -> Decimal:
@@ -96,7 +95,7 @@ def percent(chance: Decimal) -> str:
         return "below 1%"
     if chance > 1 - _PERCENT:
         return "above 99%"
-    return f"{chance.quantize(_PERCENT):.0%}"
+    return f"{chance:.0%}"
 
 
 def speed_said(found: RunOutlook) -> str:
