@@ -14,8 +14,7 @@ from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.simulation import RunBill, RunLimits, RunTimes, simulate
 from bot.rules.values.phrases import about_hours, usd
 
-_MICRO = Decimal("0.000001")
-_PERCENT = Decimal("0.01")
+_HUNDREDTH = Decimal("0.01")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def outlook(
 
 
 def _rounded(number: float) -> Decimal:
-    return Decimal(f"{number:.6f}").quantize(_MICRO)
+    return Decimal(f"{number:.6f}")
 
 
 def _share(number: float) -> Decimal:
@@ -92,11 +91,11 @@ def _chances(found: RunOutlook) -> Iterator[str]:
 
 def percent(chance: Decimal) -> str:
     """Write a chance in whole percents: never 0 % or 100 %, because no forecast is that sure."""
-    if chance < _PERCENT:
+    if chance < _HUNDREDTH:
         return "below 1%"
-    if chance > 1 - _PERCENT:
+    if chance > 1 - _HUNDREDTH:
         return "above 99%"
-    return f"{chance.quantize(_PERCENT):.0%}"
+    return f"{chance:.0%}"
 
 
 def speed_said(found: RunOutlook) -> str:

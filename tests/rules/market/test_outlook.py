@@ -7,7 +7,16 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.market.estimate import estimate, run_bill
 from bot.rules.market.outlook import RunOutlook, chances_said, percent, range_said, speed_said
+from bot.rules.market.parts import fetching_h, loss_chance, scenarios
+from bot.rules.market.traffic import traffic
+from bot.rules.sizing.interruptions import Checkpointing, loss
+from bot.rules.sizing.run_time import RunTime
+from bot.rules.sizing.simulation import RunLimits, RunTimes, simulate
+from providers.contract import Offer
+from tests.rules.builders import CLOUDS
+from tests.rules.market.test_run_cost_properties import POLICY, WORDS, costs, h100, run, wanted
 
 FOUND = RunOutlook(Decimal(4), Decimal("8.5"), Decimal("10.2"), Decimal("21.75"), Decimal("0.912"))
 
@@ -35,3 +44,62 @@ def test_goodput_stands_beside_the_use_of_the_gpus() -> None:
 )
 def test_no_forecast_is_sure(chance: str, said: str) -> None:
     assert percent(Decimal(chance)) == said
+
+
+def test_a_missed_goal_is_known_in_hours() -> None:
+    slow = h100(download_mbps=Decimal(100), upload_mbps=Decimal(100))
+    goal = int(run().hours.expected * 60) + 3
+    for made_of, words in ((h100(), ("goal=30m",)), (slow, (f"goal={goal}m", "dataset=50GB"))):
+        found = costs(made_of, *WORDS, *words)
+        named = Decimal(words[0][5:-1]) / 60
+        # The wall clock counts: what is fetched, checkpoints and losses make a run late as well.
+        assert found.late_hours == found.hours - named > 0
+    assert costs(h100(), *WORDS, "goal=1000h").late_hours == 0
+    assert costs(h100(), *WORDS).late_hours == 0
+
+
+@pytest.mark.parametrize("cloud", ["vast", "runpod"])
+@pytest.mark.parametrize("spot", [False, True])
+def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool) -> None:
+    words = ("model=1B", "tokens=40B", "seq=2048", "batch=512", "dataset=300GB", "goal=40h", "checkpoint-every=30m")
+    sold = h100(
+        cloud=cloud,
+        spot=spot,
+        storage_usd_h=Decimal("0.2"),
+        egress_usd_gb=Decimal("0.01"),
+        ingress_usd_gb=Decimal("0.02"),
+        upload_mbps=Decimal(900),
+        download_mbps=Decimal(700),
+    )
+    time = run(*words)
+    found = estimate(sold, wanted(*words, budget_cap_usd=Decimal(600)), POLICY, CLOUDS[cloud], time)
+    (likely, _) = scenarios(wanted(*words), POLICY, CLOUDS[cloud], time)
+    chance = loss_chance(sold, POLICY)
+    how = time_of_losses(time, sold)
+    assert time.throughput is not None
+    assert how.every_h is not None
+    times = RunTimes(
+        work_h=float(time.hours.median),
+        sigma=time.throughput.sigma,
+        losses_per_h=float(loss(chance, how).rate_h),
+        interval_h=float(how.every_h),
+        write_h=float(how.write_h),
+        restart_h=float(how.restart_h),
+        before_h=CLOUDS[cloud].boot_expected_s / 3600 + float(fetching_h(sold, likely)),
+    )
+    bill = run_bill(sold, chance, likely, CLOUDS[cloud].billing)
+    simulated = simulate(times, bill, RunLimits(1e9, None, 40, 600))
+    assert simulated.mean_usd == pytest.approx(float(found.expected_usd), rel=2e-3)
+    assert simulated.hours == pytest.approx(float(found.hours), rel=2e-3)
+    seen = found.outlook
+    assert seen is not None
+    assert (float(seen.done or 0), float(seen.within or 0)) == pytest.approx(
+        (simulated.done, simulated.within), abs=1e-3
+    )
+    assert 0 < (seen.done or 0) < 1
+    assert 0 < (seen.within or 0) < 1
+    assert 0 < (seen.utilisation or 0) < seen.goodput < 1
+
+
+def time_of_losses(time: RunTime, sold: Offer) -> Checkpointing:
+    return traffic(time, CLOUDS[sold.cloud].boot_expected_s, POLICY).checkpointing(sold)

@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules.grammar.run_words import workload
-from bot.rules.market.estimate import Estimate, estimate, run_bill
-from bot.rules.market.parts import COMPONENTS, fetching_h, loss_chance, scenarios
+from bot.rules.market.estimate import Estimate, estimate
+from bot.rules.market.parts import COMPONENTS
 from bot.rules.market.ranking import BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank
 from bot.rules.market.traffic import traffic
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.interruptions import Checkpointing, loss
 from bot.rules.sizing.run_time import RunTime, checkpoint_gb, finished_run, run_time
-from bot.rules.sizing.simulation import RunLimits, RunTimes, simulate
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.contract import Offer
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
@@ -59,18 +58,6 @@ def test_hours_are_tokens_over_tokens_per_second() -> None:
     assert float(found.hours.median) == pytest.approx(2e9 / found.throughput.expected / 3600, rel=1e-6)
     assert found.hours.median < found.hours.expected < found.hours.worst
     assert found.unknown == ()
-
-
-def test_a_missed_goal_is_known_in_hours() -> None:
-    slow = h100(download_mbps=Decimal(100), upload_mbps=Decimal(100))
-    goal = int(run().hours.expected * 60) + 3
-    for made_of, words in ((h100(), ("goal=30m",)), (slow, (f"goal={goal}m", "dataset=50GB"))):
-        found = costs(made_of, *WORDS, *words)
-        named = Decimal(words[0][5:-1]) / 60
-        # The wall clock counts: what is fetched, checkpoints and losses make a run late as well.
-        assert found.late_hours == found.hours - named > 0
-    assert costs(h100(), *WORDS, "goal=1000h").late_hours == 0
-    assert costs(h100(), *WORDS).late_hours == 0
 
 
 @pytest.mark.parametrize(
@@ -266,53 +253,6 @@ def test_the_most_is_never_below_what_is_expected_and_that_not_below_the_range(
         assert found.outlook.usd_low <= found.outlook.usd_high <= found.worst_usd
         assert found.worst_hours is not None
         assert found.worst_hours >= found.hours
-
-
-@pytest.mark.parametrize("cloud", ["vast", "runpod"])
-@pytest.mark.parametrize("spot", [False, True])
-def test_the_expected_total_is_the_mean_of_the_simulation(cloud: str, spot: bool) -> None:
-    words = ("model=1B", "tokens=40B", "seq=2048", "batch=512", "dataset=300GB", "goal=40h", "checkpoint-every=30m")
-    sold = h100(
-        cloud=cloud,
-        spot=spot,
-        storage_usd_h=Decimal("0.2"),
-        egress_usd_gb=Decimal("0.01"),
-        ingress_usd_gb=Decimal("0.02"),
-        upload_mbps=Decimal(900),
-        download_mbps=Decimal(700),
-    )
-    time = run(*words)
-    found = estimate(sold, wanted(*words, budget_cap_usd=Decimal(600)), POLICY, CLOUDS[cloud], time)
-    (likely, _) = scenarios(wanted(*words), POLICY, CLOUDS[cloud], time)
-    chance = loss_chance(sold, POLICY)
-    how = time_of_losses(time, sold)
-    assert time.throughput is not None
-    assert how.every_h is not None
-    times = RunTimes(
-        work_h=float(time.hours.median),
-        sigma=time.throughput.sigma,
-        losses_per_h=float(loss(chance, how).rate_h),
-        interval_h=float(how.every_h),
-        write_h=float(how.write_h),
-        restart_h=float(how.restart_h),
-        before_h=CLOUDS[cloud].boot_expected_s / 3600 + float(fetching_h(sold, likely)),
-    )
-    bill = run_bill(sold, chance, likely, CLOUDS[cloud].billing)
-    simulated = simulate(times, bill, RunLimits(1e9, None, 40, 600))
-    assert simulated.mean_usd == pytest.approx(float(found.expected_usd), rel=2e-3)
-    assert simulated.hours == pytest.approx(float(found.hours), rel=2e-3)
-    seen = found.outlook
-    assert seen is not None
-    assert (float(seen.done or 0), float(seen.within or 0)) == pytest.approx(
-        (simulated.done, simulated.within), abs=1e-3
-    )
-    assert 0 < (seen.done or 0) < 1
-    assert 0 < (seen.within or 0) < 1
-    assert 0 < (seen.utilisation or 0) < seen.goodput < 1
-
-
-def time_of_losses(time: RunTime, sold: Offer) -> Checkpointing:
-    return traffic(time, CLOUDS[sold.cloud].boot_expected_s, POLICY).checkpointing(sold)
 
 
 @given(sold=REAL, counts=st.tuples(st.integers(1, 10**11), st.integers(1, 10**11)))
