@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from bot.rules.grammar.sizing_words import SERVED, SizingQuestion
 from bot.rules.market.filters import Excluded
-from bot.rules.market.parts import Scenario, parts, scenarios, wall_h
+from bot.rules.market.parts import Scenario, loss_chance, parts, scenarios, wall_h
 from bot.rules.market.ranking import RankedOption, ordered, rank
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import SHORTEST_HOURS
@@ -304,21 +304,22 @@ class _Solver:
         """Return for how long the run may last at the expected rate inside the budget, the goal and the policy."""
         offer, goal_h = self.offer, self._question.work.goal_hours
         # What may be requested is the run's worst case.
-        most = [self._policy.max_hours_ever * Decimal(rate.low / rate.expected)]
-        most += [goal_h] if goal_h is not None else []
-        most += [Decimal(offer.available_for_s) / _HOUR_S] if offer.available_for_s is not None else []
-        limit_h = min(most)
+        limit_h = self._policy.max_hours_ever * Decimal(rate.low / rate.expected)
+        until = [goal_h] if goal_h is not None else []
+        until += [Decimal(offer.available_for_s) / _HOUR_S] if offer.available_for_s is not None else []
+        wall_limit_h = min(until, default=limit_h)
         hours = min(limit_h, budget_usd / (offer.price_usd_h or _ZERO))
         for _ in range(_TRIES):
-            cost = self._cost(run, rate, hours)
-            if cost <= budget_usd and (hours == limit_h or cost >= budget_usd * _NEAR):
+            if hours < SHORTEST_HOURS:
+                break
+            case = self._expected(run, rate, hours)
+            cost = sum(parts(offer, case, self._policy), _ZERO)
+            lasts_h = wall_h(offer, loss_chance(offer, self._policy), case)
+            room = min(budget_usd / cost, wall_limit_h / lasts_h)
+            if room >= 1 and (hours == limit_h or room * _NEAR <= 1):
                 return hours
-            hours = min(limit_h, hours * budget_usd * (1 + _NEAR) / 2 / cost)
-        return hours if self._cost(run, rate, hours) <= budget_usd else _ZERO
-
-    def _cost(self, run: RunTime, rate: Throughput, hours: Decimal) -> Decimal:
-        case = self._expected(run, rate, hours)
-        return sum(parts(self.offer, case, self._policy), _ZERO)
+            hours = min(limit_h, hours * room * (1 + _NEAR) / 2)
+        return _ZERO
 
     def _expected(self, run: RunTime, rate: Throughput, hours: Decimal) -> Scenario:
         run = replace(run, hours=lasting(hours, rate))
