@@ -27,7 +27,7 @@ PEERS = {"vast": "aws", "runpod": "runpod", "lambda": "lambdalabs", "tensordock"
 SIZE = 100_000
 ROUNDS = 5
 JOB = JobRequest(GpuConstraint((), 1, 8, Decimal(24)), Decimal(6))
-RUN = replace(JOB, work=("model=1B", "tokens=2B", "seq=2048", "batch=512", "goal=24h"))
+RUN = replace(JOB, work=("model=1B", "tokens=2B", "seq=2048", "batch=512"))
 
 
 def market(size: int) -> list[Offer]:

@@ -45,6 +45,7 @@ from bot.rules.market.parts import (
     sent_gb,
     wall_h,
 )
+from bot.rules.market.traffic import RunTraffic
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Loss, loss
@@ -139,12 +140,14 @@ def estimate(
         assumptions=(*basis, *_assumptions(offer, policy, capabilities, likely)),
         **({} if run is None else _of_the_run(run)),
     )
-    if run is None or not run.known:
+    if run is None or not run.known or likely.traffic is None:
         return found
     limits = RunLimits(
         float(worst), float(job.hours) if whole else None, _float(run.goal_h), _float(job.budget_cap_usd)
     )
-    return _simulated(found, offer, policy, run, likely, limits, capabilities.billing, ends_h(run, job, whole=whole))
+    return _simulated(
+        found, offer, policy, run, likely, likely.traffic, limits, capabilities.billing, ends_h(run, job, whole=whole)
+    )
 
 
 def _float(number: Decimal | None) -> float | None:
@@ -157,18 +160,17 @@ def _simulated(
     policy: Policy,
     run: RunTime,
     case: Scenario,
+    moved: RunTraffic,
     limits: RunLimits,
     billing: BillingRule,
     ends: Decimal | None,
 ) -> Estimate:
     """Add to the estimate of a run whose time is known what its simulation shows."""
-    if case.traffic is None:
-        raise ValueError("a described run without what it moves")
     chance = loss_chance(offer, policy)
-    how = case.traffic.checkpointing(offer)
+    how = moved.checkpointing(offer)
     lost = loss(chance, how)
     wall = money.half_up(wall_h(offer, chance, case), 6)
-    before_h = case.traffic.boot_h + fetching_h(offer, case)
+    before_h = moved.boot_h + fetching_h(offer, case)
     seen = outlook(run, how, lost, before_h, run_bill(offer, chance, case, billing), limits)
     return replace(
         found,
