@@ -38,6 +38,8 @@ def compile_all(_arguments: list[str], /) -> int:
     """Import what the API imports, so that Python keeps it compiled beside the unpacked libraries."""
     unpack(folder_of(environment_of_machine()))
     importlib.import_module("bot.agent.api.process")
+    with contextlib.suppress(ImportError):  # The API loads it for the first call of its status.
+        importlib.import_module("pynvml")
     return 0
 
 
