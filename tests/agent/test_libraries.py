@@ -23,7 +23,8 @@ def built(tmp_path: Path) -> Path:
     for name in ("anyio", "click", "h11", "idna", "starlette", "uvicorn"):
         shutil.copytree(installed / name, libraries / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(installed / "typing_extensions.py", libraries)
-    (libraries / "unused.py").write_text("")
+    for name in ("unused", "pynvml"):
+        (libraries / f"{name}.py").write_text("")
     made = tmp_path / "agent.pyz"
     made.write_bytes(archive(libraries))
     return made
@@ -45,7 +46,7 @@ def test_only_what_the_api_imports_is_compiled(built: Path, tmp_path: Path) -> N
     code, names = compiled(built, folder)
     assert code == 0
     # Libraries and the agent's own modules, and nothing of the command line of uvicorn.
-    assert {"_connection", "routing", "server", "chat", "local_calls"} <= names
+    assert {"_connection", "routing", "server", "chat", "local_calls", "pynvml"} <= names
     assert names.isdisjoint({"unused", "testclient", "main", "core", "watchdog"})
     (place,) = folder.iterdir()
     assert (place / "unused.py").exists()

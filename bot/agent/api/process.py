@@ -7,6 +7,7 @@ ends when its reporter does, and the next reporter starts another one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -39,7 +40,9 @@ def main(_arguments: list[str], /) -> int:
 
 
 def imported(_arguments: list[str], /) -> int:
-    """Do nothing more: Python keeps compiled what was imported up to here."""
+    """Import what the API loads later, too: Python keeps compiled what was imported up to here."""
+    with contextlib.suppress(ImportError):
+        import pynvml  # type: ignore[import-untyped,unused-ignore] # noqa: F401, PLC0415 # Only this process waits for it.
     return 0
 
 

@@ -26,7 +26,7 @@ from bot.rules.sizing.scaling_law import (
     compute_optimum,
     lifetime_compute_optimum,
 )
-from bot.rules.sizing.throughput import FinishedRun, Throughput, lasting, tokens_per_s
+from bot.rules.sizing.throughput import FinishedRun, Throughput, hours_at, tokens_per_s
 from bot.rules.sizing.throughput_data import RANGE_SIGMAS
 from bot.rules.sizing.workload import WorkKind, Workload
 from bot.rules.viability.host import host_gb, run_disk, too_little
@@ -322,7 +322,7 @@ class _Solver:
         return _ZERO
 
     def _expected(self, run: RunTime, rate: Throughput, hours: Decimal) -> Scenario:
-        run = replace(run, hours=lasting(hours, rate))
+        run = replace(run, hours=hours_at(hours, rate))
         return scenarios(self._question.job, self._policy, self._able, run)[0]
 
 

@@ -238,7 +238,7 @@ def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
     return RunHours(median, expected, max(worst, expected))
 
 
-def lasting(median_h: Decimal, found: Throughput) -> RunHours:
+def hours_at(median_h: Decimal, found: Throughput) -> RunHours:
     """Return how long a run takes whose work would be done in `median_h` at the expected rate."""
     expected = money.half_up(median_h * Decimal(math.exp(found.sigma**2 / 2)), 6)
     return RunHours(median_h, expected, max(money.half_up(median_h * Decimal(found.expected / found.low), 6), expected))

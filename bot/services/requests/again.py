@@ -42,11 +42,13 @@ async def again(ctx: Context, command: Again) -> Reply:
             earlier = await tx.get(Request, earlier.parent_id)
     if earlier is None:
         return NOTHING
-    # The person who asked first has a key of their own, and shares their machine with people of their choice.
+    # The person who asked first has a key of their own, and shares their machine with people of their choice. Their
+    # command gets no secrets of somebody else: the person who repeats it may not have read it.
     is_own = any(is_same(Actor.from_ref(earlier.requester), one) for one in people)
     job = replace(earlier.job, already_hours=Decimal(0))
-    job = job if is_own else replace(job, public_key=None, share=())
+    without = "" if is_own or not job.secrets else " Its secrets are left out."
+    job = job if is_own else replace(job, public_key=None, share=(), secrets=())
     reply = await submit.provision(ctx, Provision(command.key, command.actor, command.channel, job))
     if not reply.ok:
         return reply
-    return replace(reply, sentence=f"Again as {short_id(earlier.id)}. {reply.sentence}")
+    return replace(reply, sentence=f"Again as {short_id(earlier.id)}.{without} {reply.sentence}")

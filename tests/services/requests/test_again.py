@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
+from bot.services.access import job_secrets
+from bot.services.access.job_secrets import StoreSecret
 from bot.services.requests.again import Again, again
 from ledger.kernel.states import RequestState
 from tests.support.world import ALICE, CHANNEL, DAVE, World
@@ -34,6 +37,19 @@ async def test_somebody_elses_is_repeated_without_their_key_and_their_people(w: 
     assert (mine.requester, mine.job.public_key, mine.job.share) == (DAVE.ref, None, ())
     own = await again(w.ctx, Again("again-3", ALICE, CHANNEL, view.request))
     assert (await w.view(str(own.data["request_id"]))).request.job.public_key == key
+
+
+async def test_somebody_elses_command_gets_no_secrets(w: World) -> None:
+    w.ctx = replace(w.ctx, node_url="https://bot.example.com")
+    for actor in (ALICE, DAVE):
+        assert (await job_secrets.store(w.ctx, StoreSecret(actor, "HF_TOKEN", "value"))).ok
+    first = await w.ask(run="python train.py", secrets=("HF_TOKEN",))
+    view = await w.view(str(first.data["request_id"]))
+    reply = await again(w.ctx, Again("again-8", DAVE, CHANNEL, view.request))
+    assert "Its secrets are left out." in reply.sentence
+    assert (await w.view(str(reply.data["request_id"]))).request.job.secrets == ()
+    own = await again(w.ctx, Again("again-9", ALICE, CHANNEL, view.request))
+    assert (await w.view(str(own.data["request_id"]))).request.job.secrets == ("HF_TOKEN",)
 
 
 async def test_more_time_repeats_the_request_of_its_session(w: World) -> None:
