@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import subprocess
 import sys
 import tempfile
@@ -37,9 +36,10 @@ def have_compiled(command: Sequence[str], most_s: float = MOST_S) -> None:
 def compile_all(_arguments: list[str], /) -> int:
     """Import what the API imports, so that Python keeps it compiled beside the unpacked libraries."""
     unpack(folder_of(environment_of_machine()))
-    importlib.import_module("bot.agent.api.process")
+    import bot.agent.api.process  # noqa: F401, PLC0415 # It is found in that folder.
+
     with contextlib.suppress(ImportError):  # The API loads it for the first call of its status.
-        importlib.import_module("pynvml")
+        import pynvml  # noqa: F401, PLC0415
     return 0
 
 
