@@ -109,9 +109,10 @@ def elsewhere(row: ComparedGpu) -> tuple[str, ...]:
     """Return one line of what cannot be rented here. ValueError for a row of the market."""
     one, side = _environment(row), row.on_demand
     name = f"{one.name} ({one.quota})" if one.quota else one.name
-    paid = (
-        ("-", "-", "-") if side is None else (rate(side.price_usd_h), usd(side.cost_usd), f"{side.budgets[0].runs:,}")
-    )
+    spot = f" (spot {rate(row.spot.price_usd_h)})" if row.spot is not None else ""
+    paid = ("-", "-", "-")
+    if side is not None:
+        paid = (f"{rate(side.price_usd_h)}{spot}", usd(side.cost_usd), f"{side.budgets[0].runs:,}")
     return (row.option.gpu, f"{row.option.memory_gb}GB", name, *paid, one.as_of.isoformat())
 
 

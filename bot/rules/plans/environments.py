@@ -6,9 +6,13 @@ themselves, and every rendering shows the day.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
+
+#: An older price is shown with a warning.
+FRESH = timedelta(days=180)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +138,11 @@ ENVIRONMENTS: tuple[Environment, ...] = (
         quota="30 GPU hours a week, no dollars",
     ),
 )
+
+
+def outdated(environments: Iterable[Environment], today: date) -> str:
+    """Name the environments whose prices are older than 180 days; "" where none is."""
+    names = sorted({one.name for one in environments if one.price_usd_h is not None and today - one.as_of > FRESH})
+    if not names:
+        return ""
+    return f"Prices older than {FRESH.days} days, to be checked at their sources: {', '.join(names)}."

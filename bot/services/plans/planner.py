@@ -13,6 +13,7 @@ from bot.rules.market.model_for_budget import Sized
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation
 from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest, compare
+from bot.rules.plans.environments import ENVIRONMENTS, outdated
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
@@ -172,6 +173,8 @@ async def compare_market(catalog: Catalog, clock: Clock, question: ComparisonQue
     free = frozenset(cloud for cloud, able in catalog.capabilities.items() if able.free)
     wanted = [one for one in market.offers if blocked(one, policy) is None]
     found = compare(cheapest(wanted, free), question)
+    if old := outdated(ENVIRONMENTS, clock.now().date()):
+        found = replace(found, notes=(*found.notes, old))
     unusable = [one.id for one in wanted if one.cloud not in free and bad_price(one.price_usd_h, free=False)]
     if unusable:
         found = replace(found, notes=(*found.notes, excluded("price_missing", unusable).sentence))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
@@ -21,7 +22,7 @@ from bot.rules.plans.comparison import (
     run_cost,
 )
 from bot.rules.plans.comparison_text import cheaper, elsewhere, markdown, to_json
-from bot.rules.plans.environments import ENVIRONMENTS
+from bot.rules.plans.environments import ENVIRONMENTS, FRESH, outdated
 from providers.gpus.table import GPUS
 from tests.rules.builders import OFFERS, offer
 
@@ -289,3 +290,13 @@ def test_every_table_can_be_shown(prices: list[Decimal], question: ComparisonQue
     assert json.dumps(to_json(found))
     costs = [cheaper(row).cost_usd for row in found.clouds]
     assert costs == sorted(costs)
+
+
+def test_prices_of_environments_are_named_when_they_are_old_and_a_spot_price_is_shown() -> None:
+    (azure,) = (one for one in ENVIRONMENTS if one.name == "Azure ML")
+    assert outdated([azure], azure.as_of + FRESH) == ""
+    said = outdated(ENVIRONMENTS, azure.as_of + FRESH + timedelta(days=1))
+    assert said == "Prices older than 180 days, to be checked at their sources: Azure ML, Google Colab Pro+."
+    assert outdated([replace(azure, price_usd_h=None)], date(2030, 1, 1)) == ""
+    (row,) = compare([], ONE, [azure]).elsewhere
+    assert elsewhere(row)[3] == "$3.67/h (spot $1.47/h)"
