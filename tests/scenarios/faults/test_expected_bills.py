@@ -14,7 +14,7 @@ from tests.support.world import BOB, World, world
 
 #: Hours and GB of disk of the rentals at each cloud.
 RENTALS = (
-    (Decimal(1) / 6, 20), (Decimal("0.5"), 20), (Decimal(1), 50), (Decimal("1.25"), 50),
+    (Decimal("0.17"), 20), (Decimal("0.5"), 20), (Decimal(1), 50), (Decimal("1.25"), 50),
     (Decimal(2), 100), (Decimal("3.3"), 60), (Decimal(5), 200), (Decimal(8), 50),
 )  # fmt: skip
 
@@ -24,7 +24,7 @@ async def rental(w: World, cloud: str, hours: Decimal, disk_gb: int) -> tuple[De
     before = w.bill()
     request_id = await w.approved(candidates=(cloud,), hours=hours, disk_gb=disk_gb)
     option = (await w.view(request_id)).options[0]
-    await w.run(40, 5)
+    await w.run(300, 10)
     session = (await w.view(request_id)).session
     assert session is not None
     assert session.state is SessionState.RUNNING
