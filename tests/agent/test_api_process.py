@@ -160,7 +160,7 @@ async def test_with_the_real_service_its_token_and_its_certificate_open_the_api(
                 async with w.ctx.db.read() as tx:
                     return bool((await nodes_of(tx, [row.id]))[row.id].api_port == port)
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not await claimed():
                     w.clock.advance(1)
                     await asyncio.sleep(0.05)

@@ -102,7 +102,7 @@ def rent(window: Window, town: Town, key: Path, words: str) -> str:
     soon(card, "Ready")
     window.become("alice")
     counters(town)
-    return town.call(reported(town))
+    return town.call(reported(town, job="run=" in words))
 
 
 def counters(town: Town) -> None:
@@ -115,8 +115,8 @@ def counters(town: Town) -> None:
     (proc / "net" / "dev").write_text(f"  eth0: {'0 ' * 16}\n")
 
 
-async def reported(town: Town) -> str:
-    """Wait until the agent of the newest machine knows how busy it is: from its second report on."""
+async def reported(town: Town, *, job: bool) -> str:
+    """Wait until the agent of the newest machine knows how busy it is, and a step where it runs a job."""
     ctx = town.running.ctx
     books = await read_books(ctx.db)
     row, session = books.instances[-1], books.sessions[-1]
@@ -124,7 +124,8 @@ async def reported(town: Town) -> str:
         while True:
             async with ctx.db.read() as tx:
                 node = await tx.get(Node, row.id)
-            if node is not None and (node.report.get("activity") or {}).get("cpu_percent") is not None:
+            known = node is not None and (node.report.get("activity") or {}).get("cpu_percent") is not None
+            if node is not None and known and (node.report.get("step") or not job):
                 return session.short_id
             await asyncio.sleep(LOOK_S)  # A check-in wakes nobody here.
 

@@ -150,8 +150,12 @@ async def _fails(w: World, flaw: Flaw, cloud: str) -> None:
     assert view.session is not None
     assert (row.reachable_at, view.session.ready_at) == (None, None)
     patience_s = w.ctx.providers[cloud].capabilities.boot_deadline_s or w.ctx.timing.boot_deadline_s
-    await w.run(patience_s + 300 if flaw in (Flaw.NO_LOGIN, Flaw.NEW_HOST_KEY) else 400, 50)
-    view, row = await the(w, request_id)
+    await w.run(patience_s + 300 if flaw in (Flaw.NO_LOGIN, Flaw.NEW_HOST_KEY) else 100, 50)
+    for _ in range(10):  # A real login that a busy computer keeps waiting is tried again.
+        await w.run(100, 50)
+        view, row = await the(w, request_id)
+        if row.state is InstanceState.GONE and view.session and view.session.state is SessionState.RUNNING:
+            break
     code, sentence = VERDICTS[flaw]
     assert (row.state, row.outcome_code) == (InstanceState.GONE, code)
     assert sentence in row.outcome
