@@ -29,8 +29,8 @@ COMPONENTS = ("compute", "storage", "start-up", "transfer", "retries", "interrup
 class Scenario:
     """Hold the factors by which one scenario multiplies an offer's prices; the same for all offers of a cloud.
 
-    `times` is 1 or 2: how often what is expected once happens. `interruptions` and `spot_interruptions` are shares
-    of the work that a loss repeats; `tolerance` is what the price may rise by.
+    `times` is 1 or 2: how often what is expected once happens. `interruptions` is the share of the work that a loss
+    repeats; `tolerance` is what the price may rise by.
     """
 
     work_h: Decimal
@@ -41,7 +41,6 @@ class Scenario:
     ingress_gb: Decimal
     retries: Decimal
     interruptions: Decimal
-    spot_interruptions: Decimal
     window_h: Decimal
     times: int
     tolerance: Decimal
@@ -64,11 +63,10 @@ def scenarios(
     boots_s = (Decimal(boot_s), Decimal(max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, boot_s)))
     found: list[Scenario] = []
     for n, (work_h, before_s) in enumerate(zip(hours, boots_s, strict=True), 1):
-        by_the_hour = run is None and n == 1
-        # Where a cloud bills from the create on, booting is part of the hours; elsewhere only the disk is billed then.
-        inside = by_the_hour and capabilities.billing.starts is BillingStart.CREATE
-        case = _scenario(work_h, policy, capabilities.billing, n, _ZERO if inside else before_s)
-        case = replace(case, retries=_ZERO, interruptions=_ZERO) if by_the_hour else case
+        if run is None and n == 1:
+            case = _by_the_hour(work_h, policy, capabilities.billing, before_s)
+        else:
+            case = _scenario(work_h, policy, capabilities.billing, n, before_s)
         # Rounding up to a quantum can shrink with more hours; no part of a worse case may be below a better one's.
         case = replace(case, startup_h=max(case.startup_h, found[-1].startup_h if found else _ZERO))
         found.append(case if run is None else _with_work(case, run, n, capabilities, policy))
@@ -117,17 +115,35 @@ def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boo
         ingress_gb=policy.ingress_gb * n,
         retries=policy.retry_buffer * n,
         interruptions=Decimal(n) / 2,
-        spot_interruptions=Decimal(n) / 2,
         window_h=policy.loss_window_h,
         times=n,
         tolerance=tolerance,
     )
 
 
+def _by_the_hour(work_h: Decimal, policy: Policy, billing: BillingRule, boot_s: Decimal) -> Scenario:
+    """Return what is expected of a rental by the hour: its bill from the create to the end of its hours.
+
+    Booting is part of the hours. Where a cloud bills from the running machine on, only the disk is billed meanwhile; of
+    a very short rental booting is counted as half at most. A lost machine ends or is replaced inside the same hours, so
+    nothing is repeated on top.
+    """
+    case = _scenario(work_h, policy, billing, 1, _ZERO)
+    if billing.starts is not BillingStart.CREATE:
+        run_s = work_h * HOUR_S
+        gpu_s = run_s - min(boot_s, run_s / 2)
+        extra_s = _billed(gpu_s, billing) - gpu_s
+        case = replace(case, compute_h=gpu_s / HOUR_S, startup_h=extra_s / HOUR_S)
+    return replace(case, retries=_ZERO, interruptions=_ZERO)
+
+
 def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:
-    """Return the seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum."""
+    """Return the seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum.
+
+    Hours are kept with six places, so a third of an hour is a few thousandths of a second off; these are no second.
+    """
     quantum = Decimal(max(billing.quantum_s, 1))
-    rounded = (seconds / quantum).to_integral_value(rounding=ROUND_CEILING) * quantum
+    rounded = (money.half_up(seconds, 2) / quantum).to_integral_value(rounding=ROUND_CEILING) * quantum
     return max(rounded, Decimal(billing.minimum_s))
 
 
@@ -179,7 +195,6 @@ def fetching_h(offer: Offer, case: Scenario) -> Decimal:
 
 def lost_share(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
     """Return the share of the work that losing the host costs in this scenario; `chance` is that within the window."""
-    interruptions = case.spot_interruptions if offer.spot else case.interruptions
     if case.traffic is None or not case.traffic.known:
-        return interruptions * lost_within(chance, case.window_h, case.work_h)
-    return interruptions * 2 * loss(chance, case.traffic.checkpointing(offer)).share
+        return case.interruptions * lost_within(chance, case.window_h, case.work_h)
+    return case.interruptions * 2 * loss(chance, case.traffic.checkpointing(offer)).share

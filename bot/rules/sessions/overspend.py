@@ -36,12 +36,22 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """Hold what was approved first (estimate, cap, estimated hours where known), and what followed."""
+    """Hold what was approved first (estimate, cap, estimated hours where known, rate), and what followed."""
 
     expected_usd: Decimal
     cap_usd: Decimal
     hours: Decimal | None
     after: tuple[Agreed, ...] = ()
+    price_usd_h: Decimal = Decimal(0)
+
+    @property
+    def agreed_usd(self) -> Decimal:
+        """Return the estimate, or the approved hours at the approved rate where they are more.
+
+        An estimate may leave out a boot that costs nothing; a machine that boots faster is no overspend.
+        """
+        whole_usd = (self.hours or Decimal(0)) * self.price_usd_h
+        return max(self.expected_usd, min(whole_usd, self.cap_usd))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ def spend_forecast(
     """Forecast a running session's spend. A confirmed figure replaces all that was approved before it."""
     longer = [one for one in first.after if one.hours is not None]
     figures = [one for one in first.after if one.hours is None]
-    approved_usd, counted = first.expected_usd, longer
+    approved_usd, counted = first.agreed_usd, longer
     if figures:
         approved_usd = figures[-1].expected_usd
         counted = [one for one in longer if one.at > figures[-1].at]

@@ -77,7 +77,7 @@ def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
         most = min(most, amendments.hours_of(terms))
     spent_usd = one.elsewhere_usd + one.booked.usd + running_usd(row, one.booked, now, BillingRule())
     return overspend.spend_forecast(
-        Approved(amendments.expected(RequestKind.PROVISION, terms), one.cap_usd, most, tuple(known)),
+        Approved(amendments.expected(RequestKind.PROVISION, terms), one.cap_usd, most, tuple(known), terms.price_usd_h),
         Seen(row.sent_at or row.created_at, spent_usd, row.price_usd_h),
         one.deadline,
         ahead.eta if ahead else None,

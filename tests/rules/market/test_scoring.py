@@ -20,7 +20,7 @@ RUN = RunTime(RunHours(_HOURS, _HOURS, _HOURS), True, None, None, _ZERO, None, _
 
 
 def case(run: RunTime | None, host_gb: Decimal = _ZERO, *, offloads: bool = False) -> Case:
-    return Case(run, 0, cast("Scenario", None), _ZERO, _ZERO, host_gb, offloads)
+    return Case(run, 0, cast("Scenario", None), _ZERO, host_gb, offloads)
 
 
 @pytest.mark.parametrize(

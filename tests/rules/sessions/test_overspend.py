@@ -95,3 +95,12 @@ def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of
     assert found(more, figure, last).approved_usd == Decimal(11)
     assert found(hours=None).until == deadline
     assert found().spent_usd == Decimal(2)
+
+
+def test_a_boot_that_was_faster_than_expected_is_no_overspend() -> None:
+    """Three minutes of a boot were left out of ten minutes; the approved hours at the approved rate are agreed."""
+    short = Approved(Decimal("0.35"), Decimal(5), Decimal("0.166667"), price_usd_h=Decimal(3))
+    assert short.agreed_usd == Decimal("0.500001")
+    assert replace(short, cap_usd=Decimal("0.40")).agreed_usd == Decimal("0.40")
+    assert replace(short, expected_usd=Decimal(4)).agreed_usd == Decimal(4)
+    assert replace(short, hours=None).agreed_usd == Decimal("0.35")
