@@ -21,17 +21,13 @@ from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_c
 
 @dataclass(frozen=True, slots=True)
 class SpendTerms:
-    """Hold an option's estimate for `asked_h`, and an approver's changes; `hours` None: nobody shortened it.
-
-    `price_usd_h` is what the option was quoted at.
-    """
+    """Hold an option's estimate for `asked_h`, and an approver's changes; `hours` None: nobody shortened it."""
 
     expected_usd: Decimal
     estimate: Mapping[str, Any]
     asked_h: Decimal
     hours: Decimal | None
     total_cap_usd: Decimal | None
-    price_usd_h: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,21 +169,15 @@ _TERMS: Sequence[Any] = (
     Request.job["hours"].as_string(),
     Approval.hours,
     Approval.total_cap_usd,
-    Option.price_usd_h,
 )
 
 
 def _terms(
-    expected_usd: Decimal,
-    estimate: Mapping[str, Any],
-    asked_h: str,
-    hours: str | None,
-    total_cap_usd: Decimal | None,
-    price_usd_h: Decimal,
+    expected_usd: Decimal, estimate: Mapping[str, Any], asked_h: str, hours: str | None, total_cap_usd: Decimal | None
 ) -> SpendTerms:
     asked = Decimal(asked_h)
     shorter = Decimal(hours) if hours is not None and Decimal(hours) < asked else None
-    return SpendTerms(expected_usd, estimate, asked, shorter, total_cap_usd, price_usd_h)
+    return SpendTerms(expected_usd, estimate, asked, shorter, total_cap_usd)
 
 
 async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[SessionQuestion]]:

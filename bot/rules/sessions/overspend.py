@@ -15,7 +15,8 @@ class SpendForecast:
     """Hold what a session has cost, what it is billed, and until when it is expected to run.
 
     `approved_usd` is the estimate that was approved or confirmed last, with what extensions added; `cap_usd` is the
-    most that it may cost.
+    most that it may cost. `free_boot_usd` is what the typical boot would cost where the estimate left it out: a machine
+    that boots faster is no overspend.
     """
 
     approved_usd: Decimal
@@ -23,6 +24,7 @@ class SpendForecast:
     spent_usd: Decimal
     price_usd_h: Decimal
     until: datetime
+    free_boot_usd: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +38,12 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """Hold what was approved first (estimate, cap, estimated hours where known, rate), and what followed."""
+    """Hold what was approved first (estimate, cap, estimated hours where known), and what followed."""
 
     expected_usd: Decimal
     cap_usd: Decimal
     hours: Decimal | None
     after: tuple[Agreed, ...] = ()
-    price_usd_h: Decimal = Decimal(0)
-
-    @property
-    def agreed_usd(self) -> Decimal:
-        """Return the estimate, or the approved hours at the approved rate where they are more.
-
-        An estimate may leave out a boot that costs nothing; a machine that boots faster is no overspend.
-        """
-        whole_usd = (self.hours or Decimal(0)) * self.price_usd_h
-        return max(self.expected_usd, min(whole_usd, self.cap_usd))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +61,7 @@ def spend_forecast(
     """Forecast a running session's spend. A confirmed figure replaces all that was approved before it."""
     longer = [one for one in first.after if one.hours is not None]
     figures = [one for one in first.after if one.hours is None]
-    approved_usd, counted = first.agreed_usd, longer
+    approved_usd, counted = first.expected_usd, longer
     if figures:
         approved_usd = figures[-1].expected_usd
         counted = [one for one in longer if one.at > figures[-1].at]
@@ -98,7 +90,7 @@ def projected(course: SpendForecast, now: datetime) -> Decimal:
 
 def is_over(course: SpendForecast, tolerance: Decimal, now: datetime) -> bool:
     """Whether that is above what was approved times the tolerance (a factor) by more than a cent."""
-    return projected(course, now) > course.approved_usd * tolerance + money.CENT
+    return projected(course, now) > (course.approved_usd + course.free_boot_usd) * tolerance + money.CENT
 
 
 def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: datetime) -> str:

@@ -98,9 +98,9 @@ def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of
 
 
 def test_a_boot_that_was_faster_than_expected_is_no_overspend() -> None:
-    """Three minutes of a boot were left out of ten minutes; the approved hours at the approved rate are agreed."""
-    short = Approved(Decimal("0.35"), Decimal(5), Decimal("0.166667"), price_usd_h=Decimal(3))
-    assert short.agreed_usd == Decimal("0.500001")
-    assert replace(short, cap_usd=Decimal("0.40")).agreed_usd == Decimal("0.40")
-    assert replace(short, expected_usd=Decimal(4)).agreed_usd == Decimal(4)
-    assert replace(short, hours=None).agreed_usd == Decimal("0.35")
+    """Ten minutes at $3 an hour were expected without three minutes of a boot, and the machine ran at once."""
+    ends = NOW + timedelta(minutes=10)
+    course = SpendForecast(Decimal("0.35"), Decimal(5), Decimal(0), Decimal(3), ends, free_boot_usd=Decimal("0.15"))
+    assert not is_over(course, Decimal("1.1"), NOW)
+    assert is_over(replace(course, free_boot_usd=Decimal(0)), Decimal("1.1"), NOW)
+    assert is_over(replace(course, price_usd_h=Decimal(4)), Decimal("1.1"), NOW)
