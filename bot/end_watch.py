@@ -57,7 +57,7 @@ class EndWatch:
     _thread: threading.Thread | None = None
     #: Monotonic time of the last heartbeat that the monitor took.
     _beat_at_s: float | None = None
-    #: Set when the first write was tried and the first look is over.
+    #: Set when the first write was tried.
     _looked: threading.Event = field(default_factory=threading.Event)
 
     @property

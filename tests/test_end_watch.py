@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -26,7 +27,7 @@ async def test_a_heartbeat_is_sent_only_while_the_jobs_and_the_ends_are_well(tmp
         return Response()
 
     async with surroundings(tmp_path) as around, serving(Starlette(routes=[Route("/beat", monitor)])) as url:
-        settings = around.settings(GPU_SHOPPER_HEARTBEAT_URL=f"{url}/beat")
+        settings = around.settings()
         db = Database(settings.database)
         await upgrade(db)
         await db.close()
@@ -39,8 +40,12 @@ async def test_a_heartbeat_is_sent_only_while_the_jobs_and_the_ends_are_well(tmp
         try:
             await watch.first_look()
             assert watch.writable
-            assert watch.healthy
+            async with asyncio.timeout(10):
+                while not watch.healthy:  # noqa: ASYNC110 # The thread has a loop of its own, and looks after its first write.
+                    await asyncio.sleep(0.01)
             assert watch.has_copy
+            # Its own round of heartbeats began without a monitor, so that only this test sends one.
+            watch.settings = around.settings(GPU_SHOPPER_HEARTBEAT_URL=f"{url}/beat")
             assert not await watch.heartbeat(), "nobody says that the jobs run"
             watch.well = lambda: False
             assert not await watch.heartbeat()

@@ -114,7 +114,7 @@ async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypat
         shown = (
             option.offer.id,
             usd(total["expected"]),
-            f"{usd(total['best'])}–{usd(total['worst'])}",
+            f"{usd(total['best'])}–{usd(Decimal(said['outlook']['usd_high']))}",
             about_hours(Decimal(said["hours"]["expected"])),
             rate(Decimal(said["price_usd_h"])).removesuffix("/h"),
         )

@@ -55,7 +55,7 @@ async def test_what_the_policy_approves_by_itself_is_shown_and_told(stage: Stage
     told = all_text(message)
     assert buttons(message) == []
     assert "Approved* by the policy" in told
-    assert "operator:ada signed for that until" in told
+    assert "operator ada signed for that until" in told
     assert "Approved by the policy" in stage.ws.dm_messages("alice")[0].text
 
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import select
@@ -343,12 +342,10 @@ async def world(
     timing: Timing | None = None,
     sandbox: SandboxTiming | None = None,
     processes: ProcessNodes | None = None,
-    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[World]:
     """Build a world on `db`. Bob and Carol are approvers, Alice asks, Dave is nobody.
 
-    With `processes` the clouds' machines are real processes; who brings them ends them. `settings` are environment
-    variables that the adapters read besides those of the sandboxes.
+    With `processes` the clouds' machines are real processes; who brings them ends them.
     """
     timing = timing or Timing()
     sandbox = sandbox or replace(SandboxTiming(), enforce_rate_limits=False)
@@ -359,7 +356,7 @@ async def world(
     async with reachable(build_app(clouds, tick_s=None)) as url:
         pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
         providers = {
-            name: REGISTRY[name].connect({**cloud.environment(f"{url}/{name}"), **settings}, guarded, pacer)
+            name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), guarded, pacer)
             for name, cloud in clouds.items()
         }
         ctx = Context(

@@ -14,9 +14,9 @@ Every part has two amounts: what is expected, and the most that an approval cove
   all of it: p / 2, p of compute at the quoted price. Within `loss_window_h` the chance is 1 - reliability, plus the
   spot share; a longer run is lost more often, a shorter one less often.
 
-A rental by the hour ends when its time is over, so what is expected of it is its bill: hours x price, storage and
-transfer. Its hours begin with the create. Where the cloud bills from the running machine on, the typical boot is left
-out of the compute. Retries and interruptions are only in the most that it may cost, and in the ranking's penalty.
+A rental by the hour ends when its time is over: what is expected of it is hours x price, storage and transfer, and of a
+spot offer its interruptions. Its hours begin with the create; where the cloud bills from the running machine on, the
+typical boot is left out of the compute. Retries and the interruptions of others are only in the most that it may cost.
 
 Where the work is known, its hours follow from the throughput (`sizing.run_time`), checkpoints bound what an
 interruption costs (`sizing.interruptions`; `market.traffic` says how long one takes), and storage includes the store
@@ -260,7 +260,7 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
         yield f"At worst {policy.retry_buffer * 2:.0%} of the compute cost goes into retries."
     known = "a reported" if offer.reliability is not None else "an assumed"
     trusted = f"{known} reliability of {reliability(offer, policy):.1%}"
-    if not case.interruptions:
+    if not (case.spot_interruptions if offer.spot else case.interruptions):
         yield f"At worst, with {trusted}, all work is repeated when the host is lost."
     elif case.traffic is None or not case.traffic.known:
         yield f"A{trusted[1:]} repeats half of the work when the host is lost."

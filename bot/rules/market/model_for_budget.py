@@ -309,17 +309,16 @@ class _Solver:
         until += [Decimal(offer.available_for_s) / _HOUR_S] if offer.available_for_s is not None else []
         wall_limit_h = min(until, default=limit_h)
         hours = min(limit_h, budget_usd / (offer.price_usd_h or _ZERO))
-        for _ in range(_TRIES):
-            if hours < SHORTEST_HOURS:
-                break
+        tries, fits = _TRIES, False
+        while tries and not fits and hours >= SHORTEST_HOURS:
             case = self._expected(run, rate, hours)
             cost = sum(parts(offer, case, self._policy), _ZERO)
             lasts_h = wall_h(offer, loss_chance(offer, self._policy), case)
             room = min(budget_usd / cost, wall_limit_h / lasts_h)
-            if room >= 1 and (hours == limit_h or room * _NEAR <= 1):
-                return hours
-            hours = min(limit_h, hours * room * (1 + _NEAR) / 2)
-        return _ZERO
+            fits = room >= 1 and (hours == limit_h or room * _NEAR <= 1)
+            hours = hours if fits else min(limit_h, hours * room * (1 + _NEAR) / 2)
+            tries -= 1
+        return hours if fits else _ZERO
 
     def _expected(self, run: RunTime, rate: Throughput, hours: Decimal) -> Scenario:
         run = replace(run, hours=hours_at(hours, rate))

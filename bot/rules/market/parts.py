@@ -29,8 +29,8 @@ COMPONENTS = ("compute", "storage", "start-up", "transfer", "retries", "interrup
 class Scenario:
     """Hold the factors by which one scenario multiplies an offer's prices; the same for all offers of a cloud.
 
-    `times` is 1 or 2: how often what is expected once happens. `interruptions` is the share of the work that a loss
-    repeats; `tolerance` is what the price may rise by.
+    `times` is 1 or 2: how often what is expected once happens. `interruptions` and `spot_interruptions` are shares
+    of the work that a loss repeats; `tolerance` is what the price may rise by.
     """
 
     work_h: Decimal
@@ -41,6 +41,7 @@ class Scenario:
     ingress_gb: Decimal
     retries: Decimal
     interruptions: Decimal
+    spot_interruptions: Decimal
     window_h: Decimal
     times: int
     tolerance: Decimal
@@ -101,7 +102,8 @@ def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities,
 
 
 def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boot_s: Decimal) -> Scenario:
-    run_s = work_h * HOUR_S
+    # Hours have six places, so ten minutes are a thousandth of a second more, and no eleventh minute.
+    run_s = money.half_up(work_h * HOUR_S, 2)
     billed_before_s = boot_s if billing.starts is BillingStart.CREATE else Decimal(0)
     extra_s = _billed(run_s + billed_before_s, billing) - run_s
     # At worst the price is what the approval covers.
@@ -115,6 +117,7 @@ def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boo
         ingress_gb=policy.ingress_gb * n,
         retries=policy.retry_buffer * n,
         interruptions=Decimal(n) / 2,
+        spot_interruptions=Decimal(n) / 2,
         window_h=policy.loss_window_h,
         times=n,
         tolerance=tolerance,
@@ -124,26 +127,20 @@ def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boo
 def _by_the_hour(work_h: Decimal, policy: Policy, billing: BillingRule, boot_s: Decimal) -> Scenario:
     """Return what is expected of a rental by the hour: its bill from the create to the end of its hours.
 
-    Booting is part of the hours. Where a cloud bills from the running machine on, only the disk is billed meanwhile; of
-    a very short rental booting is counted as half at most. A lost machine ends or is replaced inside the same hours, so
-    nothing is repeated on top.
+    Booting is part of the hours. Where a cloud bills from the running machine on, only the disk is billed meanwhile;
+    of a very short rental booting is counted as half at most.
     """
     case = _scenario(work_h, policy, billing, 1, _ZERO)
-    if billing.starts is not BillingStart.CREATE:
-        run_s = work_h * HOUR_S
-        gpu_s = run_s - min(boot_s, run_s / 2)
-        extra_s = _billed(gpu_s, billing) - gpu_s
-        case = replace(case, compute_h=gpu_s / HOUR_S, startup_h=extra_s / HOUR_S)
+    if billing.starts is BillingStart.RUNNING:
+        gpu_h = work_h - min(boot_s / HOUR_S, work_h / 2)
+        case = replace(case, compute_h=gpu_h, startup_h=_scenario(gpu_h, policy, billing, 1, _ZERO).startup_h)
     return replace(case, retries=_ZERO, interruptions=_ZERO)
 
 
 def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:
-    """Return the seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum.
-
-    Hours are kept with six places, so a third of an hour is a few thousandths of a second off; these are no second.
-    """
+    """Return the seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum."""
     quantum = Decimal(max(billing.quantum_s, 1))
-    rounded = (money.half_up(seconds, 2) / quantum).to_integral_value(rounding=ROUND_CEILING) * quantum
+    rounded = (seconds / quantum).to_integral_value(rounding=ROUND_CEILING) * quantum
     return max(rounded, Decimal(billing.minimum_s))
 
 
@@ -195,6 +192,7 @@ def fetching_h(offer: Offer, case: Scenario) -> Decimal:
 
 def lost_share(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
     """Return the share of the work that losing the host costs in this scenario; `chance` is that within the window."""
+    interruptions = case.spot_interruptions if offer.spot else case.interruptions
     if case.traffic is None or not case.traffic.known:
-        return case.interruptions * lost_within(chance, case.window_h, case.work_h)
-    return case.interruptions * 2 * loss(chance, case.traffic.checkpointing(offer)).share
+        return interruptions * lost_within(chance, case.window_h, case.work_h)
+    return interruptions * 2 * loss(chance, case.traffic.checkpointing(offer)).share

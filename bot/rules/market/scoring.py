@@ -52,15 +52,16 @@ class Scored:
 class Case:
     """Describe how a job runs on one number of one GPU of one cloud: its time, its tier, and its expected scenario.
 
-    `tier` is that of an offer on which the run is done by `ends_h`, None where nobody named a time. `risk_h` are
-    the hours that the chance of losing the host during the run is counted for as a penalty. `host_gb` is the memory
-    that the host must have; with `offloads` the run keeps a part of its state there.
+    `tier` is that of an offer on which the run is done by `ends_h`, None where nobody named a time. `risk_h` and, for
+    spot offers, `spot_risk_h` are the hours that the chance of losing the host during the run is counted for as a
+    penalty. `host_gb` is the memory that the host must have; with `offloads` the run keeps a part of its state there.
     """
 
     run: RunTime | None
     tier: int
     scenario: Scenario
     risk_h: Decimal
+    spot_risk_h: Decimal
     host_gb: Decimal = _ZERO
     offloads: bool = False
     ends_h: Decimal | None = None
@@ -99,10 +100,11 @@ class Cases:
         if found is None:
             run = self.run(offer)
             expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[0]
-            # What is expected of a rental by the hour leaves out interruptions, so they count as risk alone.
+            # What is expected of a rental by the hour leaves out interruptions, except of spot offers, so they count as
+            # risk alone.
             weight = self.policy.risk_weight + (_HALF if run is None else _ZERO)
             at_best = TIERS * _place(offer, self.job) + _tier(run)
-            found = Case(run, at_best, expected, weight * expected.work_h)
+            found = Case(run, at_best, expected, weight * expected.work_h, self.policy.risk_weight * expected.work_h)
             found = replace(found, ends_h=None if run is None else ends_h(run, self.job, whole=self._whole))
             if self._work is not None and run is not None and run.fit is not None:
                 layout = run.fit.plan
@@ -169,8 +171,9 @@ def score(offer: Offer, cases: Cases) -> Scored:
     expected = sum(parts(offer, case.scenario, policy), _ZERO)
     price = offer.price_usd_h or _ZERO
     hourly = price - min(max(offer.storage_usd_h, _ZERO), price)
+    risk_h = case.spot_risk_h if offer.spot else case.risk_h
     during = lost_within(loss_chance(offer, policy), case.scenario.window_h, case.scenario.work_h)
-    risk = money.amount_even(case.risk_h * during * hourly)
+    risk = money.amount_even(risk_h * during * hourly)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
     size = (case.scenario.work_h, -offer.memory_gb, -offer.gpu_count)

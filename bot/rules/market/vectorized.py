@@ -262,13 +262,14 @@ def _totals(
     work = of(lambda case: case.scenario.work_h)
     during = -np.expm1(-rates * work)
     moved = _moved(offers, rates, every, kind)
-    repeated = of(lambda case: case.scenario.interruptions) * work
+    shares = of(lambda case: case.scenario.interruptions), of(lambda case: case.scenario.spot_interruptions)
+    repeated = np.where(spot, shares[1], shares[0]) * work
     lost = repeated * np.where(moved.known, 2 * moved.lost.share, during)
     hours = of(lambda case: case.scenario.compute_h + case.scenario.startup_h) + moved.fetch_h + lost
     hours += work * of(lambda case: case.scenario.retries)
     before_h = of(lambda case: 0 if case.scenario.traffic is None else case.scenario.traffic.boot_h) + moved.fetch_h
     storing = of(lambda case: case.scenario.storage_h)
-    risk = of(lambda case: case.risk_h)
+    risk = np.where(spot, of(lambda case: case.spot_risk_h), of(lambda case: case.risk_h))
     egress = np.maximum(prices.egress.floats[places], 0.0)
     checkpoints = np.where(moved.known, np.maximum(moved.lost.written_per_h * work, 1.0), 1.0) * moved.checkpoint_gb
     rest = of(lambda case: case.scenario.store_usd)

@@ -59,24 +59,6 @@ def test_one_hour_by_hand(price: str, cost: str, runs: int) -> None:
     assert found.budgets[0].training_hours == runs
 
 
-def test_the_four_costs_of_a_report_follow_from_a_market_with_its_rates() -> None:
-    """A team's report of 2026-01-16: one hour on one spot GPU at RunPod, and a tenth for interruptions."""
-    market = [
-        offer(f"{one.gpu}-{spot}", cloud="runpod", gpu=one.gpu, memory_gb=Decimal(one.memory_gb), spot=spot,
-              price_usd_h=one.spot_usd_h if spot else one.on_demand_usd_h)
-        for one in PRICED
-        for spot in (True, False)
-    ]  # fmt: skip
-    rows = compare(cheapest(market, frozenset()), ONE).clouds
-    costs = {row.option.gpu: [side.cost_usd for side in (row.spot, row.on_demand) if side] for row in rows}
-    assert costs == {
-        "RTX4090": [Decimal("0.48"), Decimal("0.76")],
-        "A100-SXM-40GB": [Decimal("1.53"), Decimal("2.19")],
-        "A100-SXM-80GB": [Decimal("2.08"), Decimal("2.74")],
-        "A6000": [Decimal("0.87"), Decimal("1.31")],
-    }
-
-
 @pytest.mark.parametrize(("price", "cost", "runs"), [("0.44", "0.97", 515), ("1.39", "3.06", 163)])
 def test_two_hours_by_hand(price: str, cost: str, runs: int) -> None:
     found = per_run(Decimal(price), TWO)

@@ -1,9 +1,10 @@
 """Published facts about what runs where, one row each, with its source.
 
 Columns: reason (`-`: it ran) | number and GPU, then what the host reports | image | the run in the words of `/gpu` |
-source. A source is a page, or the issue in which somebody reported it. `pt` stands for an image of PyTorch with CUDA
-12.4, which has code for 5.0 to 9.0, `new` for one with CUDA 12.8, `rocm` for ROCm, and `own` for a name that says
-nothing.
+source. A source is a page, or the issue in which somebody reported it. Where a source leaves out what the reason does
+not depend on (the GPU of an old driver or a full disk, the size of a model), the row has a fitting one. `pt` stands for
+an image of PyTorch with CUDA 12.4, which has code for 5.0 to 9.0, `new` for one with CUDA 12.8, `rocm` for ROCm, and
+`own` for a name that says nothing.
 """
 
 from __future__ import annotations
