@@ -24,7 +24,7 @@ async def rental(w: World, cloud: str, hours: Decimal, disk_gb: int) -> tuple[De
     before = w.bill()
     request_id = await w.approved(candidates=(cloud,), hours=hours, disk_gb=disk_gb)
     option = (await w.view(request_id)).options[0]
-    await w.run(300, 10)
+    await w.run(w.engine.timing.boot_s + 120, 30)
     session = (await w.view(request_id)).session
     assert session is not None
     assert session.state is SessionState.RUNNING
@@ -32,14 +32,15 @@ async def rental(w: World, cloud: str, hours: Decimal, disk_gb: int) -> tuple[De
         await w.run(float(hours) * 3600 + 600, 600)
     else:
         left_s = (session.deadline - w.clock.now()).total_seconds()
-        await w.run(left_s, max(left_s / 20, 60))
-    await w.run(300, 10)
+        await w.run(left_s, max(left_s / 8, 60))
+    await w.run(300, 30)
     session = (await w.view(request_id)).session
     assert session is not None
     assert session.state is SessionState.TERMINATED
     return option.expected_usd, w.bill() - before
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("place", ["runpod", "vast", "lambda", "tensordock", "kaggle"])
 async def test_the_expected_total_is_the_bill(db: Database, clock: SteppedClock, place: str) -> None:
     # What is sent and fetched is assumed, and these machines move nothing.
