@@ -15,7 +15,8 @@ Every part has two amounts: what is expected, and the most that an approval cove
   spot share; a longer run is lost more often, a shorter one less often.
 
 A rental by the hour ends when its time is over: what is expected of it is hours x price, storage and transfer, and of a
-spot offer its interruptions. Start-up, retries and the interruptions of others are only in the most that it may cost.
+spot offer its interruptions. Its hours begin with the create; where the cloud bills from the running machine on, the
+typical boot is left out of the compute. Retries and the interruptions of others are only in the most that it may cost.
 
 Where the work is known, its hours follow from the throughput (`sizing.run_time`), checkpoints bound what an
 interruption costs (`sizing.interruptions`; `market.traffic` says how long one takes), and storage includes the store

@@ -64,11 +64,10 @@ def scenarios(
     boots_s = (Decimal(boot_s), Decimal(max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, boot_s)))
     found: list[Scenario] = []
     for n, (work_h, before_s) in enumerate(zip(hours, boots_s, strict=True), 1):
-        by_the_hour = run is None and n == 1
-        # Where a cloud bills from the create on, booting is part of the hours; elsewhere only the disk is billed then.
-        inside = by_the_hour and capabilities.billing.starts is BillingStart.CREATE
-        case = _scenario(work_h, policy, capabilities.billing, n, _ZERO if inside else before_s)
-        case = replace(case, retries=_ZERO, interruptions=_ZERO) if by_the_hour else case
+        if run is None and n == 1:
+            case = _by_the_hour(work_h, policy, capabilities.billing, before_s)
+        else:
+            case = _scenario(work_h, policy, capabilities.billing, n, before_s)
         # Rounding up to a quantum can shrink with more hours; no part of a worse case may be below a better one's.
         case = replace(case, startup_h=max(case.startup_h, found[-1].startup_h if found else _ZERO))
         found.append(case if run is None else _with_work(case, run, n, capabilities, policy))
@@ -103,7 +102,8 @@ def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities,
 
 
 def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boot_s: Decimal) -> Scenario:
-    run_s = work_h * HOUR_S
+    # Hours have six places, so ten minutes are a thousandth of a second more, and no eleventh minute.
+    run_s = money.half_up(work_h * HOUR_S, 2)
     billed_before_s = boot_s if billing.starts is BillingStart.CREATE else Decimal(0)
     extra_s = _billed(run_s + billed_before_s, billing) - run_s
     # At worst the price is what the approval covers.
@@ -122,6 +122,19 @@ def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boo
         times=n,
         tolerance=tolerance,
     )
+
+
+def _by_the_hour(work_h: Decimal, policy: Policy, billing: BillingRule, boot_s: Decimal) -> Scenario:
+    """Return what is expected of a rental by the hour: its bill from the create to the end of its hours.
+
+    Booting is part of the hours. Where a cloud bills from the running machine on, only the disk is billed meanwhile;
+    of a very short rental booting is counted as half at most.
+    """
+    case = _scenario(work_h, policy, billing, 1, _ZERO)
+    if billing.starts is BillingStart.RUNNING:
+        gpu_h = work_h - min(boot_s / HOUR_S, work_h / 2)
+        case = replace(case, compute_h=gpu_h, startup_h=_scenario(gpu_h, policy, billing, 1, _ZERO).startup_h)
+    return replace(case, retries=_ZERO, interruptions=_ZERO)
 
 
 def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:

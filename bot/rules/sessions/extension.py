@@ -11,6 +11,7 @@ from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import at_rate
 from bot.rules.values.phrases import hours as say_hours
+from ledger.kernel import money
 from ledger.kernel.actor import ActorKind
 
 #: A difference below this is the rounding of a started second.
@@ -33,8 +34,8 @@ def is_inside(deadline: datetime, extra_hours: Decimal, approved_until: datetime
 
 
 def later(at: datetime, extra_hours: Decimal) -> datetime:
-    """Add so many hours to `at`."""
-    return at + timedelta(seconds=float(extra_hours * 3600))
+    """Add so many hours to `at`, to a hundredth of a second: hours have six places, and ten minutes are ten minutes."""
+    return at + timedelta(seconds=float(money.half_up(extra_hours * 3600, 2)))
 
 
 def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Estimate:

@@ -15,7 +15,8 @@ class SpendForecast:
     """Hold what a session has cost, what it is billed, and until when it is expected to run.
 
     `approved_usd` is the estimate that was approved or confirmed last, with what extensions added; `cap_usd` is the
-    most that it may cost.
+    most that it may cost. `free_boot_usd` is what the typical boot would cost where the estimate left it out: a machine
+    that boots faster is no overspend.
     """
 
     approved_usd: Decimal
@@ -23,6 +24,7 @@ class SpendForecast:
     spent_usd: Decimal
     price_usd_h: Decimal
     until: datetime
+    free_boot_usd: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def projected(course: SpendForecast, now: datetime) -> Decimal:
 
 def is_over(course: SpendForecast, tolerance: Decimal, now: datetime) -> bool:
     """Whether that is above what was approved times the tolerance (a factor) by more than a cent."""
-    return projected(course, now) > course.approved_usd * tolerance + money.CENT
+    return projected(course, now) > (course.approved_usd + course.free_boot_usd) * tolerance + money.CENT
 
 
 def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: datetime) -> str:

@@ -9,6 +9,7 @@ from bot.rules.billing.billed_time import bills_gpu
 from bot.rules.billing.metering import paid_s
 from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.sessions.extension import later
 from bot.rules.sessions.host_price import HostPrice, PriceStep, next_step, set_aside_usd
 from bot.services.billing.metering import accrue_rest, before_now, billed_from, change_rate, rule_of
 from bot.services.grants import reopen, reservations
@@ -82,7 +83,7 @@ async def approved_end(
     """Return the approved end of an instance whose create is sent at `sent_at`, at this price."""
     # A replacement runs until the end that was approved for its predecessor.
     kept = session.deadline if grant.kind == GrantKind.REPLACE else None
-    end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
+    end = kept or later(sent_at, Decimal(session.hours))
     return await paid_until(ctx, tx, row, grant, price_usd_h, end, sent_at)
 
 

@@ -72,10 +72,21 @@ def most_line(option: Option) -> str:
         return ""
     hours = option.estimate.get("worst_hours")
     compute = next((part for part in parts.values() if part.name == "compute"), None)
-    rise = (compute.worst_usd / compute.expected_usd - 1) if compute and compute.expected_usd and not hours else None
+    rise = _rise(option, compute) if compute and compute.expected_usd and not hours else None
     named = "compute for the longest time" if hours else f"compute at a price up to {rise:.0%} higher" if rise else ""
     said = [(named if part.name == "compute" and named else name, part.worst_usd) for name, part in parts.items()]
     return sum_of(said) or said[0][0]
+
+
+def _rise(option: Option, compute: Component) -> Decimal:
+    """Return by which share the most of the compute is above the quoted price, for a rental by the hour.
+
+    Its expected compute may leave out a boot, so the hours at the quoted price are what it is compared with.
+    """
+    offer, hours = option.offer or {}, Decimal(str((option.estimate or {}).get("hours", 0)))
+    disk_usd_h = min(max(Decimal(str(offer.get("storage_usd_h", 0))), Decimal(0)), option.price_usd_h)
+    quoted_usd = (option.price_usd_h - disk_usd_h) * hours or compute.expected_usd
+    return compute.worst_usd / quoted_usd - 1
 
 
 def outlook_of(option: Option) -> OutlookFields | None:

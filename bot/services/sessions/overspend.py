@@ -48,7 +48,7 @@ from ledger.queries.decisions import shown_options
 from ledger.queries.journal import latest_events
 from ledger.queries.lookups import instances_of_session
 from ledger.queries.overspend import RunningInstance, SessionQuestion, approved_rate, is_open, running, running_ids
-from providers.capabilities import BillingRule
+from providers.capabilities import BillingRule, BillingStart
 from providers.profiles import model
 
 #: Seconds between two passes over the cost of all sessions.
@@ -85,6 +85,15 @@ def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
     )
 
 
+def _forecast(ctx: Context, one: RunningInstance, now: datetime) -> SpendForecast:
+    """Forecast the spend of a session, with the boot that its cloud does not bill."""
+    found, provider = spend_forecast_of(one, now), ctx.providers.get(one.row.cloud)
+    if provider is None or provider.capabilities.billing.starts is BillingStart.CREATE:
+        return found
+    boot_h = Decimal(provider.capabilities.boot_expected_s) / 3600
+    return replace(found, free_boot_usd=money.amount(boot_h * one.row.price_usd_h))
+
+
 async def overspend_due(ctx: Context) -> int:
     """Open requests for overspending sessions, and pause those that nobody confirmed.
 
@@ -112,7 +121,7 @@ def _is_due(ctx: Context, one: RunningInstance, now: datetime) -> bool:
     """Whether there is something to ask or to follow. A stopped session is here only for its rate."""
     if one.row.state is InstanceState.STOPPED:
         return next_step(_host_price(ctx, one)) is PriceStep.ASK
-    is_over = overspend.is_over(spend_forecast_of(one, now), ctx.policy.price_tolerance, now)
+    is_over = overspend.is_over(_forecast(ctx, one, now), ctx.policy.price_tolerance, now)
     is_above = next_step(_host_price(ctx, one)) is not PriceStep.WITHIN
     return is_over or is_above or _open(one) is not None
 
@@ -159,7 +168,7 @@ async def _check(ctx: Context, session_id: str, now: datetime, *, is_saved: bool
                 case PriceStep.ASK:
                     if asked is not None and asked.state is RequestState.PENDING:
                         await _withdraw(tx, one, asked, "A newer request asks about the present rate.", now)
-                    await _ask(ctx, tx, one, spend_forecast_of(one, now), now, about_rate=True)
+                    await _ask(ctx, tx, one, _forecast(ctx, one, now), now, about_rate=True)
                 case PriceStep.STOP if about_rate is not None:
                     await _stop_meanwhile(ctx, tx, one, about_rate.created_at, now)
                 case PriceStep.RUN_ON if one.row.state is InstanceState.LIVE:
@@ -177,7 +186,7 @@ async def _check_total(
     ctx: Context, tx: Tx, one: RunningInstance, asked: SessionQuestion | None, now: datetime
 ) -> None:
     """Ask about the expected total, withdraw the question when it fell again, or pause what nobody confirmed."""
-    forecast = spend_forecast_of(one, now)
+    forecast = _forecast(ctx, one, now)
     is_over = overspend.is_over(forecast, ctx.policy.price_tolerance, now)
     if asked is None and is_over:
         await _ask(ctx, tx, one, forecast, now)

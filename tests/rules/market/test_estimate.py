@@ -28,13 +28,20 @@ def component(name: str, made_of: Offer, wanted: JobRequest, cloud: str) -> tupl
 
 def test_compute_is_hours_times_the_price_without_storage() -> None:
     one = offer(price_usd_h=Decimal("1.05"), storage_usd_h=Decimal("0.05"))
-    assert component("compute", one, job("10"), "vast") == ("10.000000", "11.000000")
+    assert component("compute", one, job("10"), "runpod") == ("10.000000", "11.000000")
+
+
+def test_the_gpu_costs_nothing_while_booting_where_the_cloud_bills_from_the_running_machine_on() -> None:
+    """Two minutes of ten hours, and at most half of three minutes: a rental always costs something."""
+    one = offer(price_usd_h=Decimal("1.05"), storage_usd_h=Decimal("0.05"))
+    assert component("compute", one, job("10"), "vast") == ("9.966667", "11.000000")
+    assert component("compute", one, job("0.05"), "vast")[0] == "0.025000"
 
 
 def test_storage_is_paid_while_booting() -> None:
-    """10 h and a boot of 120 and 900 s at $0.05 an hour, the worst case at 1.1 times the price."""
+    """10 h, which the boot is a part of, and in the worst case a boot of 900 s on top, at 1.1 times $0.05 an hour."""
     one = offer(price_usd_h=Decimal("1.05"), storage_usd_h=Decimal("0.05"))
-    assert component("storage", one, job("10"), "vast") == ("0.501667", "0.563750")
+    assert component("storage", one, job("10"), "vast") == ("0.500000", "0.563750")
 
 
 def test_starting_is_billed_where_the_cloud_bills_from_the_create() -> None:
@@ -50,10 +57,22 @@ def test_a_minimum_is_paid_in_full() -> None:
 
 
 def test_time_is_rounded_up_to_the_quantum() -> None:
-    hourly = capabilities(billing=BillingRule(quantum_s=3600))
+    hourly = capabilities(billing=BillingRule(quantum_s=3600, starts=BillingStart.CREATE))
     found = estimate(offer(price_usd_h=Decimal(2)), job("1.5"), POLICY, hourly)
     assert found.components[2].expected_usd == Decimal(1)
     assert any("3600 seconds" in sentence for sentence in found.assumptions)
+    # Of a boot of two minutes nothing is billed here: 88 minutes are rounded up.
+    running = capabilities(billing=BillingRule(quantum_s=3600))
+    later = estimate(offer(price_usd_h=Decimal(2)), job("1.5"), POLICY, running)
+    assert later.components[0].expected_usd + later.components[2].expected_usd == Decimal(4)
+
+
+@pytest.mark.parametrize(("hours", "minutes"), [("0.166667", 10), ("0.333333", 20), ("1.666667", 100), ("0.17", 11)])
+def test_whole_minutes_are_billed_as_whole_minutes(hours: str, minutes: int) -> None:
+    """Hours have six places, so ten minutes are a thousandth of a second more: no eleventh minute is expected."""
+    by_minute = capabilities(billing=BillingRule(quantum_s=60, minimum_s=60, starts=BillingStart.CREATE))
+    found = estimate(offer(price_usd_h=Decimal(6)), job(hours), POLICY, by_minute)
+    assert float(found.expected_usd) == pytest.approx(0.1 * minutes, abs=1e-5)
 
 
 def test_transfer_counts_both_ways() -> None:
@@ -63,8 +82,9 @@ def test_transfer_counts_both_ways() -> None:
 
 def test_a_rental_by_the_hour_is_expected_to_cost_its_hours_its_disk_and_its_transfer() -> None:
     one = offer(price_usd_h=Decimal("0.35"), reliability=Decimal("0.90"))
-    for cloud in ("vast", "runpod"):
-        assert estimate(one, job("2"), POLICY, CLOUDS[cloud]).expected_usd == Decimal("0.70")
+    # Vast bills no GPU in the two minutes of a boot.
+    for cloud, usd in (("vast", "0.688333"), ("runpod", "0.70")):
+        assert estimate(one, job("2"), POLICY, CLOUDS[cloud]).expected_usd == Decimal(usd)
     stored = replace(one, storage_usd_h=Decimal("0.05"), egress_usd_gb=Decimal("0.02"))
     found = estimate(stored, job("10"), POLICY, CLOUDS["vast"])
     spent = {part.name: part.expected_usd for part in found.components if part.expected_usd}
@@ -135,8 +155,8 @@ def test_the_worst_case_pays_for_all_hours_at_the_price_cap(one: Offer, hours: D
 def test_billing_from_the_create_never_costs_less_at_worst(one: Offer, hours: Decimal) -> None:
     later = estimate(one, job(str(hours)), POLICY, capabilities(billing=BillingRule(starts=BillingStart.RUNNING)))
     early = estimate(one, job(str(hours)), POLICY, capabilities(billing=BillingRule(starts=BillingStart.CREATE)))
-    # Where billing starts at the create, booting is inside the approved hours; elsewhere its disk is billed on top.
-    assert early.expected_usd <= later.expected_usd
+    # Booting is inside the approved hours; where billing starts with the running machine, its GPU costs nothing then.
+    assert early.expected_usd >= later.expected_usd
     assert early.worst_usd >= later.worst_usd
 
 

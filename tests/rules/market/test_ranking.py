@@ -76,7 +76,7 @@ def keys(found: Ranked) -> list[str]:
         ("own_image", {"cloud": "kaggle", "price_usd_h": Decimal(0)}, job(image="a/b:1")),
         ("stock", {"stock": Stock.NONE}, job()),
         ("too_short", {"available_for_s": 6 * 3600 - 1}, job()),
-        ("budget", {}, job(budget_cap_usd=Decimal("2.39"))),
+        ("budget", {}, job(budget_cap_usd=Decimal("2.38"))),
     ],
 )
 def test_what_does_not_answer_is_left_out_counted_and_named(
@@ -260,7 +260,7 @@ def test_the_cheapest_and_the_most_stable_are_marked() -> None:
     found = ranked(cheap, offer("middle", price_usd_h=Decimal("0.60"), reliability=Decimal("0.95")), stable)
     assert [option.marks for option in found.options] == [(BEST_COST,), (), (BEST_STABILITY,)]
     assert found.options[0].why.startswith("Cheapest: about $")
-    assert found.options[1].why.startswith("$1.2")
+    assert found.options[1].why.startswith("$1.19 more")
     assert "more than #1" in found.options[2].why
 
 

@@ -95,3 +95,12 @@ def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of
     assert found(more, figure, last).approved_usd == Decimal(11)
     assert found(hours=None).until == deadline
     assert found().spent_usd == Decimal(2)
+
+
+def test_a_boot_that_was_faster_than_expected_is_no_overspend() -> None:
+    """Ten minutes at $3 an hour were expected without three minutes of a boot, and the machine ran at once."""
+    ends = NOW + timedelta(minutes=10)
+    course = SpendForecast(Decimal("0.35"), Decimal(5), Decimal(0), Decimal(3), ends, free_boot_usd=Decimal("0.15"))
+    assert not is_over(course, Decimal("1.1"), NOW)
+    assert is_over(replace(course, free_boot_usd=Decimal(0)), Decimal("1.1"), NOW)
+    assert is_over(replace(course, price_usd_h=Decimal(4)), Decimal("1.1"), NOW)
