@@ -18,7 +18,7 @@ from bot.rules.sizing.workload import assumed
 from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.text import in_markdown
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.answers import CloudAnswer, absent
+from bot.services.market.answers import CloudAnswer, absent, without_key
 from bot.services.market.catalog import Catalog
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
@@ -87,7 +87,7 @@ def sentences(compared: ComparedWork) -> tuple[str, ...]:
         found.append("No GPU for sale here can run this now.")
     if f"tokens={PLAIN_TOKENS}" in compared.found.job.work:
         found.append(f"{PLAIN_TOKENS} tokens are compared; tokens= says another number.")
-    return (*found, *absent(compared.answers), *assumed(work))
+    return (*found, *without_key(compared.answers), *absent(compared.answers), *assumed(work))
 
 
 def report(compared: ComparedWork) -> TextReport:
