@@ -202,7 +202,7 @@ def page() -> str:
     rows = [
         (code(item.name), *(_text(getattr(able[name], item.name)) for name in able))
         for item in fields(Capabilities)
-        if item.name not in ("billing", "rate_limits")
+        if item.name not in ("billing", "rate_limits", "source")
     ]
     billing = [
         (code(f"billing.{item.name}"), *(_text(getattr(able[name].billing, item.name)) for name in able))

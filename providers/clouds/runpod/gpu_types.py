@@ -35,7 +35,8 @@ def query(pages: Iterable[CatalogPage], cuda_min: Decimal | None, price: PriceFi
         for page in pages
     )
     most = "maxGpuCountSecureCloud maxGpuCountCommunityCloud"
-    return {"query": f"query {{ gpuTypes {{ id memoryInGb secureCloud communityCloud {most} {asked} }} }}"}
+    usual = "securePrice communityPrice" if price is PriceField.ON_DEMAND else ""
+    return {"query": f"query {{ gpuTypes {{ id memoryInGb secureCloud communityCloud {most} {usual} {asked} }} }}"}
 
 
 def found(body: Any, pages: Iterable[CatalogPage], constraint: GpuConstraint, price: PriceField) -> tuple[Offer, ...]:
@@ -53,12 +54,15 @@ def found(body: Any, pages: Iterable[CatalogPage], constraint: GpuConstraint, pr
 def _row(row: Any, page: CatalogPage, price: PriceField) -> dict[str, Any]:
     """One GPU type of GraphQL, in the words of the catalogue."""
     lowest, tier = part(row, _alias(page)), page.tier.lower()
-    stock = lowest.get("stockStatus")
+    stock, each = lowest.get("stockStatus"), lowest.get(price)
+    if each is None and price is PriceField.ON_DEMAND:
+        # The price of the tier, which public clients read.
+        each = part(row).get(f"{tier}Price")
     return {
         "id": part(row).get("id"),
         "memory": part(row).get("memoryInGb"),
         tier: part(row).get(f"{tier}Cloud"),
-        "price": {tier: lowest.get(price)},
+        "price": {tier: each},
         "maxCount": {tier: part(row).get(f"maxGpuCount{tier.title()}Cloud")},
         "availability": stock.upper() if isinstance(stock, str) else "NONE",
     }
