@@ -84,6 +84,11 @@ def without_key(answers: Iterable[Answered]) -> tuple[str, ...]:
     return (said,) if parts else ()
 
 
+def cloud_cell(cloud: str, source: PriceSource) -> str:
+    """Name an offer's cloud in a table, and mark a list price: it says nothing about what is free."""
+    return f"{cloud} (list)" if source is PriceSource.LIST_PRICE else cloud
+
+
 def _list_prices(one: Answered) -> str:
     if one.listed_on is None:
         return f"list prices of {one.cloud}"

@@ -59,6 +59,7 @@ async def test_inventory_shows_the_public_market_and_says_so_in_one_line() -> No
     assert len(said) == 1
     assert "To rent, set a key: `gpu-shopper doctor` names them." in said[0]
     assert "kaggle is not set up here, so it was not asked." in out + err
+    assert "lambda (list)" in out
 
 
 @pytest.mark.usefixtures("clouds")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from bot.rules.plans.environments import FRESH
-from bot.services.market.answers import CloudAnswer, without_key
+from bot.services.market.answers import CloudAnswer, cloud_cell, without_key
 from providers.capabilities import PriceSource
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
@@ -27,6 +27,11 @@ def test_one_sentence_names_public_offers_and_list_prices() -> None:
         f"Read without a key: today's offers of vast and runpod; list prices of lambda (2025-11-21). {END}",
     )
     assert without_key([replace(LAMBDA, listed_on=None)]) == (f"Read without a key: list prices of lambda. {END}",)
+
+
+def test_a_list_price_is_marked_in_tables() -> None:
+    marked = [cloud_cell("lambda", source) for source in PriceSource]
+    assert marked == ["lambda", "lambda", "lambda (list)"]
 
 
 def test_old_list_prices_are_warned_about() -> None:
