@@ -67,6 +67,15 @@ def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str,
     }
 
 
+def build_public(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:
+    """Build an adapter without a key for each cloud that shows offers to anybody. Nothing can be rented by these.
+
+    They are for showing a market and are never part of a context. Practice asks nobody outside this machine.
+    """
+    configs = {} if settings.practice else settings.keyless
+    return {name: REGISTRY[name].build(config, clock, pacer) for name, config in configs.items()}
+
+
 def build_catalog(
     providers: Mapping[str, Provider],
     clock: Clock,

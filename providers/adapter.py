@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
@@ -19,6 +19,7 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.network_guard import forbid_in_transaction
 from providers.adapter_helpers import only, same
+from providers.capabilities import Capabilities, PriceSource
 from providers.contract import (
     Balance,
     Charge,
@@ -61,6 +62,11 @@ class CloudConfig(BaseModel):
         return self.api_key.get_secret_value()
 
     @property
+    def has_key(self) -> bool:
+        """Whether the credentials are complete."""
+        return bool(self.credential)
+
+    @property
     def authorization(self) -> str:
         return f"Bearer {self.credential}"
 
@@ -71,14 +77,21 @@ class CloudConfig(BaseModel):
 
 
 class CloudAdapter(Provider):
-    """One account at one cloud. The provider contract says what each method promises."""
+    """One account at one cloud. The provider contract says what each method promises.
 
+    Without a key it gives the offers that its cloud shows to anybody, if it shows any; every other call raises
+    `AuthFailed` and sends nothing.
+    """
+
+    capabilities: Capabilities
     #: The cloud's name in sentences.
     TITLE: ClassVar[str]
     #: The page on which people make the key, the variable that holds it, and what is said while it is not set.
     KEY_PAGE: ClassVar[str]
     KEY_VARIABLE: ClassVar[str] = ""
     KEY_MISSING: ClassVar[str] = "the API key is not set"
+    #: What its offers are without a key; None where it gives none then.
+    WITHOUT_KEY: ClassVar[PriceSource | None] = None
     #: Method and path of the create call, where it has no part of the order in it.
     CREATE: ClassVar[tuple[str, str]] = ("POST", "")
     #: Method of the contract → why it is `Unsupported`, in a sentence of the cloud's own.
@@ -93,12 +106,15 @@ class CloudAdapter(Provider):
 
     def __init__(self, config: CloudConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         self._clock = clock
-        self._missing: tuple[str, ...] = () if config.credential else (self.KEY_VARIABLE,)
+        self._missing: tuple[str, ...] = () if config.has_key else (self.KEY_VARIABLE,)
+        if self._missing and self.WITHOUT_KEY is not None:
+            self.capabilities = replace(self.capabilities, source=self.WITHOUT_KEY)
         self.account = fingerprint(config.credential)
         limits = self.capabilities.rate_limits
         pacing = Pacing(self.name, self.account, limits, pacer or LocalPacer(clock), self._groups)
-        headers = {"Authorization": config.authorization}
-        self._http = CloudHttp(self.name, config.root, headers, clock, self.TIMEOUT_S, pacing)
+        headers = {"Authorization": config.authorization} if config.has_key else {}
+        self._locked = "" if config.has_key else self.KEY_MISSING.rstrip(".")
+        self._http = CloudHttp(self.name, config.root, headers, clock, self.TIMEOUT_S, pacing, self._locked)
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
@@ -130,6 +146,8 @@ class CloudAdapter(Provider):
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """Search as narrowly as the offer allows."""
+        if self._missing:
+            raise AuthFailed(self.name, self._locked)
         return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
 
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
@@ -145,6 +163,8 @@ class CloudAdapter(Provider):
     async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
         """Check the order and read what the create needs, then wait for the create's turn."""
         forbid_in_transaction(f"{self.name} create")
+        if spec.offer.source is not PriceSource.ACCOUNT:
+            raise InvalidSpec(self.name, "this price was read without a key, so it cannot be bought; ask for it again")
         try:
             ready = await self._ready(spec, grant)
         except ProviderError as error:
@@ -212,8 +232,19 @@ class CloudAdapter(Provider):
         """The body of a success; raises what any other answer means."""
         error = self.error_of(reply)
         if error is not None:
-            raise error
+            raise self._explained(error)
         return self._http.json(reply)
+
+    def _explained(self, error: ProviderError) -> ProviderError:
+        """The error of an answer; where no key is set, a refusal of the key becomes what a person can do about it."""
+        if self._missing and isinstance(error, AuthFailed):
+            return AuthFailed(self.name, f"{self.TITLE} shows its offers only with a key; set {self.KEY_VARIABLE}")
+        return error
+
+    def _marked(self, offers: Iterable[Offer]) -> tuple[Offer, ...]:
+        """The offers, each with what it was read from."""
+        source = self.capabilities.source
+        return tuple(offers) if source is PriceSource.ACCOUNT else tuple(replace(o, source=source) for o in offers)
 
     def _object(self, reply: HttpReply) -> dict[str, Any]:
         """The body of a success, which has to be a JSON object."""

@@ -31,6 +31,17 @@ class BillGranularity(StrEnum):
     MONTH = "month"
 
 
+class PriceSource(StrEnum):
+    """What an offer was read from."""
+
+    #: The account, with its key.
+    ACCOUNT = "account"
+    #: The listing that a cloud shows to anybody: offers of now, read without a key.
+    PUBLIC = "public"
+    #: Prices that a cloud published, as somebody read them on a day: they say nothing about what is free.
+    LIST_PRICE = "list_price"
+
+
 class PortAccess(StrEnum):
     """How ports beside SSH are reached: at a public address that the cloud shows, by an SSH tunnel, or not at all."""
 
@@ -109,6 +120,8 @@ class Capabilities:
     name_extra_chars: str = "-_"
     #: How often may be called, per group of endpoints of the adapter.
     rate_limits: Mapping[str, Pace] = field(default_factory=dict)
+    #: What its offers are read from now: the account, or what a cloud shows to anybody while no key is set.
+    source: PriceSource = PriceSource.ACCOUNT
 
     def has_agent(self, *, own_image: bool) -> bool:
         """Whether a machine there starts an agent; `own_image`: the image is one that the requester chose."""

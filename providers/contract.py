@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -16,7 +16,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from ledger.kernel.ports import Port
 from ledger.kernel.proof import Absence
-from providers.capabilities import Capabilities
+from providers.capabilities import Capabilities, PriceSource
 from providers.errors import UnexpectedResponse
 
 #: The longest id of an instance, and the longest name of a GPU, that the ledger's columns hold.
@@ -78,6 +78,10 @@ class Offer:
     #: One sentence that people should read before they choose it, such as that few free hours are left; else "".
     warning: str = ""
     ticket: Mapping[str, str] = field(default_factory=dict)
+    #: What it was read from. Only an offer that was read with the account's key is ever bought.
+    source: PriceSource = PriceSource.ACCOUNT
+    #: The day of a published list price; None where the price is today's.
+    listed_on: date | None = None
 
     @property
     def id(self) -> str:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, SecretStr
 
 from ledger.kernel.clock import Clock, NotesDates
 from ledger.kernel.network_guard import forbid_in_transaction
-from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
+from providers.errors import AuthFailed, NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
 from providers.rate_limits import LocalPacer, Pacing
 
 USER_AGENT = "gpu-shopper/0.1 (+https://pypi.org/project/gpu-shopper)"
@@ -71,6 +71,7 @@ class CloudHttp:
 
     `timeout_s` bounds one attempt. The environment's proxies are ignored, so a key only ever goes to `base_url`.
     With `pacing` every attempt waits for its turn first, and `RateLimited` is raised where that would be too long.
+    `locked` says why only `public` reads may be sent; any other call raises `AuthFailed` with it and sends nothing.
     """
 
     def __init__(
@@ -81,10 +82,12 @@ class CloudHttp:
         clock: Clock,
         timeout_s: float = 10.0,
         pacing: Pacing | None = None,
+        locked: str = "",
     ) -> None:
         self.cloud = cloud
         self._clock = clock
         self._timeout_s = timeout_s
+        self._locked = locked
         self._base_url = base_url.rstrip("/")
         self._pacing = pacing or Pacing(cloud, "", {}, LocalPacer(clock), lambda _method, _path: ())
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **headers}
@@ -100,13 +103,17 @@ class CloudHttp:
             follow_redirects=False,
         )
 
-    async def read(self, method: str, path: str, *, pace: str | None = None, **kwargs: Any) -> HttpReply:
+    async def read(
+        self, method: str, path: str, *, pace: str | None = None, public: bool = False, **kwargs: Any
+    ) -> HttpReply:
         """An idempotent call: repeated up to three times on connection trouble and on 502, 503, 504.
 
         Raises `Unavailable` when no attempt was answered. Any other status is returned for the adapter to judge.
         A 429 is never repeated here; the pause that it asks for is kept by the next call. `pace` names the group whose
-        turn is taken, where it is not the usual one of such a call.
+        turn is taken, where it is not the usual one of such a call. A `public` call is one that a cloud answers to
+        anybody: it is also sent without a key.
         """
+        self._open(public=public)
         forbid_in_transaction(f"{self.cloud} {method}")
         groups = (pace,) if pace else self._pacing.groups(method, path)
         for attempt in range(1, READ_ATTEMPTS + 1):
@@ -125,6 +132,7 @@ class CloudHttp:
 
     async def turn(self, method: str, path: str) -> None:
         """Wait for the turn of a call that `send_once` makes next. `RateLimited` when it is too far away."""
+        self._open()
         forbid_in_transaction(f"{self.cloud} create")
         await self._pacing.turn(self._clock, self._pacing.groups(method, path))
 
@@ -136,6 +144,7 @@ class CloudHttp:
         was made, and `OutcomeUnknown` for every other transport failure. The adapter judges the status; a 5xx must
         become `OutcomeUnknown` there.
         """
+        self._open()
         forbid_in_transaction(f"{self.cloud} create")
         waits = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S))
         async with self._new_client() as client:
@@ -150,6 +159,11 @@ class CloudHttp:
                 raise OutcomeUnknown(
                     self.cloud, f"the reply of {self.cloud} to the create was lost ({type(error).__name__})"
                 ) from error
+
+    def _open(self, *, public: bool = False) -> None:
+        """Raise `AuthFailed` for a call that needs the key which is not set."""
+        if self._locked and not public:
+            raise AuthFailed(self.cloud, self._locked)
 
     def json(self, reply: HttpReply) -> Any:
         """The parsed body; `UnexpectedResponse` when it is not JSON."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from ledger.kernel.clock import Clock
 from providers import cloud_names
+from providers.capabilities import PriceSource
 from providers.clouds.kaggle.adapter import KaggleConfig, KaggleProvider
 from providers.clouds.lambda_cloud.adapter import LambdaConfig, LambdaProvider
 from providers.clouds.runpod.adapter import RunPodConfig, RunPodProvider
@@ -48,6 +49,8 @@ class ProviderEntry:
     sandbox: type[SandboxCloud]
     optional: Mapping[str, str] = field(default_factory=dict)
     alternative: Mapping[str, str] = field(default_factory=dict)
+    #: What its adapter's offers are while no key is set; None where it gives none then.
+    without_key: PriceSource | None = None
 
     @property
     def fields(self) -> Mapping[str, str]:
@@ -92,6 +95,7 @@ _ENTRIES = (
     ProviderEntry(
         "vast", VastConfig, VastProvider, {"VAST_API_KEY": "api_key"},
         "https://console.vast.ai/manage-keys/", VastSandbox, {"VAST_URL": "base_url"},
+        without_key=VastProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "runpod", RunPodConfig, RunPodProvider, {"RUNPOD_API_KEY": "api_key"},
@@ -100,10 +104,12 @@ _ENTRIES = (
             "RUNPOD_REST_V2_URL": "base_url", "RUNPOD_CONTAINER_DISK_GB": "container_disk_gb", "RUNPOD_TIERS": "tiers",
             "RUNPOD_SPOT": "spot",
         },
+        without_key=RunPodProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "lambda", LambdaConfig, LambdaProvider, {"LAMBDA_API_KEY": "api_key"},
         "https://cloud.lambda.ai/api-keys", LambdaSandbox, {"LAMBDA_API_URL": "base_url"},
+        without_key=LambdaProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "tensordock", TensorDockConfig, TensorDockProvider, {"TENSORDOCK_API_TOKEN": "api_key"},
@@ -112,6 +118,7 @@ _ENTRIES = (
             "TENSORDOCK_API_URL": "base_url", "TENSORDOCK_IMAGE": "image", "TENSORDOCK_V0_URL": "v0_url",
             "TENSORDOCK_V0_API_KEY": "v0_api_key", "TENSORDOCK_V0_API_TOKEN": "v0_api_token",
         },
+        without_key=TensorDockProvider.WITHOUT_KEY,
     ),
     ProviderEntry(
         "kaggle", KaggleConfig, KaggleProvider, {"KAGGLE_USERNAME": "username", "KAGGLE_KEY": "api_key"},

@@ -48,17 +48,24 @@ def load(
         raise SettingsError(str(error)) from error
     known = {variable.name: variable for variable in known_variables(clouds)}
     problems = [_unknown(name, known) for name in found if name.startswith(PREFIX) and name not in known]
-    values, configs = _own_values(found), {}
+    values, configs, keyless = _own_values(found), {}, {}
+    unread: list[str] = []
     for cloud, entry in clouds.items():
         try:
             if not entry.missing(found):
                 configs[cloud] = entry.config(found)
+            elif entry.without_key is not None:
+                keyless[cloud] = entry.config(found)
         except ValidationError as error:
             by_field = {field: name for name, field in entry.fields.items()}
-            problems += [_complaint(known[by_field[_place(e)]], e) for e in error.errors()]
+            wrong = [_complaint(known[by_field[_place(e)]], e) for e in error.errors()]
+            (unread if entry.missing(found) else problems).extend(wrong)
+    if not configs:
+        # Where a cloud is set up, nothing is read without a key, so a setting of another one harms nothing.
+        problems += unread
     settings: Settings | None = None
     try:
-        settings = Settings.model_validate({**values, "clouds": configs})
+        settings = Settings.model_validate({**values, "clouds": configs, "keyless": keyless})
     except ValidationError as error:
         problems += [_complaint(known[variable_of(_place(e))], e) for e in error.errors()]
     if settings is not None:

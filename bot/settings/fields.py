@@ -185,6 +185,8 @@ class Settings(BaseSettings):
     )
     #: Cloud → its adapter's Config, for the clouds whose secrets are all there.
     clouds: Mapping[str, BaseModel] = Field(default_factory=dict, exclude=True)
+    #: The same for the clouds that show offers without a key and whose secrets are missing. Nothing is rented by these.
+    keyless: Mapping[str, BaseModel] = Field(default_factory=dict, exclude=True)
 
     @classmethod
     def settings_customise_sources(  # type: ignore[override] # The sources that we do not use come as keywords.
@@ -258,10 +260,10 @@ class Settings(BaseSettings):
 
     def secrets(self) -> Iterator[str]:
         """Yield every secret value of the settings, for the redaction of the logs."""
-        for model in (self, *self.clouds.values()):
+        for model in (self, *self.clouds.values(), *self.keyless.values()):
             for name in type(model).model_fields:
                 value = getattr(model, name)
-                if isinstance(value, SecretStr):
+                if isinstance(value, SecretStr) and value.get_secret_value():
                     yield value.get_secret_value()
 
 

@@ -76,7 +76,6 @@ async def test_the_page_is_written_and_holds_the_same_numbers(tmp_path: Path) ->
     [
         (("--budget", "much"), 2, "not an amount of money"),
         (("--hours", '1" buffer="2'), 2, "is not a time"),
-        ((), 78, "No cloud is set up"),
     ],
 )
 async def test_a_bad_option_is_explained(arguments: tuple[str, ...], code: int, says: str) -> None:

@@ -166,7 +166,9 @@ async def test_where_no_cloud_answers_that_alone_is_said(monkeypatch: pytest.Mon
     assert (code, out) == (market.NO_CLOUD, "2 of 2 clouds did not answer: vast and runpod. Try again.\n")
 
 
-async def test_without_a_cloud_it_says_what_to_set() -> None:
+async def test_practice_without_a_cloud_asks_nobody_and_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_SHOPPER_PRACTICE", "true")
+    monkeypatch.setenv("GPU_SHOPPER_SLACK_API_URL", "http://127.0.0.1:9/")
     code, out, err = await run("--gpu", "4090")
     assert (code, out) == (78, "")
     assert "No cloud is set up" in err

@@ -45,6 +45,18 @@ def test_a_cloud_takes_part_when_its_credentials_are_set() -> None:
     )
 
 
+def test_clouds_without_a_key_are_read_by_their_addresses_alone() -> None:
+    settings = read(**GOOD, VAST_URL="http://127.0.0.1:1", TENSORDOCK_V0_API_KEY="v0-canary-01234")
+    assert list(settings.keyless) == ["vast", "lambda", "tensordock"]
+    assert settings.keyless["vast"] == REGISTRY["vast"].config({"VAST_URL": "http://127.0.0.1:1"})
+    assert "v0-canary-01234" in set(settings.secrets())
+
+
+def test_a_setting_of_a_cloud_without_a_key_matters_only_while_no_cloud_has_one() -> None:
+    assert "runpod" not in read(VAST_API_KEY="canary-0123456789", RUNPOD_CONTAINER_DISK_GB="1").keyless
+    assert "RUNPOD_CONTAINER_DISK_GB: Input should be greater" in complaint(RUNPOD_CONTAINER_DISK_GB="1")
+
+
 def test_an_app_level_token_means_socket_mode_unless_http_is_said() -> None:
     assert read(**GOOD).socket_mode
     assert read(**GOOD).missing_for_slack() == ()

@@ -12,9 +12,10 @@ from bot.rules.grammar.job_document import Text
 from bot.rules.grammar.market_words import SORT_HELP
 from bot.rules.values.text_table import TextReport
 from bot.services.market.document import CURSOR
-from bot.services.market.offer_fields import Cloud, Sentence
+from bot.services.market.offer_fields import Cloud, ListedOn, Sentence, Source
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest
 from bot.services.plans.sized_document import SizingDocument
+from providers.capabilities import PriceSource
 
 #: A page with more rows is sent piece by piece.
 LARGEST_PAGE = 1_000
@@ -37,6 +38,8 @@ class CloudOut(Out):
     cloud: Cloud
     ok: bool = Field(description="Whether all is well.")
     sentence: Sentence
+    source: Source = PriceSource.ACCOUNT
+    listed_on: ListedOn = None
 
 
 class CompareOut(Out):

@@ -15,7 +15,7 @@ from bot.rules.sizing.throughput import FinishedRun
 from bot.services.market.catalog import Catalog
 from bot.services.plans import run_history
 from bot.settings import Settings, read_policy_file
-from bot.wiring import build_catalog, build_model_hub, build_providers
+from bot.wiring import build_catalog, build_model_hub, build_providers, build_public
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 from providers.rate_limits import LocalPacer
@@ -44,8 +44,8 @@ def command_of(line: str, options: Mapping[str, str], policy: Policy) -> ParsedC
 
 
 def marketed(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
-    """Return what `read` makes of the market; ends the program when no cloud is set up."""
-    if not found.clouds:
+    """Return what `read` makes of the market, which is the public one while no cloud is set up."""
+    if not found.clouds and (found.practice or not found.keyless):
         needed = "; ".join(f"{one.needs} ({one.where})" for one in REGISTRY.values())
         fail(f"No cloud is set up, so there is no market. Set those of at least one: {needed}", BAD_SETTINGS)
     return asyncio.run(_read_market(found, read))
@@ -70,7 +70,8 @@ async def _own_runs(found: Settings) -> tuple[FinishedRun, ...]:
 async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
     clock = SystemClock()
     timing = read_policy_file(found.policy, practice=found.practice).timing
-    providers = build_providers(found, clock, LocalPacer(clock, timing.pace))
+    build = build_providers if found.clouds else build_public
+    providers = build(found, clock, LocalPacer(clock, timing.pace))
     runs = await _own_runs(found)
 
     async def read_runs() -> tuple[FinishedRun, ...]:

@@ -21,6 +21,7 @@ from bot.rules.grammar.column_words import read_columns
 from bot.rules.values.phrases import short_hours
 from bot.rules.values.text_table import TextReport
 from bot.services.plans.columns import PLAN_COLUMNS, PLAN_COLUMNS_HELP, USUAL, with_columns
+from providers.capabilities import PriceSource
 
 #: File → the part of the answer that it holds.
 TEXTS = {"gpu_plan.md": "page", "cost_estimate.json": "estimate", "instance_manifest.json": "manifest"}
@@ -55,7 +56,7 @@ def plan(
     else:
         # The models of a budget have columns of their own.
         print_report(with_columns(report, shown) if sized is None else report)
-        if answer["estimate"]["options"]:
+        if answer["estimate"]["options"] and _can_rent(answer):
             others = "The other ids: `--columns rank,gpu,offer`." if sized is None else "Plan another by its words."
             say(f"Request #1: `gpu-shopper provision {_words(answer)}`. {others}")
     if not any(cloud["ok"] for cloud in answer["estimate"]["clouds"]):
@@ -67,6 +68,14 @@ def plan(
 def _there(document: Mapping[str, Any], out: str) -> Any:
     """Get the same plan from a remote service, with its picture where files are written."""
     return spoken(lambda api: api.post("/plans?chart=true" if out else "/plans", document))
+
+
+def _can_rent(answer: Mapping[str, Any]) -> bool:
+    """Whether the first offer was read with a key."""
+    estimate = answer["estimate"]
+    first = next(one for one in estimate["clouds"] if one["cloud"] == estimate["options"][0]["cloud"])
+    # A service of another release says nothing of sources.
+    return bool(first.get("source", PriceSource.ACCOUNT) == PriceSource.ACCOUNT)
 
 
 def _words(answer: Mapping[str, Any]) -> str:

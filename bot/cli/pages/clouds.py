@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from bot.cli.pages.markdown import code, table, whole_page
 from bot.clock import SystemClock
-from providers.capabilities import BillingRule, Capabilities
+from providers.capabilities import BillingRule, Capabilities, PriceSource
 from providers.profiles.model import FOLDER, GOTCHAS, NOTES, SECTIONS
 from providers.registry import REGISTRY, ProviderEntry
 
@@ -30,6 +30,8 @@ HEADINGS: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "Values for scripts": (8,),
     }
 )
+#: What a newcomer sees of a cloud.
+_WITHOUT_KEY = {PriceSource.PUBLIC: "offers", PriceSource.LIST_PRICE: "list prices", None: "nothing"}
 #: Notes that several profiles link to; `_schema` is for those who write profiles.
 SHARED = tuple(name for name in NOTES if not name.startswith("_"))
 #: One entry of section 7: its name, then symptom → cause → fix.
@@ -59,13 +61,16 @@ def index() -> str:
             "yes" if able[name].spot else "no",
             "yes" if able[name].stop else "no",
             "yes" if able[name].ssh else "no",
+            _WITHOUT_KEY[entry.without_key],
         )
         for name, entry in REGISTRY.items()
     ]
     return whole_page(
         "Clouds",
         "A cloud takes part as soon as its key is set. Set one key to start; more clouds mean more offers.",
-        table(("cloud", "key", "usually ready in", "spot", "stop and start", "SSH"), rows),
+        table(("cloud", "key", "usually ready in", "spot", "stop and start", "SSH", "shown without a key"), rows),
+        "Before any key is set, `gpu-shopper inventory`, `plan` and `compare` read what these clouds show to anybody. "
+        "They name the clouds that were read without a key, and the day of list prices. Nothing can be rented then.",
         "`/gpu profile CLOUD` and `gpu-shopper profiles show CLOUD` show the same pages where you work. "
         "[Capabilities](../capabilities.md) lists every difference that the program knows.",
         "Good on every cloud:",
@@ -197,7 +202,7 @@ def page() -> str:
     rows = [
         (code(item.name), *(_text(getattr(able[name], item.name)) for name in able))
         for item in fields(Capabilities)
-        if item.name not in ("billing", "rate_limits")
+        if item.name not in ("billing", "rate_limits", "source")
     ]
     billing = [
         (code(f"billing.{item.name}"), *(_text(getattr(able[name].billing, item.name)) for name in able))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Protocol
 
+from bot.rules.plans.environments import FRESH
 from bot.rules.values.phrases import plural
+from providers.capabilities import PriceSource
 
 
 class Answered(Protocol):
@@ -23,13 +25,20 @@ class Answered(Protocol):
     def silent(self) -> bool: ...
     @property
     def set_up(self) -> bool: ...
+    @property
+    def read_at(self) -> datetime: ...
+    @property
+    def source(self) -> PriceSource: ...
+    @property
+    def listed_on(self) -> date | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class CloudAnswer:
     """How one cloud answered: `sentence` is for people when it gave no offers, `at` is when its prices were read.
 
-    A `silent` cloud gave no answer in time, so its offers are unknown; one that is not `set_up` was not asked.
+    A `silent` cloud gave no answer in time, so its offers are unknown; one that is not `set_up` was not asked. `source`
+    is what it was read from, and `listed_on` is the day of its list prices.
     """
 
     cloud: str
@@ -39,6 +48,13 @@ class CloudAnswer:
     sentence: str = ""
     silent: bool = False
     set_up: bool = True
+    source: PriceSource = PriceSource.ACCOUNT
+    listed_on: date | None = None
+
+    @property
+    def read_at(self) -> datetime:
+        """Return when its prices were read, under the name that documents use."""
+        return self.at
 
     def age(self, now: datetime) -> str:
         """Return, for people, how many offers it gave and how old its prices are; its error when it did not answer."""
@@ -55,8 +71,33 @@ def silence(answers: Sequence[Answered]) -> str:
         return ""
     if asked == 1:
         return f"{names[0]} did not answer."
-    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    return f"{len(names)} of {asked} clouds did not answer: {listed}."
+    return f"{len(names)} of {asked} clouds did not answer: {_listed(names)}."
+
+
+def without_key(answers: Iterable[Answered]) -> tuple[str, ...]:
+    """Return the one sentence on clouds that were read without a key and on list prices; none where a key was used."""
+    read = [one for one in answers if one.ok and one.source is not PriceSource.ACCOUNT]
+    public = [one.cloud for one in read if one.source is PriceSource.PUBLIC]
+    parts = [f"today's offers of {_listed(public)}"] if public else []
+    parts += [_list_prices(one) for one in read if one.source is PriceSource.LIST_PRICE]
+    said = f"Read without a key: {'; '.join(parts)}. To rent, set a key: `gpu-shopper doctor` names them."
+    return (said,) if parts else ()
+
+
+def cloud_cell(cloud: str, source: PriceSource) -> str:
+    """Name an offer's cloud in a table, and mark a list price: it says nothing about what is free."""
+    return f"{cloud} (list)" if source is PriceSource.LIST_PRICE else cloud
+
+
+def _list_prices(one: Answered) -> str:
+    if one.listed_on is None:
+        return f"list prices of {one.cloud}"
+    old = f", older than {FRESH.days} days" if one.read_at.date() - one.listed_on > FRESH else ""
+    return f"list prices of {one.cloud} ({one.listed_on.isoformat()}{old})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def refusals(answers: Iterable[Answered]) -> tuple[str, ...]:

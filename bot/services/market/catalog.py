@@ -284,7 +284,9 @@ class Catalog:
             silent = isinstance(error, Unavailable)
             return CloudAnswer(name, False, 0, at, f"{name}: {error.message}.", silent=silent), ()
         self._slow.pop(name, None)
-        result = CloudAnswer(name, True, len(offers), at), offers
+        source = self._providers[name].capabilities.source
+        listed_on = min((one.listed_on for one in offers if one.listed_on is not None), default=None)
+        result = CloudAnswer(name, True, len(offers), at, source=source, listed_on=listed_on), offers
         self._known[key] = result
         self._forget_old(at)
         if len(offers) >= FULL_PAGE:

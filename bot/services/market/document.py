@@ -11,7 +11,7 @@ from pydantic import Field
 
 from bot.rules.grammar.market_words import SortKey
 from bot.rules.values.phrases import plural
-from bot.services.market.answers import CloudAnswer, nothing_found, refusals, silence
+from bot.services.market.answers import CloudAnswer, nothing_found, refusals, silence, without_key
 from bot.services.market.offer_fields import (
     Cloud,
     Code,
@@ -19,14 +19,17 @@ from bot.services.market.offer_fields import (
     ExpectedUsd,
     GpuCount,
     GpuName,
+    ListedOn,
     OfferId,
     PricePerHour,
     Region,
     Sentence,
+    Source,
     Spot,
     Strict,
 )
 from ledger.kernel import money
+from providers.capabilities import PriceSource
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
     from bot.rules.market.listing import OfferRow
@@ -75,6 +78,7 @@ class MarketRow(Strict):
     ingress_usd_gb: Decimal = Field(description="Dollars per GB received.")
     warning: str = Field(description="What to know before choosing it; empty when there is nothing.")
     read_at: datetime = Field(description="When the cloud gave this price.")
+    source: Source = PriceSource.ACCOUNT
 
 
 class MarketCloud(Strict):
@@ -87,6 +91,8 @@ class MarketCloud(Strict):
     sentence: Sentence
     silent: bool = Field(default=False, description="Whether it gave no answer in time, so its offers are unknown.")
     set_up: bool = Field(default=True, description="Whether it is set up here; no other is asked.")
+    source: Source = PriceSource.ACCOUNT
+    listed_on: ListedOn = None
 
 
 class LeftOut(Strict):
@@ -135,7 +141,7 @@ class MarketHead(Strict):
     def notes(self) -> tuple[str, ...]:
         """Return what else people should know: what to change, what was left out, which clouds refused."""
         left_out = () if self.rows else tuple(one.sentence for one in self.excluded)
-        return (*self.advice, *left_out, *refusals(self.clouds))
+        return (*self.advice, *left_out, *without_key(self.clouds), *refusals(self.clouds))
 
 
 class MarketPage(MarketHead):
@@ -154,6 +160,8 @@ def cloud_facts(one: CloudAnswer) -> dict[str, Any]:
         "sentence": one.sentence,
         "silent": one.silent,
         "set_up": one.set_up,
+        "source": one.source,
+        "listed_on": one.listed_on,
     }
 
 
@@ -251,6 +259,7 @@ def _row(rank: int, row: OfferRow, expected_usd: Decimal) -> MarketRow:
         ingress_usd_gb=first.ingress_usd_gb,
         warning=first.warning,
         read_at=first.fetched_at,
+        source=first.source,
     )
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import hours, place_name, plural, rate, reliability, short_hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.answers import silence
+from bot.services.market.answers import cloud_cell, silence
 from bot.services.market.document import MarketHead, MarketPage, MarketRow
 
 #: So many places of a row are named; the others are counted.
@@ -61,7 +61,7 @@ def _time(seconds: int | None) -> str:
 COLUMNS: Mapping[str, MarketColumn] = {
     "rank": MarketColumn("#", lambda row: str(row.rank)),
     "offer": MarketColumn("offer", lambda row: row.offer_id),
-    "cloud": MarketColumn("cloud", lambda row: row.cloud),
+    "cloud": MarketColumn("cloud", lambda row: cloud_cell(row.cloud, row.source)),
     "gpu": MarketColumn("GPU", gpus),
     "memory": MarketColumn("GB/GPU", lambda row: _number(row.memory_gb)),
     "region": MarketColumn("region", places),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from providers.capabilities import PriceSource
+
+Source = Annotated[
+    PriceSource,
+    Field(description="What it was read from: account, with its key; or public or list_price, without one."),
+]
+ListedOn = Annotated[date | None, Field(description="The day of a published list price; null for prices of now.")]
 Cloud = Annotated[str, Field(description="The cloud's name.")]
 Code = Annotated[str, Field(description="A stable code for programs; docs/errors.md lists them.")]
 Sentence = Annotated[str, Field(description="The same for people, in one sentence.")]

@@ -20,7 +20,7 @@ from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing import model_config
 from bot.rules.sizing.workload import Workload, architecture, assumed, unknown
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, refusals
+from bot.services.market.answers import CloudAnswer, absent, most_answered, nothing_found, refusals, without_key
 from bot.services.market.catalog import Catalog
 from bot.services.runtime.commands import Reply, refuse
 from ledger.kernel.clock import Clock
@@ -173,6 +173,7 @@ async def compare_market(catalog: Catalog, clock: Clock, question: ComparisonQue
     free = frozenset(cloud for cloud, able in catalog.capabilities.items() if able.free)
     wanted = [one for one in market.offers if blocked(one, policy) is None]
     found = compare(cheapest(wanted, free), question)
+    found = replace(found, notes=(*without_key(market.answers), *found.notes))
     if old := outdated(ENVIRONMENTS, clock.now().date()):
         found = replace(found, notes=(*found.notes, old))
     unusable = [one.id for one in wanted if one.cloud not in free and bad_price(one.price_usd_h, free=False)]

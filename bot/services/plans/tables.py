@@ -8,7 +8,7 @@ from bot.rules.market.model_for_budget import Sized
 from bot.rules.plans.comparison_text import elsewhere, elsewhere_columns, together
 from bot.rules.values.phrases import hours, usd
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.answers import refusals, silence
+from bot.services.market.answers import refusals, silence, without_key
 from bot.services.plans import sized_text, text
 from bot.services.plans.planner import Compared, Planned
 
@@ -24,7 +24,7 @@ def plan_table(planned: Planned) -> TextReport:
     said += [text.speed(planned.best)] if planned.best is not None else []
     said += [one.sentence for one in planned.relaxations]
     said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
-    said += [*planned.unknown, *planned.skipped, *refusals(planned.answers)]
+    said += [*planned.unknown, *planned.skipped, *without_key(planned.answers), *refusals(planned.answers)]
     tables = [TextTable(head=text.HEAD, rows=tuple(text.cells(one) for one in options))] if options else []
     tables += [
         TextTable(
@@ -45,7 +45,7 @@ def plan_table(planned: Planned) -> TextReport:
 def _sized_table(planned: Planned, sized: Sized) -> TextReport:
     """Return the models that a budget trains, and what is assumed about the first of them."""
     best = planned.best.estimate if planned.best is not None else None
-    said = [*sized_text.sentences(sized), *planned.absent, *planned.skipped]
+    said = [*sized_text.sentences(sized), *without_key(planned.answers), *planned.absent, *planned.skipped]
     said += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
     rows = tuple(sized_text.cells(place, one) for place, one in enumerate(sized.models, 1))
     tables = (TextTable(head=sized_text.HEAD, rows=rows),) if rows else ()

@@ -9,6 +9,7 @@ from bot.rules.market.ranking import RankedOption
 from bot.rules.sizing.throughput import say
 from bot.rules.values.phrases import about_hours, hours, place_name, rate, usd
 from bot.rules.values.text import in_markdown
+from bot.services.market.answers import cloud_cell, without_key
 from bot.services.plans.columns import PLAN_COLUMNS, USUAL
 from bot.services.plans.planner import Planned
 from bot.services.plans.sized_text import sized_lines
@@ -27,7 +28,7 @@ def cells(option: RankedOption) -> tuple[str, ...]:
     return (
         str(option.rank),
         f"{offer.gpu_count}x {offer.gpu}{' spot' if offer.spot else ''}",
-        offer.cloud,
+        cloud_cell(offer.cloud, offer.source),
         usd(costs.expected_usd),
         about_hours(costs.hours) + (" (late)" if costs.late_hours else "") + (" (guess)" if costs.unknown else ""),
         "-" if price is None else rate(price).removesuffix("/h"),
@@ -110,7 +111,7 @@ def _lines(planned: Planned) -> Iterator[str]:
     yield from _section("What is assumed", (*planned.assumed, *best))
     yield from _section("What could not be known", planned.unknown)
     yield from _section("What was skipped", (*planned.skipped, *planned.absent))
-    yield from _section("How old the prices are", planned.ages)
+    yield from _section("How old the prices are", (*without_key(planned.answers), *planned.ages))
 
 
 def _table(options: Iterable[RankedOption]) -> Iterator[str]:

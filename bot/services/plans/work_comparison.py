@@ -18,7 +18,7 @@ from bot.rules.sizing.workload import assumed
 from bot.rules.values.phrases import about_hours, rate, usd
 from bot.rules.values.text import in_markdown
 from bot.rules.values.text_table import TextReport, TextTable
-from bot.services.market.answers import CloudAnswer, absent
+from bot.services.market.answers import CloudAnswer, absent, cloud_cell, without_key
 from bot.services.market.catalog import Catalog
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
@@ -60,7 +60,7 @@ def cells(one: WorkCost) -> tuple[str, ...]:
     offer, costs = one.option.offer, one.option.estimate
     return (
         f"{offer.gpu_count}x {offer.gpu}{' spot' if offer.spot else ''}",
-        offer.cloud,
+        cloud_cell(offer.cloud, offer.source),
         usd(costs.expected_usd),
         f"{usd(costs.best_usd)}–{usd(costs.worst_usd)}",
         per_million(one.per_million_usd),
@@ -87,7 +87,7 @@ def sentences(compared: ComparedWork) -> tuple[str, ...]:
         found.append("No GPU for sale here can run this now.")
     if f"tokens={PLAIN_TOKENS}" in compared.found.job.work:
         found.append(f"{PLAIN_TOKENS} tokens are compared; tokens= says another number.")
-    return (*found, *absent(compared.answers), *assumed(work))
+    return (*found, *without_key(compared.answers), *absent(compared.answers), *assumed(work))
 
 
 def report(compared: ComparedWork) -> TextReport:

@@ -96,6 +96,10 @@ class KaggleConfig(CloudConfig):
         return tuple(name for name, value in pairs if not value)
 
     @property
+    def has_key(self) -> bool:
+        return not self.missing
+
+    @property
     def credential(self) -> str:
         """The token, else user name and key."""
         return self.api_token.get_secret_value() or f"{self.username}:{self.api_key.get_secret_value()}"

@@ -11,9 +11,9 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import listed, part, pending, ruled
-from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.capabilities import BillingRule, BillingStart, Capabilities, PriceSource
 from providers.cloud_init import key_material
-from providers.clouds.lambda_cloud import billing, instances, offers
+from providers.clouds.lambda_cloud import billing, instances, list_prices, offers
 from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, key_gone, not_there
 from providers.contract import Charge, InstanceSpec, InstanceStatus, Leftover, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
@@ -72,6 +72,7 @@ class LambdaProvider(CloudAdapter):
     TITLE = "Lambda"
     KEY_PAGE = "https://cloud.lambda.ai/api-keys"
     KEY_VARIABLE = "LAMBDA_API_KEY"
+    WITHOUT_KEY = PriceSource.LIST_PRICE
     CREATE = ("POST", "/instance-operations/launch")
     REF_WRONG = "that is not an id of a Lambda instance; one is 32 hexadecimal digits"
     NOT_READY = "the SSH key could not be registered ({}), so no launch was sent"
@@ -98,6 +99,8 @@ class LambdaProvider(CloudAdapter):
         if spot is True:
             return ()
         at = self._clock.now()
+        if self._missing:
+            return self._marked(list_prices.offers(constraint, at=at))
         return offers.offers(await self._read("GET", "/instance-types"), constraint, disk_gb=disk_gb, at=at)
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -15,10 +15,11 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, listed, number, only, part, ruled, same
-from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
-from providers.clouds.runpod import instances, offers
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
+from providers.clouds.runpod import gpu_types, instances, offers
 from providers.clouds.runpod import spot as interruptible
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
+from providers.clouds.runpod.gpu_types import PriceField
 from providers.clouds.runpod.offers import CatalogPage
 from providers.contract import (
     Balance,
@@ -101,11 +102,13 @@ class RunPodProvider(CloudAdapter):
     KEY_PAGE = "https://console.runpod.io/user/settings"
     KEY_VARIABLE = "RUNPOD_API_KEY"
     KEY_MISSING = "No API key is set."
+    WITHOUT_KEY = PriceSource.PUBLIC
     CREATE = ("POST", "/v2/pods")
     REF_WRONG = "that is not an id of a runpod pod; one looks like 5xpma5eg46tqjq"
 
     def __init__(self, config: RunPodConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        self.capabilities = replace(CAPABILITIES, spot=config.spot)
+        # The probe for interruptible pods needs the key.
+        self.capabilities = replace(CAPABILITIES, spot=config.spot and config.has_key)
         super().__init__(config, clock, pacer)
         self._key = config.credential
         #: Whether interruptible pods can be rented; None while the setting is on and nobody asked RunPod yet.
@@ -131,6 +134,8 @@ class RunPodProvider(CloudAdapter):
         counts = range(first, min(constraint.count_max, offers.COUNT_MAX) + 1)[: max(1, pages)]
         at = self._clock.now()
         asked = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in counts for t in self._tiers]
+        if self._missing:
+            return self._marked(await self._public(asked, constraint) if asked and spot is not True else ())
         searches = [self._page(page, constraint) for page in asked] if spot is not True else []
         if spot is not False and asked:
             searches.append(
@@ -147,6 +152,15 @@ class RunPodProvider(CloudAdapter):
         if offer.spot:
             return same(await self._spot_pages([asked], replace(only(offer), cuda_min=offer.cuda_max)), offer)
         return same(await self._page(asked, only(offer)), offer)
+
+    async def _public(self, pages: Sequence[CatalogPage], constraint: GpuConstraint) -> tuple[Offer, ...]:
+        """The on-demand offers of these pages as RunPod shows them to anybody: by the older API, in one call."""
+        asked = gpu_types.query(pages, constraint.cuda_min, PriceField.ON_DEMAND)
+        body = await self._read("POST", "/graphql", json=asked, public=True)
+        error = graphql_error(body)
+        if error is not None:
+            raise self._explained(error)
+        return gpu_types.found(body, pages, constraint, PriceField.ON_DEMAND)
 
     async def _page(self, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
         body = await self._read("GET", "/v2/catalog/gpus", params=offers.query(page, constraint.cuda_min))

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint
-from providers.adapter_helpers import clean, listed, number, part
-from providers.clouds.runpod import instances, offers
+from providers.adapter_helpers import clean, number, part
+from providers.clouds.runpod import gpu_types, instances
 from providers.clouds.runpod.errors import CAPACITY, CLOUD, SPEND_LIMIT, create_error
+from providers.clouds.runpod.gpu_types import PriceField
 from providers.clouds.runpod.offers import CatalogPage
 from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, Offer
 from providers.errors import (
@@ -57,54 +58,16 @@ def is_known(reply: HttpReply) -> bool:
 
 def query(pages: Iterable[CatalogPage], constraint: GpuConstraint) -> dict[str, Any]:
     """The GraphQL body that asks for the lowest bid of every GPU on these pages, in one call."""
-    cuda = f', minCudaVersion: "{instances.cuda_version(constraint.cuda_min)}"' if constraint.cuda_min else ""
-    asked = " ".join(
-        f"{_alias(page)}: lowestPrice(input: {{gpuCount: {page.count}, "
-        f"secureCloud: {str(page.tier == 'SECURE').lower()}{cuda}}}) {{ minimumBidPrice stockStatus }}"
-        for page in pages
-    )
-    most = "maxGpuCountSecureCloud maxGpuCountCommunityCloud"
-    return {"query": f"query {{ gpuTypes {{ id memoryInGb secureCloud communityCloud {most} {asked} }} }}"}
+    return gpu_types.query(pages, constraint.cuda_min, PriceField.BID)
 
 
 def found(body: Any, pages: Iterable[CatalogPage], constraint: GpuConstraint) -> tuple[Offer, ...]:
     """The interruptible offers of an answer to `query`, priced at the lowest bid that is accepted."""
-    rows = listed(CLOUD, part(body, "data"), "gpuTypes", "runpod's answer has no list of GPU types")
-    return tuple(offer for page in pages for offer in _page(rows, page, constraint))
-
-
-def _page(rows: list[Any], page: CatalogPage, constraint: GpuConstraint) -> list[Offer]:
-    # The host's CUDA is asked for and not told: what was found has at least the one that was asked for.
-    sold = offers.offers({"gpus": [_row(row, page) for row in rows]}, page, replace(constraint, cuda_min=None))
-    return [
-        replace(
-            one,
-            key=f"{one.key}/spot",
-            spot=True,
-            min_bid_usd_h=one.gpu_usd_h,
-            cuda_max=constraint.cuda_min,
-        )
-        for one in sold
+    return tuple(
+        replace(one, key=f"{one.key}/spot", spot=True, min_bid_usd_h=one.gpu_usd_h)
+        for one in gpu_types.found(body, pages, constraint, PriceField.BID)
         if one.gpu_usd_h is not None
-    ]
-
-
-def _row(row: Any, page: CatalogPage) -> dict[str, Any]:
-    """One GPU type of GraphQL, in the words of the catalogue."""
-    lowest, tier = part(row, _alias(page)), page.tier.lower()
-    stock = lowest.get("stockStatus")
-    return {
-        "id": part(row).get("id"),
-        "memory": part(row).get("memoryInGb"),
-        tier: part(row).get(f"{tier}Cloud"),
-        "price": {tier: lowest.get("minimumBidPrice")},
-        "maxCount": {tier: part(row).get(f"maxGpuCount{tier.title()}Cloud")},
-        "availability": stock.upper() if isinstance(stock, str) else "NONE",
-    }
-
-
-def _alias(page: CatalogPage) -> str:
-    return f"{page.tier.lower()}{page.count}"
+    )
 
 
 def rent_body(spec: InstanceSpec, container_gb: int) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import part, pending, ruled
-from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
-from providers.clouds.tensordock import billing, instances, offers
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
+from providers.clouds.tensordock import billing, hostnodes, instances, offers
 from providers.clouds.tensordock.errors import CLOUD, call_error, create_error, made_id, meaning, not_there
 from providers.contract import (
     Balance,
@@ -104,6 +104,7 @@ class TensorDockProvider(CloudAdapter):
     KEY_PAGE = "https://dashboard.tensordock.com/developers"
     KEY_VARIABLE = "TENSORDOCK_API_TOKEN"
     KEY_MISSING = "the API token is not set"
+    WITHOUT_KEY = PriceSource.PUBLIC
     TIMEOUT_S = 30.0
     CREATE = ("POST", "/instances")
     REF_WRONG = "that is not an id of a TensorDock machine; one is a UUID"
@@ -121,11 +122,11 @@ class TensorDockProvider(CloudAdapter):
             "api_key": config.v0_api_key.get_secret_value(),
             "api_token": config.v0_api_token.get_secret_value(),
         }
-        paid = all(self._v0_form.values())
-        self.capabilities = replace(CAPABILITIES, balance=paid, charges=paid)
+        paid = config.has_key and all(self._v0_form.values())
+        self.capabilities = replace(self.capabilities, balance=paid, charges=paid)
         #: Machines as a read by id told them, while they run: a listing has no ports, and may have only names.
         self._running: dict[str, ObservedInstance] = {}
-        self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, self.TIMEOUT_S)
+        self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, self.TIMEOUT_S, locked=self._locked)
 
     def error_of(self, reply: HttpReply) -> ProviderError | None:
         """The error for an answer, by its status and words, also for an error inside a 200."""
@@ -140,7 +141,18 @@ class TensorDockProvider(CloudAdapter):
         if spot is True:
             return ()
         at = self._clock.now()
-        return offers.offers(await self._get("/locations"), constraint, disk_gb=disk_gb, at=at)
+        body = await (self._public() if self._missing else self._get("/locations"))
+        return self._marked(offers.offers(body, constraint, disk_gb=disk_gb, at=at))
+
+    async def _public(self) -> Any:
+        """The locations as TensorDock shows them to anybody: the older API's hosts, or else the newer API's list."""
+        try:
+            return hostnodes.locations(self._body(await self._v0.read("GET", hostnodes.PATH, public=True)))
+        except ProviderError as error:
+            try:
+                return await self._read("GET", "/locations", public=True)
+            except ProviderError:
+                raise error from None
 
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One machine; 404, as a status or inside a 200, is `NotSeen`."""

@@ -13,7 +13,7 @@ from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
 from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, listed, number, only, pending, ruled, same
-from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess
+from providers.capabilities import BillGranularity, BillingRule, BillingStart, Capabilities, PortAccess, PriceSource
 from providers.clouds.vast import billing, instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
 from providers.contract import Balance, Charge, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
@@ -76,6 +76,7 @@ class VastProvider(CloudAdapter):
     TITLE = "Vast.ai"
     KEY_PAGE = "https://console.vast.ai/manage-keys/"
     KEY_VARIABLE = "VAST_API_KEY"
+    WITHOUT_KEY = PriceSource.PUBLIC
 
     def __init__(self, config: VastConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         super().__init__(config, clock, pacer)
@@ -103,7 +104,7 @@ class VastProvider(CloudAdapter):
         if constraint.names and not offers.gpu_names(constraint):
             return ()
         kinds = [kind for kind, wanted in ((offers.ON_DEMAND, False), (offers.BID, True)) if spot in {None, wanted}]
-        return await joined(self._search(constraint, disk_gb, kind, pages) for kind in kinds)
+        return self._marked(await joined(self._search(constraint, disk_gb, kind, pages) for kind in kinds))
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """Search the bundles of the offer's machine: filters by the id of an offer were seen to match nothing."""
@@ -126,7 +127,7 @@ class VastProvider(CloudAdapter):
                 constraint, disk_gb=disk_gb, kind=kind, verified_only=self._verified_only, above_usd_h=above
             )
             pace = "deeper" if page else "search"
-            rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body, pace=pace))
+            rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body, pace=pace, public=True))
             new = [row for row in rows if row.get("id") not in seen]
             seen.update(row.get("id") for row in new)
             for offer in offers.translate(new, constraint, disk_gb=disk_gb, kind=kind, at=at):

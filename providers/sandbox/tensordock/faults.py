@@ -19,7 +19,7 @@ from providers.sandbox.faults import (
     too_often,
 )
 
-GROUPS = ("search", "create", "get", "list", "stop", "start", "destroy", "secrets", "v0")
+GROUPS = ("search", "create", "get", "list", "stop", "start", "destroy", "secrets", "v0", "public")
 NO_NODES = "No available nodes found"
 DEPLOY_FAILED = "Virtual machine deployment failed"
 #: What can happen to a machine from outside.

@@ -144,6 +144,11 @@ class TensorDockMarket:
             for place in self.places.values()
         ]
 
+    def v0_hosts(self) -> dict[str, dict[str, Any]]:
+        """The older API's public list: each host of `hostnodes` by its id, sold out or not."""
+        pairs = [(place, stock) for place in self.places.values() for stock in place.stock.values()]
+        return {_node(*pair)["id"]: _v0_host(*pair) for pair in pairs}
+
     def hostnodes(self) -> list[dict[str, Any]]:
         """`GET /hostnodes`: one node per GPU and location."""
         return [_node(place, stock) for place in self.places.values() for stock in place.stock.values()]
@@ -208,4 +213,22 @@ def _node(place: Place, stock: TensorDockStock) -> dict[str, Any]:
             "organizationName": "Sandbox",
             "tier": place.tier,
         },
+    }
+
+
+def _v0_host(place: Place, stock: TensorDockStock) -> dict[str, Any]:
+    prices = stock.pricing()
+    gpu = {"amount": stock.most, "price": None if stock.gpu_usd_h is None else float(stock.gpu_usd_h)}
+    memory_gb = int(stock.slug.rpartition("-")[2].removesuffix("gb"))
+    return {
+        "location": {"id": place.id, "city": place.city, "region": place.state, "country": place.country},
+        "networking": {"ports": [20001, 20002, 20003], "receive": 1000, "send": 1000, "dedicated_ip": place.own_ips},
+        "specs": {
+            "cpu": {"amount": 24 * stock.most, "type": "AMD EPYC 7543", "price": prices["per_vcpu_hr"]},
+            "ram": {"amount": 96 * stock.most, "price": prices["per_gb_ram_hr"]},
+            "storage": {"amount": stock.disk_gb, "price": prices["per_gb_storage_hr"]},
+            "gpu": {stock.slug: {**gpu, "vram": memory_gb, "pcie": True, "gtx": False, "rtx": "rtx" in stock.slug}},
+            "restrictions": {},
+        },
+        "status": {"online": True, "listed": True, "reserved": False, "uptime": 99.4, "report": False},
     }

@@ -287,7 +287,15 @@ class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
             "billing/balance": self._v0_balance,
             "billing/summary": self._v0_summary,
         }
-        return [Route(f"/api/v0/{path}", self._v0_call(answer), methods=["POST"]) for path, answer in calls.items()]
+        with_key = [Route(f"/api/v0/{path}", self._v0_call(answer), methods=["POST"]) for path, answer in calls.items()]
+        return [*with_key, *self.paths([("GET", "/api/v0/client/deploy/hostnodes", "public", self._v0_hosts)])]
+
+    async def _v0_hosts(self, _request: Request, _body: dict[str, Any]) -> Response:
+        return self._success(hostnodes=self.account.market.v0_hosts())
+
+    def key_refusal(self, request: Request, group: str) -> Response | None:
+        """The older API's list of hosts is open to anybody."""
+        return None if group == "public" else super().key_refusal(request, group)
 
     def _v0_call(self, answer: Callable[[dict[str, str]], Response]) -> Endpoint:
         """A call with a form that holds the key. Its refusals come with 200."""
