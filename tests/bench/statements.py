@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from greenlet import getcurrent
+from greenlet import getcurrent  # type: ignore[import-untyped] # It has no stubs.
 from sqlalchemy import Engine, event
 
 from bot.rules.policy.policy import Policy
