@@ -13,7 +13,13 @@ from ledger.core.locks import (
     lock_rollup,
 )
 from ledger.core.moves import MOVED, StaleMove, decide, move
-from ledger.core.outbox import notification_dead, notification_of, notification_sent, notifications_of
+from ledger.core.outbox import (
+    notification_dead,
+    notification_of,
+    notification_sent,
+    notifications_by_id,
+    notifications_of,
+)
 from ledger.core.writes import NewEntry, Tx, add_request, amend, book, book_all
 
 __all__ = [
@@ -43,6 +49,7 @@ __all__ = [
     "notification_dead",
     "notification_of",
     "notification_sent",
+    "notifications_by_id",
     "notifications_of",
     "record",
     "release",

@@ -1,8 +1,8 @@
 """Claim rows: take the right to work on one until a time, on both databases and with any number of replicas.
 
-Select due ids with `FOR UPDATE SKIP LOCKED` (SQLite's write transaction needs no lock), set a token and an expiry,
-commit, work outside any transaction, and apply the result guarded by the token. A replica that dies leaves a claim that
-expires; a replica that pauses finds its token replaced.
+Find due ids, lock them with `FOR UPDATE SKIP LOCKED` (SQLite's write transaction needs no lock), set a token and an
+expiry on those that are still due, commit, work outside any transaction, and apply the result guarded by the token. A
+replica that dies leaves a claim that expires; a replica that pauses finds its token replaced.
 
 A claimed row is due again when its lease ends. If something makes it due earlier meanwhile, giving the row back keeps
 that earlier time, so that what happened during the work is handled at once.
@@ -11,16 +11,16 @@ that earlier time, so that what happened during the work is handled at once.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Integer, Select, and_, bindparam, case, func, or_, select, union_all, update
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, case, func, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.engine.db import Database
+from ledger.engine.db import Database, may_lock
 from ledger.kernel.states import NotificationState
 from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session, WebhookDelivery
 
@@ -43,23 +43,20 @@ def _key(model: type[Any]) -> Any:
     return model.key if model is Inbox else model.id
 
 
+def _is_due(model: type[Any], states: Collection[Any], now: Any) -> tuple[ColumnElement[bool], ...]:
+    free = or_(model.claim_until.is_(None), model.claim_until <= now)
+    return (model.state.in_(list(states)), model.due_at <= now, free)
+
+
 @lru_cache(maxsize=64)
-def _due(model: type[Any], states: frozenset[Any]) -> tuple[Select[Any], Select[Any]]:
-    """Build the two statements: whether any row is due at `now`, and which ones, `most` at most.
+def _due(model: type[Any], states: frozenset[Any]) -> Select[Any]:
+    """Build the statement that finds at most `most` rows that are due at `now`.
 
     Built once, because every tick asks for every kind.
     """
     key = _key(model)
-    due = (
-        select(key.label("id"), model.claim_token.label("held"))
-        .where(
-            model.state.in_(list(states)),
-            model.due_at <= bindparam("now"),
-            or_(model.claim_until.is_(None), model.claim_until <= bindparam("now")),
-        )
-        .order_by(model.due_at, key)
-    )
-    return due.limit(1), due.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+    due = select(key).where(*_is_due(model, states, bindparam("now")))
+    return due.order_by(model.due_at, key).limit(bindparam("most", type_=Integer))
 
 
 async def claim(
@@ -72,28 +69,36 @@ async def claim(
     lease: timedelta,
 ) -> list[Claim]:
     """Claim at most `limit` due rows of `model` in one of `states`, the longest overdue first."""
-    look, take = _due(model, frozenset(states))
+    due, asked = _due(model, frozenset(states)), {"now": now, "most": limit}
     async with db.read() as tx:
-        if (await tx.execute(look, {"now": now})).first() is None:
-            return []  # Most ticks find nothing; looking first keeps an idle process from writing at all.
+        ids = list(await tx.scalars(due, asked))
+    if not ids:
+        return []  # Most ticks find nothing; looking first keeps an idle process from writing at all.
     async with db.write() as tx:
-        before = {row.id: row.held for row in await tx.execute(take, {"now": now, "most": limit})}
-        return await _take(tx, model, before, now + lease)
+        if may_lock(tx):
+            ids = list(await tx.scalars(due.with_for_update(skip_locked=True), asked))
+        return await _take(tx, model, ids, now + lease, *_is_due(model, states, now))
 
 
-async def _take(tx: AsyncSession, model: type[Any], before: Mapping[str, str | None], until: datetime) -> list[Claim]:
-    """Claim rows that are locked; `before` gives the token that each had."""
-    if not before:
+async def _take(
+    tx: AsyncSession, model: type[Any], ids: Sequence[str], until: datetime, *still: ColumnElement[bool]
+) -> list[Claim]:
+    """Claim those of these rows of which `still` holds: another may have taken one since it was found.
+
+    A row that had a token gets another one than a free row, so that the one statement also says what was taken over.
+    """
+    if not ids:
         return []
-    key, token = _key(model), secrets.token_hex(16)
+    key, free, over = _key(model), secrets.token_hex(16), secrets.token_hex(16)
+    token = case((model.claim_token.is_(None), free), else_=over)
     taken = await tx.execute(
         update(model)
-        .where(key.in_(list(before)))
+        .where(key.in_(ids), *still)
         .values(claim_token=token, claim_until=until, due_at=until)
-        .returning(key)
+        .returning(key, model.claim_token)
     )
-    found = set(taken.scalars())
-    return [Claim(row_id, token, held is not None) for row_id, held in before.items() if row_id in found]
+    found: dict[str, str] = dict(taken.all())
+    return [Claim(row_id, found[row_id], found[row_id] == over) for row_id in ids if row_id in found]
 
 
 async def claim_deliveries(db: Database, *, now: datetime, share: int, limit: int, lease: timedelta) -> list[Claim]:
@@ -119,10 +124,11 @@ async def claim_deliveries(db: Database, *, now: datetime, share: int, limit: in
         ids = list(await tx.scalars(wanted))
     if not ids:
         return []
-    chosen = select(row.id, row.claim_token.label("held")).where(row.id.in_(ids), due)
     async with db.write() as tx:
-        before = {one.id: one.held for one in await tx.execute(chosen.with_for_update(skip_locked=True))}
-        return await _take(tx, row, before, now + lease)
+        if may_lock(tx):
+            chosen = select(row.id).where(row.id.in_(ids), due)
+            ids = list(await tx.scalars(chosen.with_for_update(skip_locked=True)))
+        return await _take(tx, row, ids, now + lease, due)
 
 
 async def release(tx: AsyncSession, model: type[Model], held: Claim, *, due_at: datetime | None, **values: Any) -> bool:

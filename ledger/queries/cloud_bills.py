@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy import ColumnElement, and_, false, func, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_family
@@ -22,6 +22,8 @@ from ledger.queries.rollup import ORPHAN_ID, TOTAL
 
 _CHUNK = 500
 
+#: A cloud and an account there.
+Account = tuple[str, str]
 #: Cloud, account, and the instance's id there.
 Bill = tuple[str, str, str]
 
@@ -110,30 +112,36 @@ async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None
         await tx.execute(storing, list(rows))
 
 
-async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[BillSubject]:
-    """List every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
-    query = select(Instance).where(*_gone(cloud, account, since)).order_by(Instance.id)
+async def accounts(tx: AsyncSession, of: Collection[Account], since: datetime) -> list[BillSubject]:
+    """List every instance of these accounts that ended since then, with its bill, in a fixed number of queries."""
+    query = select(Instance).where(_of(Instance, of), *_gone(since)).order_by(Instance.id)
     found = await _filled(tx, list(await tx.scalars(query)))
-    over = select(Orphan).where(*_gone_orphans(cloud, account, since)).order_by(Orphan.id)
+    over = select(Orphan).where(_of(Orphan, of), *_gone_orphans(since)).order_by(Orphan.id)
     return found + await _filled_orphans(tx, list(await tx.scalars(over)))
 
 
-def _gone(cloud: str, account: str, since: datetime) -> tuple[ColumnElement[bool], ...]:
-    ended = (Instance.state == InstanceState.GONE, Instance.ended_at >= since, Instance.ref.is_not(None))
-    return (Instance.cloud == cloud, Instance.account == account, *ended)
+def _of(model: type[Instance | Orphan], of: Collection[Account]) -> ColumnElement[bool]:
+    return or_(false(), *(and_(model.cloud == cloud, model.account == account) for cloud, account in sorted(of)))
 
 
-def _gone_orphans(cloud: str, account: str, since: datetime) -> tuple[ColumnElement[bool], ...]:
-    ended = (Orphan.state == OrphanState.GONE, Orphan.ended_at >= since)
-    return (Orphan.cloud == cloud, Orphan.account == account, *ended)
+def _gone(since: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (Instance.state == InstanceState.GONE, Instance.ended_at >= since, Instance.ref.is_not(None))
 
 
-async def earliest(tx: AsyncSession, cloud: str, account: str, since: datetime) -> datetime | None:
-    """Return when the first of those that ended since then began; None where none ended."""
-    rows = select(func.min(func.coalesce(Instance.sent_at, Instance.created_at))).where(*_gone(cloud, account, since))
-    began = func.min(func.coalesce(Orphan.billing_from, Orphan.first_seen_at))
-    orphans = select(began).where(*_gone_orphans(cloud, account, since))
-    return min((at for at in (await tx.scalar(rows), await tx.scalar(orphans)) if at is not None), default=None)
+def _gone_orphans(since: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (Orphan.state == OrphanState.GONE, Orphan.ended_at >= since)
+
+
+async def earliest(tx: AsyncSession, of: Collection[Account], since: datetime) -> dict[Account, datetime]:
+    """Return when the first of those that ended since then began, by account; none for one where none ended."""
+    began = func.coalesce(Instance.sent_at, Instance.created_at).label("at")
+    rows = select(Instance.cloud, Instance.account, began).where(_of(Instance, of), *_gone(since))
+    first = func.coalesce(Orphan.billing_from, Orphan.first_seen_at)
+    both = union_all(
+        rows, select(Orphan.cloud, Orphan.account, first).where(_of(Orphan, of), *_gone_orphans(since))
+    ).subquery()
+    query = select(both.c.cloud, both.c.account, func.min(both.c.at)).group_by(both.c.cloud, both.c.account)
+    return {(cloud, account): at for cloud, account, at in await tx.execute(query)}
 
 
 async def subject_of(tx: AsyncSession, row_id: str) -> BillSubject | None:

@@ -6,7 +6,19 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, delete, exists, func, insert, literal, select, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    true,
+    type_coerce,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core import lock_journal
@@ -17,6 +29,17 @@ from ledger.queries.access import Whose, about
 #: Most events that one statement numbers, so that other writers wait for a moment only.
 BATCH = 1_000
 _NEWEST = select(func.coalesce(func.max(EventOrder.position), 0))
+_ONE = select(literal(1)).subquery()
+_NOTED = (
+    select(UnnumberedEvent.event_id)
+    .order_by(UnnumberedEvent.event_id)
+    .limit(bindparam("most", type_=Integer))
+    .subquery()
+)
+#: The newest position beside each event that waits for its own; one row with no event where none waits.
+_NEWEST_AND_NOTED = select(_NEWEST.scalar_subquery().label("newest"), _NOTED.c.event_id).select_from(
+    _ONE.outerjoin(_NOTED, true())
+)
 
 
 class OrderState(NamedTuple):
@@ -44,10 +67,9 @@ async def number_events(tx: AsyncSession, now: datetime) -> OrderState:
     has its position before those that become visible later, and a reader by position misses none.
     """
     await lock_journal(tx)
-    newest = await newest_position(tx)
     # The ids are named in full, so that neither database has an occasion to read the whole journal.
-    noted = select(UnnumberedEvent.event_id).order_by(UnnumberedEvent.event_id).limit(BATCH)
-    ids = list(await tx.scalars(noted))
+    found = (await tx.execute(_NEWEST_AND_NOTED, {"most": BATCH})).all()
+    newest, ids = int(found[0].newest), [row.event_id for row in found if row.event_id is not None]
     if not ids:
         return OrderState(newest, waiting=False)
     position = literal(newest) + func.row_number().over(order_by=(Event.at, Event.id))

@@ -7,19 +7,20 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import first_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import OPEN_INSTANCE, UNDECIDED, GrantState, InstanceState, RequestState
+from ledger.kernel.states import OPEN_INSTANCE, UNDECIDED, GrantState, InstanceState, OrphanState, RequestState
 from ledger.models import (
     AdvanceApproval,
     GrantRow,
     Instance,
     Option,
+    Orphan,
     Quote,
     Request,
     Session,
@@ -148,10 +149,16 @@ async def open_instances_of_session(tx: AsyncSession, session_id: str) -> list[I
     )
 
 
-async def open_instances(tx: AsyncSession, cloud: str) -> list[Instance]:
-    """Return instances of every account at one cloud that may exist there and were already sent."""
+async def open_instances(tx: AsyncSession, cloud: str) -> tuple[list[Instance], bool]:
+    """Return instances of every account at one cloud that may exist there and were already sent.
+
+    And whether an orphan may be open there, in the same statement; where no instance is, it does not say.
+    """
     states = OPEN_INSTANCE - {InstanceState.READY}
-    return list(await tx.scalars(select(Instance).where(Instance.cloud == cloud, Instance.state.in_(states))))
+    orphans = exists().where(Orphan.cloud == cloud, Orphan.state != OrphanState.GONE)
+    query = select(Instance, orphans.label("orphans")).where(Instance.cloud == cloud, Instance.state.in_(states))
+    rows = (await tx.execute(query)).all()
+    return [row.Instance for row in rows], bool(rows[0].orphans) if rows else True
 
 
 async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[str, Instance]:

@@ -14,7 +14,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, NotificationState, SessionState
-from ledger.models import Event, GrantRow, Instance, Notification, Session
+from ledger.models import Event, GrantRow, Instance, Node, Notification, Request, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,20 @@ async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
         ways.append(and_(Notification.kind == one.kind, Notification.subject == one.subject, untried))
     waiting = select(Notification.id).where(Notification.state == NotificationState.PENDING, or_(*ways)).limit(1)
     return await tx.scalar(waiting) is not None
+
+
+async def behind(tx: AsyncSession, instance_id: str) -> tuple[Request, Session, Node | None]:
+    """Return the request, the session and the agent of an instance, in one statement."""
+    query = (
+        select(Request, Session, Node)
+        .select_from(Instance)
+        .join(Request, Request.id == Instance.request_id)
+        .join(Session, Session.id == Instance.session_id)
+        .outerjoin(Node, Node.instance_id == Instance.id)
+        .where(Instance.id == instance_id)
+    )
+    request, session, node = (await tx.execute(query)).one()
+    return request, session, node
 
 
 async def ordered_by(tx: AsyncSession, session_id: str) -> Actor | None:

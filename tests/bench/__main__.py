@@ -25,6 +25,7 @@ from tests.bench.load import Result, closed_loop, open_loop, signed, slash_comma
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import ranking as measure_ranking
 from tests.bench.startup import measure as measure_startup
+from tests.bench.statements import report as measure_statements
 from tests.bench.surface import report as measure_surface
 from tests.bench.throughput_check import main as check_throughput
 from tests.bench.throughput_data import FILE, VARIABLE, folder
@@ -160,6 +161,13 @@ async def surface() -> None:
         _line(name, value, aim)
 
 
+async def statements() -> None:
+    """How many SQL statements one rental takes, by job and by function."""
+    print("\nStatements: one rental of two hours, from its request to the digest, on SQLite")
+    async for name, value, aim in measure_statements():
+        _line(name, value, aim)
+
+
 async def startup() -> None:
     """How long the program takes to begin."""
     print("\nStarting: the program, in processes of its own, beside Python itself")
@@ -207,6 +215,7 @@ def main() -> None:
         "throughput": throughput,
         "latency": latency,
         "surface": surface,
+        "statements": statements,
         "startup": startup,
         "agent": agent,
         "agent-files": agent_files,

@@ -36,7 +36,7 @@ async def unconfirmed(ctx: Context) -> list[UnconfirmedBill]:
     for provider in ctx.providers.values():
         if provider.capabilities.charges:
             async with ctx.db.read() as tx:
-                subjects = await accounts(tx, provider.name, provider.account, now - COMPARED)
+                subjects = await accounts(tx, [(provider.name, provider.account)], now - COMPARED)
             compared = [(one, compare(one, provider.capabilities, now)) for one in subjects]
             found += [_shown(one, bill) for one, bill in compared if bill.above]
     return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from bot.rules.billing.metering import amount, seconds, so_far
 from bot.rules.billing.true_up import (
@@ -33,7 +34,16 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance
-from ledger.queries.cloud_bills import BillSubject, account_of, accounts, corrected, earliest, keep_lines, used_by
+from ledger.queries.cloud_bills import (
+    Account,
+    BillSubject,
+    account_of,
+    accounts,
+    corrected,
+    earliest,
+    keep_lines,
+    used_by,
+)
 from providers.capabilities import BillingStart, Capabilities
 from providers.contract import Provider
 from providers.errors import ProviderError
@@ -53,27 +63,34 @@ async def reconcile_due(ctx: Context) -> int:
     """Read the bill of every cloud that has one, and correct the ledger by it. Return how many entries were booked."""
     if clock_problem(ctx.clock):
         return 0  # Which days a bill covers, and whether it is whole, follows from the time.
-    done = 0
-    for provider in ctx.providers.values():
-        if provider.capabilities.charges:
-            try:
-                done += await _reconcile(ctx, provider)
-            except ProviderError as error:
-                log.warning("the bill of %s could not be read: %s", provider.name, error.message)
-    return done
-
-
-async def _reconcile(ctx: Context, provider: Provider) -> int:
-    now, able = ctx.clock.now(), provider.capabilities
-    since = now - READ_BACK
-    if able.bill_granularity in TOTALS:
-        # A total may be cut to the time that is asked about, so it is asked for from the beginning on.
+    now = ctx.clock.now()
+    billing = {(one.name, one.account): one for one in ctx.providers.values() if one.capabilities.charges}
+    totals = [key for key, one in billing.items() if one.capabilities.bill_granularity in TOTALS]
+    began: dict[Account, datetime] = {}
+    if totals:
         async with ctx.db.read() as tx:
-            began = await earliest(tx, provider.name, provider.account, now - COMPARED)
-        since = min(began or since, since)
-    lines = await provider.charges(since, now)
-    # Some lines belong to instances that are not ours; only the lines of ours are used.
-    rows = [
+            began = await earliest(tx, totals, now - COMPARED)
+    rows, read = [], []
+    for key, provider in billing.items():
+        # A total may be cut to the time that is asked about, so it is asked for from the beginning on.
+        since = min(began.get(key, now), now - READ_BACK)
+        try:
+            rows += await _lines_of(provider, since, now)
+        except ProviderError as error:
+            log.warning("the bill of %s could not be read: %s", provider.name, error.message)
+        else:
+            read.append(key)
+    if rows:
+        async with ctx.db.write() as tx:
+            await keep_lines(tx, rows)
+    async with ctx.db.read() as tx:
+        found = await accounts(tx, read, now - COMPARED)
+    return await _true_up(ctx, [(one, billing[one.cloud, one.account].capabilities) for one in found], now)
+
+
+async def _lines_of(provider: Provider, since: datetime, now: datetime) -> list[dict[str, Any]]:
+    """Read the lines of one bill, as they are stored. Some belong to instances that are not ours, and are not used."""
+    return [
         {
             "cloud": provider.name,
             "account": provider.account,
@@ -85,14 +102,14 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
             "ends": line.end,
             "read_at": now,
         }
-        for line in lines
+        for line in await provider.charges(since, now)
     ]
-    async with ctx.db.write() as tx:
-        await keep_lines(tx, rows)
-    async with ctx.db.read() as tx:
-        found = await accounts(tx, provider.name, provider.account, now - COMPARED)
+
+
+async def _true_up(ctx: Context, found: Sequence[tuple[BillSubject, Capabilities]], now: datetime) -> int:
+    """Correct these instances by their bills, and page about bills that are late or too high."""
     done, pages = 0, []
-    for account in found:
+    for account, able in found:
         one = compare(account, able, now)
         if one.differences and not one.above:
             async with ctx.db.write() as tx:

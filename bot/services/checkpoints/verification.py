@@ -27,7 +27,7 @@ from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.nodes import node_of
-from ledger.queries.terminations import ordered_by
+from ledger.queries.terminations import behind, ordered_by
 from providers.capabilities import Capabilities
 from providers.contract import InstanceStatus, Provider
 from providers.errors import ProviderError
@@ -56,9 +56,7 @@ async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | 
         return None  # It cannot be listed or stopped here; the termination itself waits for the account, and pages.
     able = provider.capabilities
     async with ctx.db.read() as tx:
-        request = await tx.get_one(Request, row.request_id)
-        session = await tx.get_one(Session, row.session_id)
-        node = await node_of(tx, row.id)
+        request, session, node = await behind(tx, row.id)
         if row.outcome_code in ANSWERED and await _by_its_owner(ctx, tx, session):
             return None
     where = rules.place(request.job.checkpoint)

@@ -101,14 +101,23 @@ class _Find:
 
 
 async def note_orphans(
-    ctx: Context, provider: Provider, listing: Listing, running: int, held: Collection[str] = ()
+    ctx: Context,
+    provider: Provider,
+    listing: Listing,
+    running: int,
+    held: Collection[str] = (),
+    *,
+    any_open: bool = True,
 ) -> bool:
     """Record orphans, terminate them after two sightings, and close those that are gone. True while there is any.
 
-    `held` are the ids at the cloud that an open row has in this pass: they are no orphans and cost no query.
+    `held` are the ids at the cloud that an open row has in this pass: they are no orphans and cost no query. Without
+    `any_open` no orphan of that cloud was open when the pass began, so nothing is read unless the listing shows one.
     """
     async with ctx.db.read() as tx:
         finds = await _finds(ctx, tx, listing, held, ctx.clock.now())
+        if not finds and not any_open:
+            return False
         every = await open_orphans(tx, listing.cloud)
         known = {orphan.ref: orphan for orphan in every if orphan.account == listing.account}
         others = [orphan for orphan in every if orphan.account != listing.account]

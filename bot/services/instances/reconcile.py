@@ -71,12 +71,12 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         # asked for, because the answer shows the cloud's time.
         return Pass(len(listing.items), urgent=True, problem=doubt)
     async with ctx.db.read() as tx:
-        every = await open_instances(tx, cloud)
+        every, orphans = await open_instances(tx, cloud)
     rekeyed = key_rotation.proven(ctx.labels, listing, every)
     if rekeyed:
         await key_rotation.take_over(ctx, listing, rekeyed)
         async with ctx.db.read() as tx:
-            every = await open_instances(tx, cloud)
+            every, orphans = await open_instances(tx, cloud)
     rows = [row for row in every if row.account == provider.account]
     seen = _match(rows, listing)
     running = [row for row in rows if row.state in RUNNING_STATES]
@@ -93,7 +93,7 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     )
     await note_reported_restarts(ctx, running, seen, ctx.clock.now())
     held = {item.ref for item in seen.values()}
-    found_orphans = await note_orphans(ctx, provider, listing, len(running), held)
+    found_orphans = await note_orphans(ctx, provider, listing, len(running), held, any_open=orphans)
     if any(_is_repriced(row, seen.get(row.id)) for row in rows):
         ctx.hints.spend.set()  # After the commits, so that the pass over all costs sees the new rates.
     if any(steps) or found_orphans:

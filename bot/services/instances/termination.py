@@ -80,10 +80,9 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         pause_s = ctx.timing.recovery_page_s
         waits_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
     waits_until = waits_until or await verification.waits_until(ctx, row, now)
-    if waits_until is None:
-        async with (
-            ctx.db.read() as tx
-        ):  # After the checkpoint check, because its last decision must be announced before the termination, too.
+    if waits_until is None and row.terminate_acked_at is None:  # What was accepted once waited for its people then.
+        # Read again, because the last decision of the checkpoint check must be announced before the termination, too.
+        async with ctx.db.read() as tx:
             row = await tx.get_one(Instance, held.row_id)
             waits_until = await barrier.waits_until(tx, row, now)
     if waits_until is not None:
@@ -110,11 +109,14 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         log.warning("terminating %s failed: %s", row.id, error.code)
         problem, had_no_effect = error.message, error.definite_no
     now = ctx.clock.now()
-    alive_at = None if was_there is None else await last_heartbeat_at(ctx, row)
+    # When it was last alive says something only where the cloud does not know it, and was not called before.
+    unknown = was_there is False and row.terminate_called_at is None
+    alive_at = await last_heartbeat_at(ctx, row) if unknown else None
     async with ctx.db.write() as tx:
-        if was_there is not None:
-            await _acknowledged(tx, row, called_at, alive_at, now, was_there=was_there)
+        await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
+        if was_there is not None:
+            await _acknowledged(tx, row, fresh, called_at, alive_at, now, was_there=was_there)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         back = {"terminate_called_at": row.terminate_called_at} if had_no_effect else {}
@@ -125,7 +127,14 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
 
 
 async def _acknowledged(
-    tx: Tx, row: Instance, called_at: datetime, alive_at: datetime | None, now: datetime, *, was_there: bool
+    tx: Tx,
+    row: Instance,
+    fresh: Instance,
+    called_at: datetime,
+    alive_at: datetime | None,
+    now: datetime,
+    *,
+    was_there: bool,
 ) -> None:
     """Store a cloud's first reply to a termination, although the claim may be lost: billing stops with either reply.
 

@@ -10,7 +10,7 @@ from bot.services.notifications.interruption import instead
 from bot.services.outbox.barrier import release_waiting_ends
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import SENDER_DIED, DeliveryFailed, Messenger
-from ledger.core import Claim, claim, notification_dead, notification_sent, release
+from ledger.core import Claim, claim, notification_dead, notification_sent, notifications_by_id, release
 from ledger.kernel.states import NotificationState
 from ledger.models import Notification
 
@@ -25,14 +25,15 @@ async def deliver_due(ctx: Context, messenger: Messenger) -> int:
     held = await claim(
         ctx.db, Notification, now=ctx.clock.now(), states={NotificationState.PENDING}, limit=BATCH, lease=lease
     )
-    await asyncio.gather(*(_deliver(ctx, messenger, one) for one in held))
+    if held:
+        async with ctx.db.read() as tx:
+            rows = {row.id: row for row in await notifications_by_id(tx, [one.row_id for one in held])}
+        await asyncio.gather(*(_deliver(ctx, messenger, one, rows[one.row_id]) for one in held))
     return len(held)
 
 
-async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
+async def _deliver(ctx: Context, messenger: Messenger, held: Claim, notification: Notification) -> None:
     await ctx.pressure.ease()
-    async with ctx.db.read() as tx:
-        notification = await tx.get_one(Notification, held.row_id)
     if held.taken_over:
         notification.error = SENDER_DIED
     try:

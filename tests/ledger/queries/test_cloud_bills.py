@@ -29,6 +29,7 @@ from tests.support.clock import START
 from tests.support.databases import somebody_waits
 
 HOUR = timedelta(hours=1)
+MINE = ("vast", "acct-1")
 
 
 async def gone(tx: Tx, **values: Any) -> Instance:
@@ -81,7 +82,7 @@ async def test_what_ended_in_an_account_with_what_is_booked_and_what_is_billed(d
         await keep_lines(tx, [line("d", "7", "50", "acct-2"), line("a", "7", "1.25")])
         await keep_lines(tx, [])
     async with db.read() as tx:
-        found = await accounts(tx, "vast", "acct-1", since)
+        found = await accounts(tx, [MINE], since)
         assert [one.id for one in found] == [*sorted([row.id, bare.id]), orphan.id]
         by_id = {one.id: one for one in found}
         mine, others, lost = by_id[row.id], by_id[bare.id], by_id[orphan.id]
@@ -110,7 +111,7 @@ async def test_an_orphan_whose_bill_a_row_carries_meanwhile_is_left_to_that_row(
     async with db.write() as tx:
         row = await gone(tx, ref="7")
         orphan = await rows.stray(tx, OrphanState.GONE, ref="8", ended_at=START + HOUR)
-        of_row, of_orphan = await accounts(tx, "vast", "acct-1", START)
+        of_row, of_orphan = await accounts(tx, [MINE], START)
     async with db.write() as tx:
         await rows.entry(tx, row, "2")
         await loss(tx, orphan, "l1", "3", "stray")
@@ -132,7 +133,7 @@ async def test_one_correction_at_a_time(pg_db: Database, of_session: bool) -> No
             await gone(tx)
         else:
             await rows.stray(tx, OrphanState.GONE, ended_at=START + HOUR)
-        (subject,) = await accounts(tx, "vast", "acct-1", START)
+        (subject,) = await accounts(tx, [MINE], START)
 
     async def correct(usd: str) -> int:
         async with pg_db.write() as tx:
@@ -170,7 +171,7 @@ async def test_corrections_are_counted_of_one_instance_alone(db: Database) -> No
         await loss(tx, orphan, f"{orphan.id}/true-up/0", "1", "stray")
         await loss(tx, orphan, f"{orphan.id}/h1", "1", "stray")
     async with db.read() as tx:
-        found = {one.id: await corrected(tx, one) for one in await accounts(tx, "vast", "acct-1", START)}
+        found = {one.id: await corrected(tx, one) for one in await accounts(tx, [MINE], START)}
         assert found == {first.id: 2, second.id: 1, orphan.id: 1}
 
 
@@ -199,14 +200,16 @@ async def test_what_ended_sessions_have_used_by_instance(db: Database) -> None:
 
 async def test_the_oldest_that_ended_and_one_by_its_id(db: Database) -> None:
     async with db.read() as tx:
-        assert await earliest(tx, "vast", "acct-1", START) is None
+        assert await earliest(tx, [MINE, ("vast", "acct-2")], START) == {}
     async with db.write() as tx:
         ended = await gone(tx, sent_at=START + HOUR / 2)
         live = await rows.instance(tx)
         orphan = await rows.stray(tx, OrphanState.GONE, at=START, ended_at=START + HOUR)
         seen = await rows.stray(tx)
     async with db.read() as tx:
-        assert await earliest(tx, "vast", "acct-1", START) == START
-        assert await earliest(tx, "vast", "acct-1", START + 2 * HOUR) is None
+        assert await earliest(tx, [MINE, ("vast", "acct-2")], START) == {MINE: START}
+        assert await earliest(tx, [MINE], START + 2 * HOUR) == {}
+        assert await earliest(tx, [], START) == {}
+        assert await accounts(tx, [], START) == []
         found = [await subject_of(tx, one) for one in (ended.id, live.id, orphan.id, seen.id, "ins_none")]
     assert [one and one.ref for one in found] == [ended.ref, None, orphan.ref, None, None]

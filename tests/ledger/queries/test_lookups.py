@@ -61,7 +61,7 @@ async def test_rows_of_a_session(db: Database) -> None:
         assert [g.id for g in await open_grants(tx, session.request_id)] == [spare.id]
         assert await next_numbers(tx, session.request_id, "create") == (3, 3)
         assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
-        assert await open_instances(tx, "vast") == []  # One was never sent, the other is gone.
+        assert await open_instances(tx, "vast") == ([], True)  # One was never sent, the other is gone.
         assert await billable_ids(tx) == []
 
 
@@ -109,6 +109,16 @@ async def test_what_waits_for_a_session_and_when_it_was_billed(db: Database) -> 
         ]
 
 
+async def test_a_cloud_without_an_open_orphan_says_so(db: Database) -> None:
+    async with db.write() as tx:
+        live = await rows.instance(tx, InstanceState.LIVE)
+        await rows.stray(tx, OrphanState.GONE)
+        await rows.stray(tx, cloud="runpod")
+    async with db.read() as tx:
+        found, orphans = await open_instances(tx, "vast")
+    assert ([one.id for one in found], orphans) == ([live.id], False)
+
+
 async def test_rows_of_a_cloud(db: Database) -> None:
     async with db.write() as tx:
         live = await rows.instance(tx, InstanceState.LIVE)
@@ -118,7 +128,9 @@ async def test_rows_of_a_cloud(db: Database) -> None:
         await rows.stray(tx, OrphanState.GONE)
         foreign = await rows.stray(tx, account="acct-2")
     async with db.read() as tx:
-        assert {i.id for i in await open_instances(tx, "vast")} == {live.id, other.id, unknown.id}
+        found, orphans = await open_instances(tx, "vast")
+        assert {i.id for i in found} == {live.id, other.id, unknown.id}
+        assert orphans
         assert len(await billable_ids(tx)) == 2
         assert {s.id for s in await open_orphans(tx, "vast")} == {stray.id, foreign.id}
         assert [(one.account, one.count) for one in await accounts_in_use(tx)] == [("acct-1", 3), ("acct-2", 2)]

@@ -12,8 +12,8 @@ from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, SessionState
-from ledger.models import Notification
-from ledger.queries.terminations import Said, approved_ends, ordered_by, unheard
+from ledger.models import Node, Notification
+from ledger.queries.terminations import Said, approved_ends, behind, ordered_by, unheard
 from tests.support import rows
 from tests.support.clock import START
 
@@ -56,6 +56,17 @@ async def test_an_end_waits_until_every_place_was_tried(db: Database) -> None:
         assert not await unheard(tx, [Said(ENDING, "new", START - HOUR)])
         assert not await unheard(tx, [Said(NotificationKind.SESSION_IDLE, "new"), Said(ENDING, "none")])
         assert await unheard(tx, [Said(ENDING, "shown"), Said(ENDING, "half")])
+
+
+async def test_what_is_behind_an_instance(db: Database) -> None:
+    async with db.write() as tx:
+        bare, reports = await rows.instance(tx), await rows.instance(tx)
+        tx.add(Node(instance_id=reports.id, session_id=reports.session_id, token_hash="x", made_at=START))
+    async with db.read() as tx:
+        request, session, node = await behind(tx, bare.id)
+        assert (request.id, session.id, node) == (bare.request_id, bare.session_id, None)
+        _, session, node = await behind(tx, reports.id)
+    assert (session.id, node and node.instance_id) == (reports.session_id, reports.id)
 
 
 async def test_who_ordered_an_end(db: Database) -> None:
