@@ -14,6 +14,7 @@ from typing import Any
 
 from bot.rules.grammar.bad_word import BadWord, near, show
 from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, duration, whole, yes_or_no
+from bot.rules.sizing.data_source import STORES, DataSource
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.optimizers import Optimizer
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
@@ -63,6 +64,8 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
 }
 MOST_PARAMS = 10**14
 MOST_TOKENS = 10**15
+#: Evaluation that takes more is no training any more: percent of the time, and batches for each step.
+_MOST_EVALUATION, _MOST_BATCHES = 90, 10
 
 
 def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], Fields]:
@@ -117,6 +120,41 @@ def _time(field: str) -> Callable[[str], Fields]:
 
 def _read_cadence(text: str) -> Fields:
     return {"checkpoint_every_s": max(int(_time_h(text) * 3600), 1)}
+
+
+def _read_data(text: str) -> Fields:
+    """Read `s3:us-east-1`, `runpod:EU-RO-1` or `r2`: where the data lie."""
+    name, _, place = text.partition(":")
+    if "/" in text:
+        raise BadWord(f"{show(text)} names a bucket; write its store and its region, such as data=s3:us-east-1.")
+    store = STORES.get(name.lower())
+    if store is None:
+        there = ", ".join(STORES)
+        raise BadWord(f"{show(name)} is no store that is known here; write one of {there}.{near(name, STORES)}")
+    sample = f"data={name.lower()}{':' if store.regions else ''}{store.sample}"
+    region = next((one for one in store.regions if one.lower() == place.lower()), "")
+    if place and not store.regions:
+        raise BadWord(f"{store.title} charges the same in every region; write {sample}.")
+    if store.regions and not place:
+        raise BadWord(f"{show(text)} needs its region; write {sample}.")
+    if place and not region:
+        hint = near(place, [one.lower() for one in store.regions])
+        raise BadWord(f"{show(place)} is no region of {store.title} that is known here; write {sample}.{hint}")
+    return {"data": DataSource(name.lower(), region)}
+
+
+def _read_evaluation(text: str) -> Fields:
+    """Read `5%` of the training's time, or `100/1000`: 100 batches after every 1,000 steps."""
+    share = re.fullmatch(r"(\d{1,2}(?:\.\d{1,3})?)%", text)
+    if share is not None and 0 < Decimal(share[1]) <= _MOST_EVALUATION:
+        return {"evaluation_share": Decimal(share[1]) / 100}
+    batches = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if batches is not None and 0 < int(batches[1]) <= _MOST_BATCHES * int(batches[2]):
+        return {"evaluation_batches": Decimal(batches[1]) / Decimal(batches[2])}
+    raise BadWord(
+        f"{show(text)} is no share of evaluation; write evaluation=5% of the time, at most {_MOST_EVALUATION}%, or "
+        "evaluation=100/1000 for 100 batches after every 1,000 steps."
+    )
 
 
 def _read_model(text: str) -> Fields:
@@ -269,6 +307,15 @@ WORK_WORDS: tuple[WorkWord, ...] = (
     WorkWord("checkpoint-size", "SIZE", "Size of a checkpoint.", "checkpoint-size=20GB", _size("checkpoint_gb")),
     WorkWord("checkpoint-every", "TIME", "Pause between checkpoints.", "checkpoint-every=30m", _read_cadence),
     WorkWord("dataset", "SIZE", "Size of the data.", "dataset=50GB", _size("dataset_gb")),
+    WorkWord("data", "STORE[:REGION]", "Where the data lie.", "data=s3:us-east-1", _read_data),
+    WorkWord(
+        "evaluation",
+        "SHARE or BATCHES/STEPS",
+        "Time for evaluation; none unless you say so.",
+        "evaluation=5%",
+        _read_evaluation,
+        ("eval",),
+    ),
 )
 
 #: every key and alias → its word

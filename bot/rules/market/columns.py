@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.filters import filtered, unfit
 from bot.rules.policy.policy import Policy
 from bot.rules.viability.compatibility import Needs
@@ -138,7 +139,8 @@ def kind_names(job: JobRequest, policy: Policy, needs: Mapping[str, Needs]) -> t
     """Name the attributes that decide about a `plain` offer, besides the time that its work takes."""
     by_image = any(one.image.vendor is not None for one in needs.values())
     by_driver = any(one.image.cuda is not None for one in needs.values())
-    by_place = job.regions or policy.blocked_countries
+    work = workload_of(job)
+    by_place = job.regions or policy.blocked_countries or (work is not None and work.volume is not None)
     return (
         *("cloud", "gpu", "gpu_count", "spot"),
         *(("compute_capability",) if by_image or job.work or job.install else ()),

@@ -7,7 +7,8 @@ Every part has two amounts: what is expected, and the most that an approval cove
 - start-up: time that is billed before the run (from the create call on, where the cloud bills from there: the typical
   boot, at most the boot deadline), rounding up to the cloud's billing quantum and minimum, and the time in which a
   described run fetches its weights and data at the offer's bandwidth: once, at most twice.
-- transfer: data in and out at the offer's prices, every checkpoint included: the assumed amount, at most twice that.
+- transfer: data in and out at the offer's prices, every checkpoint included, and what the store of the data charges for
+  sending them: the assumed amount, at most twice that.
 - retries: the policy's share of compute, at most twice that.
 - hold: where the job names a place for its checkpoints, what holds or keeps the machine at its end (only at most).
 - interruptions: with a chance p of losing the host during the run, half of the work is repeated on average and at most
@@ -32,6 +33,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.checkpoints.verification import CheckpointHold, reserve
+from bot.rules.market.data_moved import data_said
 from bot.rules.market.outlook import RunOutlook, outlook
 from bot.rules.market.parts import (
     COMPONENTS,
@@ -83,6 +85,7 @@ class Estimate:
     layout in the GPUs' memory, whether it is tight, what could not be known, and the simulation's `outlook`, whose
     range `best_usd` begins. `worst_usd` is what an approval covers. `hold_usd` is what the worst case includes
     for a hold at the end, `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk is kept.
+    `data` says what moving the run's data costs and takes; empty where nobody said where they lie.
     """
 
     best_usd: Decimal
@@ -102,6 +105,7 @@ class Estimate:
     hold_hours: Decimal = _ZERO
     disk_hours: Decimal = _ZERO
     outlook: RunOutlook | None = None
+    data: str = ""
 
 
 def estimate(
@@ -140,6 +144,7 @@ def estimate(
         disk_hours=held.disk_h,
         assumptions=(*basis, *_assumptions(offer, policy, capabilities, likely)),
         **({} if run is None else _of_the_run(run)),
+        data="" if run is None else data_said(offer, run, likely),
     )
     if run is None or not run.known or likely.traffic is None:
         return found
@@ -197,6 +202,7 @@ def run_bill(offer: Offer, chance: Decimal, case: Scenario, billing: BillingRule
     kept_usd_h = kept_usd / case.work_h if case.work_h else _ZERO
     by_work = rate * case.retries + storage_rate + kept_usd_h
     fetched_usd = max(offer.ingress_usd_gb, _ZERO) * case.ingress_gb + egress * (case.egress_gb + once_gb)
+    fetched_usd += case.source_usd
     boot_h = _ZERO if case.traffic is None else case.traffic.boot_h
     return RunBill(
         usd_h=float(rate),

@@ -265,7 +265,7 @@ class _Solver:
         """Return the most tokens that the budget trains this size on; None where it does not fit or pays for none."""
         offer, question = self.offer, self._question
         work = replace(question.work, total_params=params, model=written(params), tokens=10**9, served_tokens=None)
-        run = run_time(work, offer.gpu, offer.gpu_count, _ZERO, self._runs)
+        run = run_time(work, offer.gpu, offer.gpu_count, _ZERO, self._runs).at(offer.cloud, offer.region)
         rate = run.throughput
         if rate is None or not self._fits(work, run):
             return None
@@ -304,7 +304,7 @@ class _Solver:
         """Return for how long the run may last at the expected rate inside the budget, the goal and the policy."""
         offer, goal_h = self.offer, self._question.work.goal_hours
         # What may be requested is the run's worst case.
-        limit_h = self._policy.max_hours_ever * Decimal(rate.low / rate.expected)
+        limit_h = self._policy.max_hours_ever * Decimal(rate.low / rate.expected) / run.evaluated
         until = [goal_h] if goal_h is not None else []
         until += [Decimal(offer.available_for_s) / _HOUR_S] if offer.available_for_s is not None else []
         wall_limit_h = min(until, default=limit_h)
@@ -321,7 +321,7 @@ class _Solver:
         return hours if fits else _ZERO
 
     def _expected(self, run: RunTime, rate: Throughput, hours: Decimal) -> Scenario:
-        run = replace(run, hours=hours_at(hours, rate))
+        run = replace(run, hours=hours_at(hours * run.evaluated, rate))
         return scenarios(self._question.job, self._policy, self._able, run)[0]
 
 

@@ -51,13 +51,15 @@ def outlook(
         before_h=float(before_h),
     )
     found = simulate(times, bill, limits)
+    # Evaluation is part of the hours of work, but the run does not advance meanwhile.
+    goodput = found.goodput / float(run.evaluated)
     return RunOutlook(
         hours_low=_rounded(found.hours_low),
         hours_high=_rounded(found.hours_high),
         usd_low=_rounded(found.usd_low),
         usd_high=_rounded(found.usd_high),
-        goodput=_share(found.goodput),
-        utilisation=_share(rate.mfu * found.goodput) if rate is not None and run.trains else None,
+        goodput=_share(goodput),
+        utilisation=_share(rate.mfu * goodput) if rate is not None and run.trains else None,
         done=None if limits.goal_h is None else _share(found.done),
         within=None if found.within is None else _share(found.within),
     )

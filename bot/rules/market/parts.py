@@ -46,6 +46,7 @@ class Scenario:
     times: int
     tolerance: Decimal
     store_usd: Decimal = _ZERO
+    source_usd: Decimal = _ZERO
     traffic: RunTraffic | None = None
 
 
@@ -91,12 +92,18 @@ def wall_h(offer: Offer, chance: Decimal, case: Scenario) -> Decimal:
 
 
 def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities, policy: Policy) -> Scenario:
-    """Add what only the work determines: data, checkpoints and the store that keeps them."""
+    """Add what only the work determines: data, checkpoints and the store that keeps them.
+
+    At worst, data that should be read in place are copied after all.
+    """
+    if run.beside and n > 1:
+        run = replace(run, fetched_gb=run.fetched_gb + run.data_gb)
     kept_gb = run.checkpoint_gb * KEPT_CHECKPOINTS
     return replace(
         case,
         ingress_gb=case.ingress_gb + run.fetched_gb * n,
         store_usd=kept_gb * policy.store_usd_gb_month * case.work_h / MONTH_H,
+        source_usd=run.source_usd * n,
         traffic=traffic(run, capabilities.boot_expected_s, policy),
     )
 
@@ -158,7 +165,7 @@ def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
         rate * case.compute_h,
         storage_rate * case.storage_h + case.store_usd,
         rate * (case.startup_h + fetching_h(offer, case)),
-        sent + fetched,
+        sent + fetched + case.source_usd,
         work * case.retries,
         work * lost_share(offer, chance, case),
     )

@@ -246,7 +246,8 @@ def _option(
     place: int, one: Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy
 ) -> RankedOption:
     why = _why(one, costs, marks, least_usd if place else None, policy)
-    return RankedOption(one.offer, costs, place + 1, marks, why, one.risk_usd)
+    said = " ".join(filter(None, (why, costs.data)))
+    return RankedOption(one.offer, costs, place + 1, marks, said, one.risk_usd)
 
 
 def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decimal | None, policy: Policy) -> str:

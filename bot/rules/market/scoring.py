@@ -90,12 +90,13 @@ class Cases:
         self._whole = whole
         self._own = runs
         self._work = workload_of(job)
-        self._runs: dict[tuple[str, int], RunTime] = {}
-        self._known: dict[str | tuple[str, str, int], Case] = {}
+        self._volume = None if self._work is None else self._work.volume
+        self._runs: dict[tuple[str, int, bool], RunTime] = {}
+        self._known: dict[str | tuple[str, str, int, bool], Case] = {}
 
     def of(self, offer: Offer) -> Case:
         """Return the case of an offer."""
-        key = offer.cloud if self._work is None else (offer.cloud, offer.gpu, offer.gpu_count)
+        key = offer.cloud if self._work is None else (offer.cloud, offer.gpu, offer.gpu_count, self._beside(offer))
         found = self._known.get(key)
         if found is None:
             run = self.run(offer)
@@ -116,11 +117,15 @@ class Cases:
         """Return the time of the work on an offer's GPUs; None where only hours are asked for."""
         if self._work is None:
             return None
-        key = offer.gpu, offer.gpu_count
+        key = offer.gpu, offer.gpu_count, self._beside(offer)
         if key not in self._runs:
-            found = run_time(self._work, *key, self.job.hours, self._own)
-            self._runs[key] = found
+            found = run_time(self._work, offer.gpu, offer.gpu_count, self.job.hours, self._own)
+            self._runs[key] = found.at(offer.cloud, offer.region)
         return self._runs[key]
+
+    def _beside(self, offer: Offer) -> bool:
+        """Whether the data of the run lie in the offer's own data center."""
+        return self._volume is not None and self._volume.beside(offer.cloud, offer.region)
 
 
 def _place(offer: Offer, job: JobRequest) -> int:

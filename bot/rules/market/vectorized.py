@@ -272,7 +272,7 @@ def _totals(
     risk = np.where(spot, of(lambda case: case.spot_risk_h), of(lambda case: case.risk_h))
     egress = np.maximum(prices.egress.floats[places], 0.0)
     checkpoints = np.where(moved.known, np.maximum(moved.lost.written_per_h * work, 1.0), 1.0) * moved.checkpoint_gb
-    rest = of(lambda case: case.scenario.store_usd)
+    rest = of(lambda case: case.scenario.store_usd + case.scenario.source_usd)
     rest += egress * (of(lambda case: case.scenario.egress_gb) + checkpoints)
     rest += np.maximum(prices.ingress.floats[places], 0.0) * of(lambda case: case.scenario.ingress_gb)
     expected = hourly * hours + stored * storing + rest

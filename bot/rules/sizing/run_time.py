@@ -6,9 +6,10 @@ what could not be computed; nothing is invented.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from bot.rules.sizing.data_source import DataSource
 from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
 from bot.rules.sizing.vram import Fit, fit
 from bot.rules.sizing.workload import WorkKind, Workload, architecture, unknown
@@ -30,7 +31,8 @@ class RunTime:
 
     `known` says whether `hours` follow from the work or were given. `checkpoint_gb` is 0 where nothing is learned;
     `fetched_gb` are data and weights that are fetched once. `goal_h` is when it should be done, and `trains`
-    tells whether it changes weights.
+    tells whether it changes weights. Of `fetched_gb`, `data_gb` come from `data`; `beside` says that the machine reads
+    these in place instead. `evaluated` is the factor by which evaluation makes the run longer.
     """
 
     hours: RunHours
@@ -43,6 +45,21 @@ class RunTime:
     goal_h: Decimal | None
     trains: bool
     unknown: tuple[str, ...]
+    data: DataSource | None = None
+    data_gb: Decimal = _ZERO
+    beside: bool = False
+    evaluated: Decimal = Decimal(1)
+
+    def at(self, cloud: str, region: str) -> RunTime:
+        """Return the run on a machine there: data that lie in the same data center are not fetched."""
+        if self.data is None or not self.data.beside(cloud, region):
+            return self
+        return replace(self, fetched_gb=self.fetched_gb - self.data_gb, beside=True)
+
+    @property
+    def source_usd(self) -> Decimal:
+        """Return what the data's store charges for sending them once."""
+        return _ZERO if self.data is None or self.beside else self.data.leaving_usd(self.data_gb)
 
     @property
     def fits(self) -> bool:
@@ -73,6 +90,9 @@ def run_time(
         goal_h=work.goal_hours,
         trains=work.trains,
         unknown=() if hours is not None else _unknown(work, gpu_name),
+        data=work.data,
+        data_gb=work.dataset_gb or _ZERO,
+        evaluated=work.evaluated,
     )
 
 

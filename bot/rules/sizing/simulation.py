@@ -6,7 +6,8 @@ are cut into a fixed grid, so the same run always has the same result and no ran
 repeat takes three values with the mean and the deviation of its exact distribution.
 
 Wall-clock hours = hours of work / goodput. Goodput is the share of the wall clock in which the run advances: the rest
-are the start, downloads, checkpoints, repeated work and restarts.
+are the start, downloads, checkpoints, repeated work and restarts. Evaluation is in the hours of work here;
+`market.outlook` takes it out of the goodput.
 """
 
 from __future__ import annotations

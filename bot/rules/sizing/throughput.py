@@ -226,7 +226,7 @@ def posterior(gpu: str, stack: str | None, runs: Iterable[FinishedRun], prior: f
 
 
 def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
-    """Return how long all tokens take.
+    """Return how long all tokens take, evaluation included.
 
     None when the tokens or the throughput are not known, or it would take a century.
     """
@@ -234,7 +234,7 @@ def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
     if tokens is None or found is None or not tokens / found.low < 100 * 365 * 86_400:
         return None
     mean_rate = found.expected / math.exp(found.sigma**2 / 2)
-    median, expected, worst = (_hours(tokens, rate) for rate in (found.expected, mean_rate, found.low))
+    median, expected, worst = (_hours(work, tokens, rate) for rate in (found.expected, mean_rate, found.low))
     return RunHours(median, expected, max(worst, expected))
 
 
@@ -244,8 +244,8 @@ def hours_at(median_h: Decimal, found: Throughput) -> RunHours:
     return RunHours(median_h, expected, max(money.half_up(median_h * Decimal(found.expected / found.low), 6), expected))
 
 
-def _hours(tokens: int, rate: float) -> Decimal:
-    return money.half_up(Decimal(tokens) / Decimal(rate) / 3600, 6)
+def _hours(work: Workload, tokens: int, rate: float) -> Decimal:
+    return money.half_up(Decimal(tokens) / Decimal(rate) / 3600 * work.evaluated, 6)
 
 
 def _spread(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:

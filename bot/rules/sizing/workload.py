@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from bot.rules.sizing.data_source import DataSource
 from bot.rules.sizing.model_shapes import ModelShape, model, typical
 from bot.rules.sizing.optimizers import Optimizer, state_bytes
 
@@ -23,6 +24,9 @@ PLAIN_ROUTED = 8
 #: What a run assumes when nobody said it; every use is an assumption that the plan shows.
 PLAIN_SEQ = 2048
 PLAIN_BATCH_TOKENS = 524_288
+#: The share of a step that its forward pass takes: 2 of 6 FLOPs for each weight and token (arXiv:2001.08361), and 2 of
+#: 4 where only adapters are trained, because the frozen weights need no gradients.
+_FORWARD_SHARE, _FORWARD_SHARE_OF_ADAPTERS = Decimal(1) / 3, Decimal(1) / 2
 
 
 class WorkKind(StrEnum):
@@ -65,7 +69,8 @@ class Workload:
     activations) and `sharding` are None when the planner may choose. `concurrency` is how many sequences are served at
     once, and of each request `prompt_tokens` are read and `output_tokens` generated. `served_tokens` are generated
     after the training, by a model that the plan chooses. `hours` is what was asked for when the work itself is not
-    known.
+    known. `data` says where the data lie. Evaluation takes `evaluation_share` of the training's time, or passes
+    `evaluation_batches` batches for each step.
     """
 
     kind: WorkKind = WorkKind.TRAINING
@@ -98,6 +103,9 @@ class Workload:
     checkpoint_gb: Decimal | None = None
     checkpoint_every_s: int | None = None
     dataset_gb: Decimal | None = None
+    data: DataSource | None = None
+    evaluation_share: Decimal | None = None
+    evaluation_batches: Decimal | None = None
 
     @property
     def trains(self) -> bool:
@@ -108,6 +116,21 @@ class Workload:
     def adapts(self) -> bool:
         """Whether only small adapters are trained beside frozen weights."""
         return self.kind in (WorkKind.LORA, WorkKind.QLORA)
+
+    @property
+    def volume(self) -> DataSource | None:
+        """Return where the data lie if that is a volume, which machines in its data center read in place."""
+        return self.data if self.data is not None and self.data.known.volume else None
+
+    @property
+    def evaluated(self) -> Decimal:
+        """Return by which factor evaluation makes a training longer: 1 where none was named."""
+        if not self.trains:
+            return Decimal(1)
+        if self.evaluation_share is not None:
+            return 1 / (1 - self.evaluation_share)
+        forward = _FORWARD_SHARE_OF_ADAPTERS if self.adapts else _FORWARD_SHARE
+        return 1 + (self.evaluation_batches or 0) * forward
 
     @property
     def sequence(self) -> int:
@@ -284,6 +307,12 @@ def assumed(work: Workload) -> tuple[str, ...]:
         found.append(f"A batch of {work.batch:,} sequences is assumed.")
     if work.precision is None:
         found.append(f"{work.number_format.value} is assumed.")
+    if work.data is not None and work.dataset_gb is None:
+        found.append("How large the data are was not said, so moving them is not counted; write dataset=200GB.")
+    if work.dataset_gb is not None and work.data is None:
+        found.append("Where the data lie was not said, so no charge of their store counts; write data=s3:us-east-1.")
+    if work.trains and work.evaluated == 1:
+        found.append("Evaluation during the run is not counted; write evaluation=5%.")
     if not work.trains:
         found.append(
             "Serving: a step reads the weights once for all sequences that fit into the memory, at most 256. Copies of "

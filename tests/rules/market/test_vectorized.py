@@ -27,6 +27,8 @@ RUNS = (
     ("model=7B", "type=finetune", "tokens=50M", "precision=fp16"),
     ("model=7B", "type=finetune", "tokens=5M", "batch=1"),
     ("model=1B", "type=finetune", "tokens=5M", "checkpoint-every=1m", "dataset=200GB"),
+    ("model=1B", "type=finetune", "tokens=5M", "dataset=900GB", "data=runpod:EU-RO-1"),
+    ("model=1B", "type=finetune", "tokens=5M", "dataset=30GB", "data=s3:us-east-1", "evaluation=10%", "goal=2h"),
     ("model=1B", "type=serving", "precision=fp8"),
     # On 24 GB this is tight.
     ("params=11.9B", "type=serving", "precision=bf16", "seq=512", "concurrency=1", "tokens=1M"),
@@ -46,6 +48,7 @@ FLAWS = st.one_of(
             "reliability": (Decimal("0.950000000000000000001"), Decimal("sNaN"), Decimal("Infinity"), Decimal(2)),
             "memory_gb": (Decimal("23.9999999999999999999"), Decimal(81), Decimal("NaN")),
             "country": ("CN", "US"),
+            "region": ("EU-RO-1", "US-KS-2"),
             "stock": (Stock.NONE,),
             "disk_gb_max": (49, 50),
             "available_for_s": (100, 6 * 3600, 10**7),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bot.rules.grammar.bad_word import BadWord
 from bot.rules.grammar.workload_words import WORK_KEYS, WORK_WORDS, parse, read
+from bot.rules.sizing.data_source import DataSource
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload, architecture, assumed, unknown
 from bot.rules.values.text import UnclosedQuote
@@ -50,6 +51,11 @@ def test_every_alias_reads_like_its_word() -> None:
         ("checkpoint-size=1TB", "checkpoint_gb", Decimal(1000)),
         ("checkpoint-size=500MB", "checkpoint_gb", Decimal("0.5")),
         ("dataset=50", "dataset_gb", Decimal(50)),
+        ("data=S3:US-East-1", "data", DataSource("s3", "us-east-1")),
+        ("data=runpod:eu-ro-1", "data", DataSource("runpod", "EU-RO-1")),
+        ("data=R2", "data", DataSource("r2")),
+        ("evaluation=5%", "evaluation_share", Decimal("0.05")),
+        ("eval=100/1000", "evaluation_batches", Decimal("0.1")),
         ("checkpoint-every=30m", "checkpoint_every_s", 1800),
         ("hours=1h30m", "hours", Decimal("1.5")),
         ("goal=2d", "goal_hours", Decimal(48)),
@@ -129,8 +135,9 @@ def test_what_is_assumed_is_said() -> None:
         "Sequences of 2,048 tokens are assumed.",
         "A batch of 256 sequences is assumed.",
         "amp_bf16 is assumed.",
+        "Evaluation during the run is not counted; write evaluation=5%.",
     )
-    assert assumed(parse("model=llama-3-8b seq=8192 batch=16 precision=bf16")) == ()
+    assert assumed(parse("model=llama-3-8b seq=8192 batch=16 precision=bf16 evaluation=2%")) == ()
     assert assumed(parse("type=serving seq=100"))[0] == "bf16 is assumed."
     assert parse("type=lora").batch == 16
 
@@ -199,3 +206,67 @@ def test_a_larger_model_multiplies_less_by_a_step_of_its_width_at_most(params: i
     assert large is not None
     # A typical width is a multiple of 64, so its embedding grows by a step, which the layers' part is without: 4.7 %.
     assert large.body_params >= small.body_params * 0.94
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("data=dropbox", "“dropbox” is no store that is known here; write one of s3, gcs, azure, r2, b2, hub, runpod."),
+        ("data=s4:us-east-1", "“s4” is no store that is known here; write one of s3, gcs, azure, r2, b2, hub, runpod."),
+        (
+            "data=s3://bucket/set",
+            "“s3://bucket/set” names a bucket; write its store and its region, such as data=s3:us-east-1.",
+        ),
+        ("data=s3", "“s3” needs its region; write data=s3:us-east-1."),
+        (
+            "data=s3:us-east-9",
+            "“us-east-9” is no region of S3 that is known here; write data=s3:us-east-1. Did you mean us-east-2?",
+        ),
+        (
+            "data=runpod:EU-R0-1",
+            "“EU-R0-1” is no region of RunPod that is known here; write data=runpod:EU-RO-1. Did you mean eu-ro-1?",
+        ),
+        ("data=r2:weur", "R2 charges the same in every region; write data=r2."),
+        *(
+            (
+                f"evaluation={wrong}",
+                f"“{wrong}” is no share of evaluation; write evaluation=5% of the time, at most 90%",
+            )
+            for wrong in ("0%", "91%", "5", "0/10", "1/0", "101/10", "often")
+        ),
+    ],
+)
+def test_a_wrong_place_or_share_is_refused_with_a_right_one(line: str, sentence: str) -> None:
+    with pytest.raises(BadWord) as refused:
+        parse(line)
+    assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("line", "factor"),
+    [
+        ("model=7B", Decimal(1)),
+        ("evaluation=20%", Decimal("1.25")),
+        ("evaluation=300/1000", Decimal("1.1")),
+        ("type=lora evaluation=300/1000", Decimal("1.15")),
+        ("type=serving evaluation=20%", Decimal(1)),
+    ],
+)
+def test_evaluation_makes_a_training_longer(line: str, factor: Decimal) -> None:
+    assert float(parse(line).evaluated) == pytest.approx(float(factor))
+
+
+def test_what_moving_and_evaluating_leave_out_is_said() -> None:
+    size, place = "How large the data are was not said", "Where the data lie was not said"
+    evaluated = "Evaluation during the run is not counted; write evaluation=5%."
+    for line, said in (
+        ("model=7B", [evaluated]),
+        ("model=7B evaluation=5%", []),
+        ("type=serving model=7B", []),
+        ("model=7B dataset=5GB", [place, evaluated]),
+        ("model=7B data=r2", [size, evaluated]),
+        ("model=7B data=r2 dataset=5GB", [evaluated]),
+    ):
+        found = [one for one in assumed(parse(line)) if one.startswith(("How large", "Where", "Evaluation"))]
+        assert len(found) == len(said), line
+        assert all(one.startswith(start) for one, start in zip(found, said, strict=True))
