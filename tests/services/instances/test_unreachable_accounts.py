@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import cast
 
-from bot.services.instances import operator_reminders
+import pytest
+
+from bot.services.instances import operator_reminders, reconcile
 from bot.services.instances.unreachable_accounts import unreachable, write_off
 from bot.services.runtime import recovery_mode
 from ledger.core.writes import amend
@@ -14,6 +17,8 @@ from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, S
 from ledger.models import Instance
 from providers.contract import Listing, Provider
 from providers.errors import Unavailable
+from providers.rate_limits import LocalPacer
+from providers.registry import REGISTRY
 from tests.services.instances.test_key_rotation import Rotated
 from tests.services.runtime.test_recovery_mode import rowless
 from tests.support.world import World
@@ -118,3 +123,18 @@ async def test_an_unclear_create_is_given_up_and_what_comes_back_later_is_ended_
     assert (await recovery_mode.condemn(w.ctx.db, again[0].id, ADA, WHY, w.clock.now())).ok
     await w.run(180, 30)
     assert w.alive() == []
+
+
+@pytest.mark.parametrize("cloud", ["vast", "runpod", "lambda", "tensordock"])
+async def test_an_adapter_without_a_key_never_shows_that_a_machine_is_gone(w: World, cloud: str) -> None:
+    await w.running(candidates=(cloud,), hours=Decimal(6))
+    keyless = REGISTRY[cloud].connect({}, w.clock, LocalPacer(w.clock, 0))
+    keyless.account = w.ctx.providers[cloud].account  # Even where it passes for the account of the row.
+    blind = replace(w.ctx, providers={**w.ctx.providers, cloud: keyless})
+    for _ in range(5):
+        w.clock.advance(60)
+        await reconcile.observe(blind, cloud)
+    (row,) = (await w.books()).instances
+    assert (row.state, row.absent_at) == (InstanceState.LIVE, [])
+    assert [one.alive for one in w.clouds[cloud].instances()] == [True]
+    await keyless.close()
