@@ -10,7 +10,6 @@ that earlier time, so that what happened during the work is handled at once.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,6 +20,7 @@ from sqlalchemy import Integer, Select, and_, bindparam, case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import Database
+from ledger.kernel.ids import hex_token
 from ledger.kernel.states import NotificationState
 from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session, WebhookDelivery
 
@@ -85,7 +85,7 @@ async def _take(tx: AsyncSession, model: type[Any], before: Mapping[str, str | N
     """Claim rows that are locked; `before` gives the token that each had."""
     if not before:
         return []
-    key, token = _key(model), secrets.token_hex(16)
+    key, token = _key(model), hex_token()
     taken = await tx.execute(
         update(model)
         .where(key.in_(list(before)))

@@ -24,12 +24,12 @@ from bot.services.runtime.context import Context
 from bot.ticker.schedule import ScheduledJob
 from bot.ticker.sweeps import CloudWatch, jobs
 from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxCloud
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.due import DueRows
-from tests.support.clock import SteppedClock
 from tests.support.jobs import WORKS_ON
 
 CHANNEL = "C0GPU"
@@ -91,7 +91,7 @@ class Life:
     """One process: its own connections, adapters, catalog, hints and watches."""
 
     ctx: Context
-    clock: SteppedClock
+    clock: Clock
     table: list[ScheduledJob]
     watches: Mapping[str, CloudWatch]
     rows: DueRows
@@ -174,8 +174,8 @@ class Life:
 
 
 def begin(
-    db_url: str,
-    clock: SteppedClock,
+    db: Database,
+    clock: Clock,
     clouds: Mapping[str, SandboxCloud],
     clouds_url: str,
     board: Board,
@@ -190,7 +190,6 @@ def begin(
         name: REGISTRY[name].connect(cloud.environment(f"{clouds_url}/{name}"), clock, pacer)
         for name, cloud in clouds.items()
     }
-    db = Database(db_url)
     ctx = wiring.assemble(db, clock, providers, LABELS, policy=policy, timing=timing, node_url=node_url)
     switch.app = build_api(Dependencies(ctx, ApiSettings(CHANNEL)), {})
     if board.slack is not None:
