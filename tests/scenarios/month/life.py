@@ -97,6 +97,8 @@ class Life:
     rows: DueRows
     board: Board
     next_at: dict[str, datetime] = field(default_factory=dict)
+    #: How often the jobs with a pace of their own run, in seconds.
+    pace_s: Mapping[str, float] = field(default_factory=lambda: PACE_S)
     #: How often each job ran, and how many rows it worked on.
     ran: dict[str, list[int]] = field(default_factory=dict)
     #: When a row of each job is due, as of the last look.
@@ -145,8 +147,8 @@ class Life:
         return max(at, looked_at + timedelta(seconds=IDLE_S)) if is_idle else at
 
     async def _run(self, job: ScheduledJob) -> None:
-        if job.name in PACE_S:
-            self.next_at[job.name] = self.clock.now() + timedelta(seconds=PACE_S[job.name])
+        if job.name in self.pace_s:
+            self.next_at[job.name] = self.clock.now() + timedelta(seconds=self.pace_s[job.name])
         done = await job.run()
         count = self.ran.setdefault(job.name, [0, 0])
         count[0] += 1

@@ -16,7 +16,10 @@ Call = Callable[[], Any]
 class Stepper(Protocol):
     """Who is asked before each step of a task that works for it."""
 
-    def step(self, task: SteppedCoroutine) -> asyncio.Future[None] | None:
+    def joined(self, task: asyncio.Task[Any]) -> None:
+        """A task begins to work for it."""
+
+    def step(self) -> asyncio.Future[None] | None:
         """Count a step. A future holds the task until it is done; CancelledError ends it here."""
 
 
@@ -98,7 +101,7 @@ class SteppedCoroutine(Coroutine[Any, Any, Any]):
 
     def _go(self, call: Call) -> Any:
         try:
-            wait = self._stepper.step(self)
+            wait = self._stepper.step()
         except asyncio.CancelledError as crash:
             return self._inner.throw(crash)
         if wait is None:
@@ -109,6 +112,8 @@ class SteppedCoroutine(Coroutine[Any, Any, Any]):
 
 def _task(loop: asyncio.AbstractEventLoop, coro: Any, *, context: Context | None = None, **_: Any) -> asyncio.Task[Any]:
     stepper = context.get(STEPPER) if context is not None else STEPPER.get()
-    if stepper is not None and asyncio.iscoroutine(coro):
-        coro = SteppedCoroutine(coro, stepper)
-    return asyncio.Task(coro, loop=loop, context=context)
+    if stepper is None:
+        return asyncio.Task(coro, loop=loop, context=context)
+    task: asyncio.Task[Any] = asyncio.Task(SteppedCoroutine(coro, stepper), loop=loop, context=context)
+    stepper.joined(task)
+    return task

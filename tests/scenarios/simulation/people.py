@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from bot.rules.instances.power import PowerAction
@@ -45,11 +46,11 @@ class People:
         """Put the day of these people on the agenda."""
         random = self.place.random
         for _ in range(random.randint(3, 6)):
-            self.place.after(random.uniform(0, 2400), self.ask)
+            self.place.after(random.uniform(0, 1800), self.ask)
         for _ in range(random.randint(2, 6)):
-            self.place.after(random.uniform(600, 6000), self.do_something)
-        for at_s in range(60, 9000, 120):
-            self.place.after(at_s + random.uniform(0, 60), self.look)
+            self.place.after(random.uniform(300, 4500), self.do_something)
+        for at_s in range(60, 5400, 180):
+            self.place.after(at_s + random.uniform(0, 120), self.look)
 
     async def ask(self) -> None:
         """Somebody asks for a machine, and asks again with the same key while there is no answer."""
@@ -57,9 +58,9 @@ class People:
         self.asked += 1
         key, owner = f"ask-{self.asked}", person(random.choice(OWNERS))
         clouds = tuple(random.sample(self.place.profile.clouds, random.randint(1, len(self.place.profile.clouds))))
-        job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(("0.5", "1", "1", "2")))}
+        job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(("0.5", "0.5", "1", "1.5")))}
         if random.random() < 0.2:
-            job |= {"wait": True, "max_price_usd_h": random.choice((DEAR, CHEAP)), "wait_until": "90m"}
+            job |= {"wait": True, "max_price_usd_h": random.choice((DEAR, CHEAP)), "wait_until": "60m"}
         for _ in range(3):
             reply = await self.place.by_a_process(lambda hands: hands.ask(owner, key=key, **job))
             if reply is not None:
@@ -107,14 +108,12 @@ class People:
         """Press a button, perhaps twice at once, in whichever processes get it."""
         who = [person(name) for name in self.place.random.sample(APPROVERS, len(APPROVERS))]
 
-        async def click(hands: World, actor: Actor) -> Reply:
+        async def click(actor: Actor, hands: World) -> Reply:
             view = await hands.view(request_id)
             seen = amended_terms(view.request, view.approvals).digest
             return await decisions.decide(hands.ctx, Decide(token, facts(actor), seen=seen))
 
-        replies = await asyncio.gather(
-            *(self.place.by_a_process(lambda hands, actor=actor: click(hands, actor)) for actor in who[:times])
-        )
+        replies = await asyncio.gather(*(self.place.by_a_process(partial(click, actor)) for actor in who[:times]))
         for reply in replies:
             self._note("click", request_id, reply)
 
@@ -137,8 +136,9 @@ class People:
             self.asked += 1
             key = f"more-{self.asked}"
             for _ in range(2):
-                reply = await self.place.by_a_process(lambda w: w.more(request_id, "0.5", owner.actor, key=key))
-                self._note(what, request_id, reply)
+                self._note(
+                    what, request_id, await self.place.by_a_process(partial(_more, request_id, owner.actor, key))
+                )
         elif what == "cancel":
             self._note(what, request_id, await self.place.by_a_process(lambda w: w.cancel(request_id, owner.actor)))
         elif what in ("stop", "start"):
@@ -152,6 +152,10 @@ class People:
         code = str(reply.code) if reply is not None else "no answer"
         self.replies[f"{what}: {code}"] = self.replies.get(f"{what}: {code}", 0) + 1
         self.place.note(f"{what} {about}: {code}")
+
+
+async def _more(request_id: str, owner: Actor, key: str, hands: World) -> Reply:
+    return await hands.more(request_id, "0.5", owner, key=key)
 
 
 async def _all_requests(hands: World) -> list[str]:

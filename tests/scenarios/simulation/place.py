@@ -7,7 +7,7 @@ import hashlib
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import count
@@ -29,7 +29,8 @@ from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, truth
 from providers.sandbox.server import build_app
 from tests.scenarios.month.board import Board
-from tests.scenarios.month.life import TICK, begin
+from tests.scenarios.month.life import PACE_S, TICK, begin
+from tests.scenarios.month.town import BOOT_POLL_S
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
 from tests.scenarios.simulation.loop import SimulatedClock
@@ -46,6 +47,10 @@ APPROVERS = ("UBOB", "UCAROL")
 CREDIT_USD = Decimal(100_000)
 #: The longest jump: jobs have a pace, and a killed process holds its claims for minutes.
 JUMP = timedelta(seconds=600)
+#: Quiet clouds are listed less often than in production, which costs most of a seed.
+SWEEP_S = 120.0
+#: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs as in a month.
+PACES_S = {name: seconds if name in ("clock", "metering", "drift") else 3600.0 for name, seconds in PACE_S.items()}
 
 
 @dataclass
@@ -121,6 +126,7 @@ class Place:
         self.stack.enter_context(wired(Line(self.app, process, self.weather, self._later), url))
         clock, door = GuardedClock(machine), Door(self.board, process)
         process.life = begin(database, clock, self.clouds, url, door, self.policy, self.timing, process.switch, "")
+        process.life.pace_s = PACES_S
         process.life.ctx.reach = NumberedReach(self.engine.ssh_ports)
         self.providers = process.life.ctx.providers
         return process
@@ -266,7 +272,7 @@ async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[
             board=Board(clock, lambda _: None),
             stack=stack,
             policy=policy,
-            timing=Timing(),
+            timing=replace(Timing(), sweep_s=SWEEP_S, boot_poll_s=BOOT_POLL_S),
         )
         try:
             built.processes = [built.begin(number, MachineClock(clock)) for number in range(profile.replicas)]

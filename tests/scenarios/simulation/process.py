@@ -13,7 +13,7 @@ from ledger.models import Notification
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import Life, Switch
 from tests.scenarios.simulation.connection import Connections
-from tests.scenarios.simulation.loop import STEPPER, SteppedCoroutine
+from tests.scenarios.simulation.loop import STEPPER
 from tests.support.clock import MachineClock
 
 T = TypeVar("T")
@@ -87,14 +87,15 @@ class Process:
         """Neither kill nor pause it any more."""
         self._countdown = None
 
-    def step(self, task: SteppedCoroutine) -> asyncio.Future[None] | None:
+    def joined(self, task: asyncio.Task[Any]) -> None:
+        """One of its tasks begins."""
+        self._tasks[task] = None
+
+    def step(self) -> asyncio.Future[None] | None:
         """One of its tasks goes on: it is held while the process is paused, and ends here when it is killed."""
         if self.is_dead:
             return None
         self.steps += 1
-        running = asyncio.current_task()
-        if running is not None:
-            self._tasks[running] = None
         if self._countdown is not None:
             self._countdown -= 1
             if self._countdown <= 0:
