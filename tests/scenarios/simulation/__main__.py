@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def _show(outcome: Outcome, *, is_told: bool) -> None:
     if is_told:
-        sys.stdout.writelines(f"  {line}\n" for line in outcome.history)
+        sys.stdout.writelines(f"  {line}\n" for line in [*outcome.history, "The journal:", *outcome.journal])
     if is_told or outcome.violations:
         sys.stdout.write(
             f"seed {outcome.seed}: {outcome.digest}, {outcome.sessions} instances, {outcome.cpu_s:.2f} s\n"

@@ -31,6 +31,7 @@ from providers.sandbox.server import build_app
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.life import PACE_S, TICK, begin
 from tests.scenarios.month.town import BOOT_POLL_S
+from tests.scenarios.simulation.bills import REPLACED, differences
 from tests.scenarios.simulation.connection import Connections
 from tests.scenarios.simulation.line import Line, Weather
 from tests.scenarios.simulation.loop import SimulatedClock
@@ -221,24 +222,42 @@ class Place:
 
         self.after(down_s, again)
 
-    async def check(self, *, healed: bool = False) -> list[str]:
-        """What the ledger and the clouds' truth say that must never be, with each process's own eyes closed."""
+    @asynccontextmanager
+    async def ledger(self) -> AsyncIterator[Database]:
+        """The ledger as somebody reads it who is none of the processes."""
         db = Database(self.db_url, connect=Connections())
         try:
-            seen = truth(self.engine, self.clouds.values())
-            providers = self.providers
-            found = await invariants.check(db, self.clock, seen, is_settled=healed, providers=providers)
+            yield db
         finally:
             await db.close()
-        return [str(one) for one in found]
+
+    async def check(self, *, healed: bool = False) -> list[str]:
+        """What the ledger and the clouds' truth say that must never be. Bills are judged by `bill_differences`."""
+        seen = truth(self.engine, self.clouds.values())
+        async with self.ledger() as db:
+            found = await invariants.check(db, self.clock, seen, is_settled=healed, providers=self.providers)
+        return [str(one) for one in found if one.rule != REPLACED]
+
+    async def bill_differences(self) -> list[str]:
+        """The instances whose bill is not what the ledger says; bills must be settled."""
+        async with self.ledger() as db:
+            books = await read_books(db)
+        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
+        return list(differences(self.processes[0].life.ctx, books, instances))
+
+    async def journal(self) -> list[str]:
+        """Everything that the ledger says has happened, a line each."""
+        async with self.ledger() as db:
+            events = (await read_books(db)).events
+        return [
+            f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
+            for one in events
+        ]
 
     async def digest(self) -> str:
-        """One number for the whole history: the journal and the entries of the ledger."""
-        db = Database(self.db_url, connect=Connections())
-        try:
+        """One number for the whole history: the journal, the entries and the instances of the ledger."""
+        async with self.ledger() as db:
             books = await read_books(db)
-        finally:
-            await db.close()
         lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -17,6 +17,7 @@ from random import Random
 
 from sqlalchemy.exc import SAWarning
 
+from bot.rules.billing.true_up import SETTLED
 from ledger.kernel.ids import Ids, ids_from
 from tests.scenarios.month.faults import FACTORS
 from tests.scenarios.simulation.loop import SimulatedClock, VirtualLoop
@@ -40,6 +41,7 @@ class Outcome:
     kills: int = 0
     sessions: int = 0
     steps: int = 0
+    journal: list[str] = field(default_factory=list, repr=False)
     cpu_s: float = 0.0
 
 
@@ -69,9 +71,9 @@ async def _play(seed: int, url: str, clock: SimulatedClock, every: int) -> Outco
             here.violations += await here.check()
         await _rest(here)
         kills = here.kills
-        digest = await here.digest()
+        digest, journal = await here.digest(), await here.journal()
         sessions = sum(1 for one in here.engine.creates if one.ref)
-        return Outcome(seed, here.violations, digest, here.history, kills, sessions, here.steps)
+        return Outcome(seed, here.violations, digest, here.history, kills, sessions, here.steps, journal)
 
 
 async def _rest(here: Place) -> None:
@@ -85,8 +87,12 @@ async def _rest(here: Place) -> None:
         await here.run(here.now + timedelta(seconds=REST_STEP_S))
         here.violations += await here.check()
         if not here.alive() and not await here.check(healed=True):
-            return
+            break
     here.violations += await here.check(healed=True)
+    # Two days pass at once: everything rests, and the clouds' bills are whole.
+    here.clock.advance(SETTLED + timedelta(hours=2))
+    await here.run(here.now + timedelta(hours=3))
+    here.violations += await here.bill_differences()
 
 
 def _trouble(here: Place) -> None:
@@ -181,8 +187,9 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            # A killed process gives no connection back.
+            # A killed process gives no connection back, and does not await what it was about to.
             warnings.simplefilter("ignore", SAWarning)
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             yield
     finally:
         logging.disable(before)

@@ -11,7 +11,7 @@ from tests.support.databases import memory_folder
 
 #: Each shows something of its own: see the comment beside it.
 SEEDS = (
-    2,  # Two processes are killed, one in the middle of a create.
+    2,  # A process is killed, and several clouds refuse, lose and delay calls.
 )
 
 
