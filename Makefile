@@ -13,12 +13,15 @@ PATIENT_WORKERS ?= $(shell expr 2 '*' $(CORES))
 TESTS ?= tests
 # How long the chaos run brings trouble; resting and judging come on top.
 MINUTES ?= 30
+# How many histories the simulation plays, and the first one's number.
+SEEDS ?= 20
+FROM ?= 1
 # Every page that a person reads.
 PAGES := README.md CONTRIBUTING.md CHANGELOG.md docs providers/profiles
 # How much of ledger/ its own tests run on PostgreSQL, in percent.
 LEDGER_ALONE := 99
 
-.PHONY: help install clients agent stacks demo test test-all soak chaos pictures bench mutants lint audit docs site picture clean
+.PHONY: help install clients agent stacks demo test test-all soak simulate chaos pictures bench mutants lint audit docs site picture clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -71,6 +74,9 @@ soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the 
 	$(BIN)/python -m pytest -n $(PATIENT_WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/scenarios/month/test_month.py \
 		tests/scenarios tests/services || failed=$$?; \
 	exit $$failed
+
+simulate: $(READY) ## Play SEEDS=20 histories of faults and crashes in virtual time, FROM=1 on; a failure prints how to play it again.
+	@exec $(BIN)/python -m tests.scenarios.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
 
 chaos: $(READY) ## Faults, kills, pauses and crashes against real processes for MINUTES=30, then a verdict (CHAOS_SEED plays one again).
 	@exec $(BIN)/python -m tests.scenarios.chaos --minutes $(MINUTES) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(ARGS)

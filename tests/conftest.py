@@ -61,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Wire.replaced_by_sockets = everything(config)
     settings.load_profile("full" if everything(config) else "quick")
     config.addinivalue_line("markers", "soak: runs with --soak only")
+    config.addinivalue_line("markers", "quick: runs without --all too, though it plays a scenario")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -83,6 +84,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def is_slow(item: pytest.Item) -> bool:
     """Whether a test runs in `make test-all` only: it is marked so, or it plays a whole scenario with its faults."""
+    if item.get_closest_marker("quick") is not None:
+        return False
     return item.get_closest_marker("slow") is not None or item.path.is_relative_to(HERE / "scenarios")
 
 

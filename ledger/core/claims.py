@@ -10,7 +10,6 @@ that earlier time, so that what happened during the work is handled at once.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,6 +20,7 @@ from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, case, fu
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import Database, may_lock
+from ledger.kernel.ids import hex_token
 from ledger.kernel.states import NotificationState
 from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session, WebhookDelivery
 
@@ -89,7 +89,7 @@ async def _take(
     """
     if not ids:
         return []
-    key, free, over = _key(model), secrets.token_hex(16), secrets.token_hex(16)
+    key, free, over = _key(model), hex_token(), hex_token()
     token = case((model.claim_token.is_(None), free), else_=over)
     taken = await tx.execute(
         update(model)

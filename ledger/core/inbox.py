@@ -8,7 +8,6 @@ processes a message again, and every command is built so that this changes nothi
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.claims import Claim
 from ledger.engine.db import Database
 from ledger.kernel.columns import CHECKED_JSON, storable, storable_json
+from ledger.kernel.ids import hex_token
 from ledger.kernel.states import InboxState
 from ledger.models import Inbox
 
@@ -131,7 +131,7 @@ class InboxWriter:
                 receipts[message.key] = Receipt(receipts[message.key].answer, None)
 
     async def _commit(self, batch: list[Inbound], finished: list[str]) -> dict[str, Receipt]:
-        token = secrets.token_hex(16)
+        token = hex_token()
         unique = {m.key: m for m in reversed(batch)}
         async with self._db.write(first=True) as tx:
             if finished:

@@ -79,7 +79,8 @@ class NestedWrite(RuntimeError):
 class Database:
     """Give sessions of one ledger: `read()` sees one state, `write()` commits at its end or rolls back on an error."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, connect: Callable[..., Connection] = Connection) -> None:
+        """`connect` opens the connections of a SQLite file; a simulation brings its own, which need no threads."""
         try:
             parsed = make_url(url)
         except ArgumentError as error:
@@ -102,8 +103,10 @@ class Database:
         self._shared: SharedWriter | None = None
         if self.dialect == "sqlite":
             _create_private(parsed.database)
-            self._writer = _sqlite_engine(url, size=1, begin=BEGIN_WRITE)
-            self._reader = _sqlite_engine(url, size=READERS, begin="BEGIN", pragmas=(*PRAGMAS, "PRAGMA query_only=ON"))
+            self._writer = _sqlite_engine(url, connect, size=1, begin=BEGIN_WRITE)
+            self._reader = _sqlite_engine(
+                url, connect, size=READERS, begin="BEGIN", pragmas=(*PRAGMAS, "PRAGMA query_only=ON")
+            )
             self._shared = SharedWriter(self._writer)
         else:
             # A replica that is paused in the middle of a transaction must not lock its rows for all others without end.
@@ -169,18 +172,20 @@ def _create_private(path: str | None) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
-def _sqlite_engine(url: str, *, size: int, begin: str, pragmas: tuple[str, ...] = PRAGMAS) -> AsyncEngine:
+def _sqlite_engine(
+    url: str, connect: Callable[..., Connection], *, size: int, begin: str, pragmas: tuple[str, ...] = PRAGMAS
+) -> AsyncEngine:
     path = str(make_url(url).database)
 
-    def connect(*_: Any, **__: Any) -> Connection:
-        return Connection(path, busy_timeout_ms=BUSY_TIMEOUT_MS)
+    def opened(*_: Any, **__: Any) -> Connection:
+        return connect(path, busy_timeout_ms=BUSY_TIMEOUT_MS)
 
     engine = create_async_engine(
         url,
         pool_size=size,
         max_overflow=0,
         pool_timeout=60,
-        connect_args={"async_creator_fn": connect},
+        connect_args={"async_creator_fn": opened},
         execution_options={"compiled_cache": _COMPILED},
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -12,7 +11,7 @@ from bot.services.notifications.request_message import show_again
 from ledger.core import Tx, decide, record
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import new_id
+from ledger.kernel.ids import new_id, url_token
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
@@ -48,7 +47,7 @@ async def ask_override(
     tx.add(override)
     await tx.flush()
     for action in ("approve", "reject"):
-        tx.add(Token(token=secrets.token_urlsafe(18), request_id=override.id, quote_version=1, action=action))
+        tx.add(Token(token=url_token(), request_id=override.id, quote_version=1, action=action))
     record(tx, now, SYSTEM, override.id, EventKind.REQUEST_MADE, after=override.state, reason=sentence)
     await show_again(tx, parent, now)
     return override

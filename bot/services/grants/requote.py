@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,7 +9,7 @@ from bot.rules.market.estimate import Estimate
 from bot.services.market.codec import estimate_to_json, offer_from_json, offer_to_json
 from bot.services.notifications.request_message import show_details
 from ledger.core import Tx
-from ledger.kernel.ids import new_id
+from ledger.kernel.ids import new_id, url_token
 from ledger.models import Instance, Option, Quote, Request, Token
 
 
@@ -36,7 +35,7 @@ async def offer_again(tx: Tx, asked: Request, row: Instance, costs: Estimate, wh
     )
     tx.add(option)
     for action, option_id in (("approve", option.id), ("reject", None)):
-        token = secrets.token_urlsafe(18)
+        token = url_token()
         tx.add(Token(token=token, request_id=asked.id, quote_version=1, action=action, option_id=option_id))
     await tx.flush()
     await show_details(tx, asked, now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from bot.services.market.preflight import Checks, refusal
 from bot.services.market.snapshots import Snapshots
 from ledger.kernel import money
 from ledger.kernel.clock import Clock
+from ledger.kernel.ids import hex_token
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Balance, Offer, Provider
@@ -220,7 +220,7 @@ class Catalog:
         advice = [unknown_places(found.offers, job.regions)] if known_enough else []
         if not rows and known_enough:
             advice += [one.sentence for one in (await self.openings(job, policy))[:ADVISED]]
-        name = secrets.token_hex(8)
+        name = hex_token(8)
         listing = MarketListing(name, job, sort, rows, market, found.answers, tuple(filter(None, advice)))
         self.snapshots.keep(question, version, name, listing, listing.offers)
         return listing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from ledger.core import Claim, StaleMove, Tx, claim, move, record, release
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.ids import new_id
+from ledger.kernel.ids import hex_token, new_id, url_token
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Option, Quote, Request, Token
@@ -76,7 +75,7 @@ async def _try_to_quote(ctx: Context, held: Claim) -> None:
         if await may_try(ctx, held):
             await _quote(ctx, held)
     except Exception:
-        incident = secrets.token_hex(4)
+        incident = hex_token(4)
         log.exception("incident %s: request %s could not be quoted", incident, held.row_id)
         await failed(ctx, held, incident)
 
@@ -232,7 +231,7 @@ def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token
     actions: list[tuple[str, str | None]] = [("approve", option.id) for option in options]
     return [
         Token(
-            token=secrets.token_urlsafe(18),
+            token=url_token(),
             request_id=request_id,
             quote_version=version,
             action=action,

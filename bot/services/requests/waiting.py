@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from bot.services.runtime.clock_guard import clock_problem
 from bot.services.runtime.context import Context
 from ledger.core import Claim, StaleMove, Tx, claim, move, release
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.ids import url_token
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token, WaitLimits
@@ -54,7 +54,7 @@ async def store(tx: Tx, request_id: str, limits: rules.WaitTerms, now: datetime)
     )
     actions = ["approve", "reject"] if limits.price_usd_h is not None else ["reject"]
     values = {"request_id": request_id, "quote_version": 0, "option_id": None}
-    tx.add_all([row, *(Token(token=secrets.token_urlsafe(18), action=action, **values) for action in actions)])
+    tx.add_all([row, *(Token(token=url_token(), action=action, **values) for action in actions)])
     await tx.flush()
     await show_again(tx, await tx.get_one(Request, request_id), now)
 

@@ -24,12 +24,12 @@ from bot.services.runtime.context import Context
 from bot.ticker.schedule import ScheduledJob
 from bot.ticker.sweeps import CloudWatch, jobs
 from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
 from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxCloud
 from tests.scenarios.month.board import Board
 from tests.scenarios.month.due import DueRows
-from tests.support.clock import SteppedClock
 from tests.support.jobs import WORKS_ON
 
 CHANNEL = "C0GPU"
@@ -91,12 +91,14 @@ class Life:
     """One process: its own connections, adapters, catalog, hints and watches."""
 
     ctx: Context
-    clock: SteppedClock
+    clock: Clock
     table: list[ScheduledJob]
     watches: Mapping[str, CloudWatch]
     rows: DueRows
     board: Board
     next_at: dict[str, datetime] = field(default_factory=dict)
+    #: How often the jobs with a pace of their own run, in seconds.
+    pace_s: Mapping[str, float] = field(default_factory=lambda: PACE_S)
     #: How often each job ran, and how many rows it worked on.
     ran: dict[str, list[int]] = field(default_factory=dict)
     #: When a row of each job is due, as of the last look.
@@ -145,8 +147,8 @@ class Life:
         return max(at, looked_at + timedelta(seconds=IDLE_S)) if is_idle else at
 
     async def _run(self, job: ScheduledJob) -> None:
-        if job.name in PACE_S:
-            self.next_at[job.name] = self.clock.now() + timedelta(seconds=PACE_S[job.name])
+        if job.name in self.pace_s:
+            self.next_at[job.name] = self.clock.now() + timedelta(seconds=self.pace_s[job.name])
         done = await job.run()
         count = self.ran.setdefault(job.name, [0, 0])
         count[0] += 1
@@ -174,8 +176,8 @@ class Life:
 
 
 def begin(
-    db_url: str,
-    clock: SteppedClock,
+    db: Database,
+    clock: Clock,
     clouds: Mapping[str, SandboxCloud],
     clouds_url: str,
     board: Board,
@@ -190,7 +192,6 @@ def begin(
         name: REGISTRY[name].connect(cloud.environment(f"{clouds_url}/{name}"), clock, pacer)
         for name, cloud in clouds.items()
     }
-    db = Database(db_url)
     ctx = wiring.assemble(db, clock, providers, LABELS, policy=policy, timing=timing, node_url=node_url)
     switch.app = build_api(Dependencies(ctx, ApiSettings(CHANNEL)), {})
     if board.slack is not None:

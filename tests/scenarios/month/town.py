@@ -20,6 +20,7 @@ import httpx
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.timing import Timing
 from bot.services.nodes import checkins
+from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from providers.registry import sandboxes
 from providers.sandbox.clock import SandboxTiming
@@ -138,7 +139,7 @@ class Month:
     def new_life(self) -> Life:
         """Start a process."""
         return begin(
-            self.db_url,
+            Database(self.db_url),
             self.clock,
             self.clouds,
             CLOUDS_URL,
@@ -182,7 +183,7 @@ async def month(db_url: str, seed: int, names: Iterable[str], *, in_slack: bool 
         async with AsyncExitStack() as stack:
             if in_slack:
                 board.slack = await stack.enter_async_context(stand_in(clock, (*APPROVERS, *OWNERS)))
-            life = begin(db_url, clock, clouds, CLOUDS_URL, board, policy, timing, switch, NODES_URL)
+            life = begin(Database(db_url), clock, clouds, CLOUDS_URL, board, policy, timing, switch, NODES_URL)
             built = Month(
                 seed, Random(seed), db_url, clock, clouds, engine, switch, board, life, policy, timing, dark=dark
             )

@@ -1,0 +1,48 @@
+"""Hold what the ledger booked against what the clouds billed, instance by instance, once bills are settled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+
+from bot.services.audit.invariants.money import SPENT
+from bot.services.billing import true_up
+from bot.services.runtime.context import Context
+from ledger.kernel.states import InstanceState
+from ledger.queries.audit import Books
+from providers.sandbox.engine import TrueInstance
+
+CENT, SHARE, LEAST_USD = Decimal("0.01"), Decimal("0.01"), Decimal("0.05")
+#: The invariant that this module replaces: it takes no account of clouds that never say what they charged.
+REPLACED = "the ledger agrees with the bill"
+
+
+def differences(ctx: Context, books: Books, instances: Iterable[TrueInstance]) -> Iterator[str]:
+    """Name every instance whose bill is not what was booked, nor in the range that was reported as unreconciled."""
+    booked: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for entry in books.entries:
+        if entry.kind in SPENT:
+            losses = [side for side in (entry.debit, entry.credit) if side.startswith("loss:")]
+            amount = -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
+            booked[losses[0] if losses else str(entry.instance_id)] += amount
+    ranges: defaultdict[tuple[str, str], tuple[Decimal, Decimal]] = defaultdict(lambda: (Decimal(0), Decimal(0)))
+    for row in books.instances:
+        mine, at = booked[row.id], (row.cloud, str(row.ref))
+        limits = true_up.bounds(ctx, row) if row.state is InstanceState.GONE else None
+        low, high = limits or (mine, mine)
+        ranges[at] = (ranges[at][0] + low, ranges[at][1] + high)
+    for orphan in books.orphans:
+        mine, at = booked[f"loss:{orphan.id}"], (orphan.cloud, orphan.ref)
+        # Where nobody says what was charged, nobody knows whether it ran before it was ended.
+        silent = true_up.reports_no_charges(ctx.providers[orphan.cloud].capabilities)
+        ranges[at] = (ranges[at][0] + (Decimal(0) if silent else mine), ranges[at][1] + mine)
+    for item in instances:
+        found, bill = ranges.get((item.cloud, item.ref)), item.total_usd
+        if found is None:
+            if bill > CENT:
+                yield f"nothing is unseen: {item.cloud} {item.ref} cost ${bill:.4f}, and no row has it"
+            continue
+        margin = max(SHARE * bill, LEAST_USD if found[0] == found[1] else CENT)
+        if not found[0] - margin <= bill <= found[1] + margin:
+            yield f"{REPLACED}: {item.cloud} {item.ref}: ${found[0]:.4f} to ${found[1]:.4f} booked, ${bill:.4f} billed"

@@ -1,0 +1,162 @@
+"""What people do in one seed: they ask, click any button, twice or again, end, extend, stop, start and cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from bot.rules.instances.power import PowerAction
+from bot.services.approvals import decisions
+from bot.services.grants.amendments import amended_terms
+from bot.services.instances import power
+from bot.services.runtime.commands import Decide, Reply, Switch
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import RequestState
+from ledger.models import Token
+from ledger.queries.views import RequestView
+from tests.scenarios.simulation.place import APPROVERS, Place
+from tests.support.world import World, facts
+
+OWNERS = ("UALICE", "UDAVE", "UERIN")
+OPEN = (RequestState.PENDING, RequestState.WAITING)
+#: Of 100 looks at an undecided request, how often somebody rejects or cancels it instead of approving.
+REJECTED, CANCELLED = 6, 4
+DEAR, CHEAP = Decimal(20), Decimal("0.05")
+
+
+def person(name: str) -> Actor:
+    """Somebody in the workspace."""
+    return Actor(ActorKind.SLACK, name, "T1")
+
+
+@dataclass
+class People:
+    """Everybody. `requests` are the ids that people know of."""
+
+    place: Place
+    requests: list[str] = field(default_factory=list)
+    clicks: list[tuple[str, str]] = field(default_factory=list)
+    asked: int = 0
+    replies: dict[str, int] = field(default_factory=dict)
+
+    def plan(self) -> None:
+        """Put the day of these people on the agenda."""
+        random = self.place.random
+        for _ in range(random.randint(3, 6)):
+            self.place.after(random.uniform(0, 1800), self.ask)
+        for _ in range(random.randint(2, 6)):
+            self.place.after(random.uniform(300, 4500), self.do_something)
+        for at_s in range(60, 5400, 180):
+            self.place.after(at_s + random.uniform(0, 120), self.look)
+
+    async def ask(self) -> None:
+        """Somebody asks for a machine, and asks again with the same key while there is no answer."""
+        random = self.place.random
+        self.asked += 1
+        key, owner = f"ask-{self.asked}", person(random.choice(OWNERS))
+        clouds = tuple(random.sample(self.place.profile.clouds, random.randint(1, len(self.place.profile.clouds))))
+        job: dict[str, Any] = {"candidates": clouds, "hours": Decimal(random.choice(("0.5", "0.5", "1", "1.5")))}
+        if random.random() < 0.2:
+            job |= {"wait": True, "max_price_usd_h": random.choice((DEAR, CHEAP)), "wait_until": "60m"}
+        for _ in range(3):
+            reply = await self.place.by_a_process(lambda hands: hands.ask(owner, key=key, **job))
+            if reply is not None:
+                self._note("ask", key, reply)
+                if reply.ok and (request_id := str(reply.data["request_id"])) not in self.requests:
+                    self.requests.append(request_id)
+                return
+
+    async def look(self) -> None:
+        """Somebody looks at what waits for a decision."""
+        for request_id in list(self.requests):
+            view = await self._view(request_id)
+            if view is None or not view.tokens:
+                continue
+            others = [one for one in (view.override,) if one is not None]
+            for other in others:
+                if other.id not in self.requests:
+                    self.requests.append(other.id)
+            if view.request.state in OPEN:
+                await self._decide(view)
+        await self._find_children()
+
+    async def _find_children(self) -> None:
+        """Requests about a session, such as more time, have buttons of their own."""
+        found = await self.place.by_a_process(_all_requests)
+        self.requests += [one for one in found or () if one not in self.requests]
+
+    async def _decide(self, view: RequestView) -> None:
+        random, chance = self.place.random, self.place.random.randrange(100)
+        request_id = view.request.id
+        if chance < CANCELLED:
+            owner = Actor.from_ref(view.request.requester)
+            reply = await self.place.by_a_process(lambda hands: hands.cancel(request_id, owner))
+            self._note("cancel", request_id, reply)
+            return
+        wanted = "reject" if chance < CANCELLED + REJECTED else "approve"
+        tokens = sorted((one for one in view.tokens if one.action == wanted), key=lambda one: one.token)
+        if not tokens:
+            return
+        token: Token = random.choice(tokens)
+        self.clicks.append((token.token, request_id))
+        await self._click(token.token, request_id, times=random.choice((1, 1, 1, 2)))
+
+    async def _click(self, token: str, request_id: str, times: int = 1) -> None:
+        """Press a button, perhaps twice at once, in whichever processes get it."""
+        who = [person(name) for name in self.place.random.sample(APPROVERS, len(APPROVERS))]
+
+        async def click(actor: Actor, hands: World) -> Reply:
+            view = await hands.view(request_id)
+            seen = amended_terms(view.request, view.approvals).digest
+            return await decisions.decide(hands.ctx, Decide(token, facts(actor), seen=seen))
+
+        replies = await asyncio.gather(*(self.place.by_a_process(partial(click, actor)) for actor in who[:times]))
+        for reply in replies:
+            self._note("click", request_id, reply)
+
+    async def do_something(self) -> None:
+        """Somebody does something with a session, or an old click arrives once more."""
+        random = self.place.random
+        if not self.requests:
+            return
+        request_id = random.choice(self.requests)
+        view = await self._view(request_id)
+        if view is None:
+            return
+        owner = facts(Actor.from_ref(view.request.requester))
+        what = random.choice(("end", "more", "more", "stop", "start", "replay", "cancel"))
+        if what == "replay" and self.clicks:
+            await self._click(*random.choice(self.clicks))
+        elif what == "end":
+            self._note(what, request_id, await self.place.by_a_process(lambda w: w.end(request_id, owner.actor)))
+        elif what == "more":
+            self.asked += 1
+            key = f"more-{self.asked}"
+            for _ in range(2):
+                self._note(
+                    what, request_id, await self.place.by_a_process(partial(_more, request_id, owner.actor, key))
+                )
+        elif what == "cancel":
+            self._note(what, request_id, await self.place.by_a_process(lambda w: w.cancel(request_id, owner.actor)))
+        elif what in ("stop", "start"):
+            order = Switch(request_id, owner, PowerAction(what))
+            self._note(what, request_id, await self.place.by_a_process(lambda w: power.switch(w.ctx, order)))
+
+    async def _view(self, request_id: str) -> RequestView | None:
+        return await self.place.by_a_process(lambda hands: hands.view(request_id))
+
+    def _note(self, what: str, about: str, reply: Reply | None) -> None:
+        code = str(reply.code) if reply is not None else "no answer"
+        self.replies[f"{what}: {code}"] = self.replies.get(f"{what}: {code}", 0) + 1
+        self.place.note(f"{what} {about}: {code}")
+
+
+async def _more(request_id: str, owner: Actor, key: str, hands: World) -> Reply:
+    return await hands.more(request_id, "0.5", owner, key=key)
+
+
+async def _all_requests(hands: World) -> list[str]:
+    return [row.id for row in (await hands.books()).requests]

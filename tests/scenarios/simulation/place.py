@@ -1,0 +1,300 @@
+"""Everything of one seed: the clouds, the ledger, the processes and the agenda, all on one stepped clock."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import count
+from random import Random
+from typing import Any, TypeVar
+
+import httpx
+from starlette.applications import Starlette
+
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.services.audit import invariants
+from bot.services.runtime.clock_guard import GuardedClock
+from ledger.engine.db import Database
+from ledger.queries.audit import read_books, values_of
+from providers.contract import Provider
+from providers.registry import sandboxes
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.engine import Engine, SandboxCloud, truth
+from providers.sandbox.server import build_app
+from tests.scenarios.month.board import Board
+from tests.scenarios.month.life import PACE_S, TICK, begin
+from tests.scenarios.month.town import BOOT_POLL_S
+from tests.scenarios.simulation.bills import REPLACED, differences
+from tests.scenarios.simulation.connection import Connections
+from tests.scenarios.simulation.line import Line, Weather
+from tests.scenarios.simulation.loop import SimulatedClock
+from tests.scenarios.simulation.process import Door, Interrupted, Process
+from tests.scenarios.simulation.reach import NumberedPorts, NumberedReach
+from tests.scenarios.simulation.swarm import CLOUDS, Profile, draw
+from tests.support.clock import MachineClock
+from tests.support.wire import Wire, wired
+from tests.support.world import World
+
+T = TypeVar("T")
+Act = Callable[[], Awaitable[None]]
+APPROVERS = ("UBOB", "UCAROL")
+CREDIT_USD = Decimal(100_000)
+#: The longest jump: jobs have a pace, and a killed process holds its claims for minutes.
+JUMP = timedelta(seconds=600)
+#: Quiet clouds are listed less often than in production, which costs most of a seed.
+SWEEP_S = 120.0
+#: What concerns agents, reports and programs runs seldom: there are none. What books and checks runs as in a month.
+PACES_S = {name: seconds if name in ("clock", "metering", "drift") else 3600.0 for name, seconds in PACE_S.items()}
+
+
+@dataclass
+class Place:
+    """`clouds` and `engine` are the truth that the service cannot see."""
+
+    seed: int
+    random: Random
+    db_url: str
+    clock: SimulatedClock
+    clouds: Mapping[str, SandboxCloud]
+    engine: Engine
+    app: Starlette
+    profile: Profile
+    weather: Weather
+    board: Board
+    stack: ExitStack
+    policy: Policy
+    timing: Timing
+    processes: list[Process] = field(default_factory=list)
+    agenda: list[tuple[datetime, int, Act]] = field(default_factory=list)
+    #: What happened, in order, for people who read why a seed fails.
+    history: list[str] = field(default_factory=list)
+    #: What must never be, with the moment at which it was seen first.
+    violations: list[str] = field(default_factory=list)
+    #: The adapters of the newest process, which say how their clouds bill.
+    providers: Mapping[str, Provider] = field(default_factory=dict)
+    #: What makes a disturbed instance whole again, by cloud and its id there.
+    undo: dict[tuple[str, str], str] = field(default_factory=dict)
+    kills: int = 0
+    steps: int = 0
+    _order: Any = field(default_factory=count)
+    _made: Any = field(default_factory=count)
+    _late: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def now(self) -> datetime:
+        """The true time."""
+        return self.clock.now()
+
+    def note(self, what: str) -> None:
+        """Add a line to the history."""
+        self.history.append(f"{self.now:%H:%M:%S.%f} {what}")
+
+    def after(self, seconds: float, act: Act) -> None:
+        """Do something later."""
+        heapq.heappush(self.agenda, (self.now + timedelta(seconds=seconds), next(self._order), act))
+
+    def a_process(self) -> Process | None:
+        """One that works now, by chance."""
+        there = [one for one in self.processes if one.works]
+        return self.random.choice(there) if there else None
+
+    async def by_a_process(self, work: Callable[[World], Coroutine[Any, Any, T]]) -> T | None:
+        """What a process answers to a person; None when it answered nothing."""
+        process = self.a_process()
+        if process is None:
+            return None
+        with suppress(Interrupted):
+            return await process.do(work(self.hands(process)))
+        self.note(f"process {process.number} gave no answer")
+        return None
+
+    def hands(self, process: Process) -> World:
+        """What people do, done to one process."""
+        return World(process.life.ctx, self.clock, self.clouds, self.engine, self.board, process.machine)  # type: ignore[arg-type]
+
+    def begin(self, number: int, machine: MachineClock) -> Process:
+        """Start a process on a machine."""
+        process = Process(number, machine, lambda: any(one.connections.writing for one in self.processes))
+        url = f"http://clouds-{next(self._made)}.test"
+        database = Database(self.db_url, connect=process.connections)
+        self.stack.enter_context(wired(Line(self.app, process, self.weather, self._later), url))
+        clock, door = GuardedClock(machine), Door(self.board, process)
+        process.life = begin(database, clock, self.clouds, url, door, self.policy, self.timing, process.switch, "")
+        process.life.pace_s = PACES_S
+        process.life.ctx.reach = NumberedReach(self.engine.ssh_ports)
+        self.providers = process.life.ctx.providers
+        return process
+
+    async def close(self) -> None:
+        """End every process, without a trace in the ledger."""
+        for one in self.processes:
+            one.cut()
+            await one.bury()
+        for task in self._late:
+            task.cancel()
+        await asyncio.gather(*self._late, return_exceptions=True)
+        await self.engine.nodes.close()
+
+    def _later(self, seconds: float, request: httpx.Request) -> None:
+        async def arrive() -> None:
+            await asyncio.sleep(seconds)
+            self.note(f"late: {request.method} {request.url.path}")
+            with suppress(httpx.HTTPError):
+                await Wire(self.app).handle_async_request(request)
+
+        self._late.add(asyncio.get_running_loop().create_task(arrive()))
+
+    async def run(self, until: datetime, steps: int | None = None) -> None:
+        """Let everything happen until then, from due time to due time, or until so many steps or a crash."""
+        last, kills = self.steps + (steps or 1_000_000), self.kills
+        while self.now < until and self.steps < last and (steps is None or self.kills == kills):
+            while self.agenda and self.agenda[0][0] <= self.now:
+                await heapq.heappop(self.agenda)[2]()
+            await self._turns()
+            await asyncio.gather(*(self.clouds[name].tick() for name in self.profile.clouds))
+            following = [until, self.now + JUMP]
+            following += [await one.life.next_moment() for one in self.processes if one.works]
+            following += [self.agenda[0][0]] if self.agenda else []
+            before = self.now
+            await asyncio.sleep(max(min(following) - before, TICK).total_seconds())
+
+    def calm(self) -> None:
+        """No more faults, and what was broken is whole again."""
+        self.weather.is_calm = True
+        self.weather.dark.clear()
+        self.engine.faults.disarm()
+        self.board.down = False
+        for one in self.processes:
+            one.resume()
+            one.spare()
+            one.machine.off = timedelta()
+        for cloud, ref in list(self.undo):
+            self._make_good(cloud, ref)
+
+    async def make_good(self, cloud: str, ref: str) -> None:
+        """Undo what was done to an instance."""
+        self._make_good(cloud, ref)
+
+    def _make_good(self, cloud: str, ref: str) -> None:
+        what = self.undo.pop((cloud, ref), None)
+        if what is not None and any(one.alive and one.ref == ref for one in self.clouds[cloud].instances()):
+            self.clouds[cloud].disturb(ref, what)
+
+    def alive(self) -> list[str]:
+        """What really runs."""
+        return [one.ref for cloud in self.clouds.values() for one in cloud.instances() if one.alive]
+
+    def decimal(self, texts: Sequence[str]) -> Decimal:
+        """One of these amounts, by chance."""
+        return Decimal(self.random.choice(texts))
+
+    async def _turns(self) -> None:
+        """Every process that works takes its turn, all at once; then those that were killed are buried."""
+        self.steps += 1
+        for one in self.processes:
+            if one.works and (one.turn is None or one.turn.done()):
+                one.turn = one.start(one.life.turn())
+        await asyncio.gather(*(one.settled(one.turn) for one in self.processes if one.works and one.turn is not None))
+        for one in [one for one in self.processes if one.is_dead]:
+            await self._bury(one)
+        for one in self.processes:
+            if one.turn is not None and one.turn.done():
+                one.turn.result()
+                one.forget_done()
+
+    async def _bury(self, dead: Process) -> None:
+        """A killed process leaves, and another one starts on the same ledger a little later."""
+        self.kills += 1
+        self.processes.remove(dead)
+        await dead.bury()
+        down_s = 0.0 if self.weather.is_calm else self.random.choice((0.0, 5.0, 60.0, 900.0))
+        self.note(f"process {dead.number} died after {dead.steps} steps, and is away for {down_s:.0f} s")
+
+        async def again() -> None:
+            self.processes.append(self.begin(dead.number, dead.machine))
+
+        self.after(down_s, again)
+
+    @asynccontextmanager
+    async def ledger(self) -> AsyncIterator[Database]:
+        """The ledger as somebody reads it who is none of the processes."""
+        db = Database(self.db_url, connect=Connections())
+        try:
+            yield db
+        finally:
+            await db.close()
+
+    async def check(self, *, healed: bool = False) -> list[str]:
+        """What the ledger and the clouds' truth say that must never be. Bills are judged by `bill_differences`."""
+        seen = truth(self.engine, self.clouds.values())
+        async with self.ledger() as db:
+            found = await invariants.check(db, self.clock, seen, is_settled=healed, providers=self.providers)
+        return [str(one) for one in found if one.rule != REPLACED]
+
+    async def bill_differences(self) -> list[str]:
+        """The instances whose bill is not what the ledger says; bills must be settled."""
+        async with self.ledger() as db:
+            books = await read_books(db)
+        instances = [one for cloud in self.clouds.values() for one in cloud.instances()]
+        return list(differences(self.processes[0].life.ctx, books, instances))
+
+    async def journal(self) -> list[str]:
+        """Everything that the ledger says has happened, a line each."""
+        async with self.ledger() as db:
+            events = (await read_books(db)).events
+        return [
+            f"{one.at:%d %H:%M:%S.%f} {one.kind} {one.subject} {one.before}>{one.after} {one.actor}: {one.reason}"
+            for one in events
+        ]
+
+    async def digest(self) -> str:
+        """One number for the whole history: the journal, the entries and the instances of the ledger."""
+        async with self.ledger() as db:
+            books = await read_books(db)
+        lines = [repr(sorted(values_of(row).items())) for row in (*books.events, *books.entries, *books.instances)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+@asynccontextmanager
+async def place(db_url: str, seed: int, clock: SimulatedClock) -> AsyncIterator[Place]:
+    """Build the place of a seed, with its first processes; afterwards everything is closed."""
+    random = Random(seed)
+    boot_s, destroy_s = random.choice((3.0, 40.0, 120.0)), random.choice((0.5, 20.0))
+    timing = SandboxTiming.quick(boot_s=boot_s, destroy_s=destroy_s)
+    clouds = sandboxes(clock, timing, seed=random.randrange(50), names=CLOUDS, bad_rows=True)
+    engine = next(iter(clouds.values())).engine
+    engine.ssh_ports = NumberedPorts()
+    for cloud in clouds.values():
+        account: Any = cloud
+        account.account.credit_usd = CREDIT_USD
+    profile = draw(random, clouds)
+    weather = Weather(Random(f"{seed} weather"), profile, engine, clock)
+    policy = Policy(approvers=APPROVERS, max_open_requests_per_user=20, confirm_above_usd=Decimal(10_000))
+    with ExitStack() as stack:
+        built = Place(
+            seed=seed,
+            random=random,
+            db_url=db_url,
+            clock=clock,
+            clouds={name: clouds[name] for name in profile.clouds},
+            engine=engine,
+            app=build_app(clouds, tick_s=None),
+            profile=profile,
+            weather=weather,
+            board=Board(clock, lambda _: None),
+            stack=stack,
+            policy=policy,
+            timing=replace(Timing(), sweep_s=SWEEP_S, boot_poll_s=BOOT_POLL_S),
+        )
+        try:
+            built.processes = [built.begin(number, MachineClock(clock)) for number in range(profile.replicas)]
+            yield built
+        finally:
+            await built.close()

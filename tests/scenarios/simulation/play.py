@@ -1,0 +1,195 @@
+"""Play one seed: people and faults, then nothing but rest, and the invariants all the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from sqlalchemy.exc import SAWarning
+
+from bot.rules.billing.true_up import SETTLED
+from ledger.kernel.ids import Ids, ids_from
+from tests.scenarios.month.faults import FACTORS
+from tests.scenarios.simulation.loop import SimulatedClock, VirtualLoop
+from tests.scenarios.simulation.people import People
+from tests.scenarios.simulation.place import Place, place
+from tests.support.databases import copy_sqlite
+
+TROUBLE_S, REST_S, REST_STEP_S = 5400.0, 16_200.0, 1800.0
+#: The invariants are read whole, so they are checked at every so many steps, and after a crash.
+CHECKED_EVERY = 40
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    violations: list[str]
+    digest: str
+    history: list[str] = field(repr=False)
+    kills: int = 0
+    sessions: int = 0
+    steps: int = 0
+    journal: list[str] = field(default_factory=list, repr=False)
+    cpu_s: float = 0.0
+
+
+def play(seed: int, migrated: Path, folder: Path, *, every: int = CHECKED_EVERY) -> Outcome:
+    """Play a seed on a fresh copy of the migrated ledger in `folder`."""
+    clock = SimulatedClock()
+    began_s = time.process_time()
+    with ExitStack() as stack:
+        # Each seed has a folder of its own, because a killed process leaves its write-ahead log.
+        url = copy_sqlite(migrated, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder))))
+        stack.enter_context(_quiet())
+        stack.enter_context(ids_from(Ids(Random(f"{seed} ids"))))
+        run = stack.enter_context(asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)))
+        outcome = run.run(_play(seed, url, clock, every))
+    return replace(outcome, cpu_s=time.process_time() - began_s)
+
+
+async def _play(seed: int, url: str, clock: SimulatedClock, every: int) -> Outcome:
+    async with place(url, seed, clock) as here:
+        people = People(here)
+        people.plan()
+        _trouble(here)
+        end = here.now + timedelta(seconds=TROUBLE_S)
+        kills = 0
+        while here.now < end and not here.violations:
+            await here.run(end, steps=every)
+            here.violations += await here.check()
+        await _rest(here)
+        kills = here.kills
+        digest, journal = await here.digest(), await here.journal()
+        sessions = sum(1 for one in here.engine.creates if one.ref)
+        return Outcome(seed, here.violations, digest, here.history, kills, sessions, here.steps, journal)
+
+
+async def _rest(here: Place) -> None:
+    """No more faults: everything must come to its end."""
+    if here.violations:
+        return
+    here.note("everything works again")
+    here.calm()
+    end = here.now + timedelta(seconds=REST_S)
+    while here.now < end and not here.violations:
+        await here.run(here.now + timedelta(seconds=REST_STEP_S))
+        here.violations += await here.check()
+        if not here.alive() and not await here.check(healed=True):
+            break
+    here.violations += await here.check(healed=True)
+    # Two days pass at once: everything rests, and the clouds' bills are whole.
+    here.clock.advance(SETTLED + timedelta(hours=2))
+    await here.run(here.now + timedelta(hours=3))
+    here.violations += await here.bill_differences()
+
+
+def _trouble(here: Place) -> None:
+    """Put the seed's faults on the agenda."""
+    random, profile = here.random, here.profile
+    for _ in range(profile.kills):
+        here.after(random.uniform(0, TROUBLE_S), partial(_kill, here))
+    for _ in range(profile.pauses):
+        here.after(random.uniform(0, TROUBLE_S), partial(_pause, here))
+    for _ in range(profile.clock_steps):
+        here.after(random.uniform(0, TROUBLE_S), partial(_step_clock, here))
+    for _ in range(profile.slack_outages):
+        here.after(random.uniform(0, TROUBLE_S), partial(_mute, here))
+    for _ in range(profile.dark):
+        here.after(random.uniform(0, TROUBLE_S), partial(_darken, here))
+    for _ in range(profile.repricings):
+        here.after(random.uniform(0, TROUBLE_S), partial(_reprice, here))
+    for one in profile.disturbances:
+        here.after(random.uniform(300, TROUBLE_S), partial(_disturb, here, one.cloud, one.what, one.undone_by))
+
+
+async def _kill(here: Place) -> None:
+    process = here.a_process()
+    if process is not None:
+        process.kill_after(here.random.choice((1, 5, 20, 100, 300, 1000)) * here.random.randint(1, 5))
+
+
+async def _pause(here: Place) -> None:
+    process = here.a_process()
+    if process is None:
+        return
+    process.pause_after(here.random.randint(1, 600))
+    seconds = here.random.choice((30, 200, 900, 1500))
+    here.note(f"process {process.number} is to stand still for {seconds} s")
+
+    async def resume() -> None:
+        process.resume()
+
+    here.after(seconds, resume)
+
+
+async def _step_clock(here: Place) -> None:
+    process = here.a_process()
+    if process is None:
+        return
+    process.machine.off = timedelta(hours=here.random.choice((-24, -1, 1, 24 * 365)))
+    here.note(f"the clock of process {process.number} is {process.machine.off} off")
+
+    async def right() -> None:
+        process.machine.off = timedelta()
+
+    here.after(here.random.uniform(60, 1800), right)
+
+
+async def _mute(here: Place) -> None:
+    here.board.down = True
+    here.note("Slack is down")
+
+    async def unmute() -> None:
+        here.board.down = False
+
+    here.after(here.random.uniform(60, 3600), unmute)
+
+
+async def _darken(here: Place) -> None:
+    cloud = here.random.choice(here.profile.clouds)
+    here.weather.dark[cloud] = here.now + timedelta(seconds=here.random.uniform(60, 2400))
+    here.note(f"{cloud} cannot be reached until {here.weather.dark[cloud]:%H:%M:%S}")
+
+
+async def _reprice(here: Place) -> None:
+    cloud = here.random.choice(here.profile.clouds)
+    here.clouds[cloud].reprice("*", here.decimal(FACTORS))
+
+
+async def _disturb(here: Place, cloud: str, what: str, undone_by: str) -> None:
+    alive = [one for one in here.clouds[cloud].instances() if one.alive]
+    if not alive:
+        return
+    ref = here.random.choice(alive).ref
+    here.clouds[cloud].disturb(ref, what)
+    here.note(f"{cloud} {ref}: {what}")
+    if undone_by:
+        here.undo[cloud, ref] = undone_by
+        here.after(here.random.uniform(60, 1200), partial(here.make_good, cloud, ref))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A seed logs thousands of lines about what went wrong, as it should."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            # A killed process gives no connection back, and does not await what it was about to.
+            warnings.simplefilter("ignore", SAWarning)
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            yield
+    finally:
+        logging.disable(before)
