@@ -69,6 +69,9 @@ def draw(random: Random, clouds: Mapping[str, SandboxCloud]) -> Profile:
         table = clouds[cloud].FAULTS
         names = sorted(name for name in {table.own_name(name) for name in known} if name in table)
         picked = [name for name in names if random.random() < 0.2]
+        if "never_boots" in picked:
+            # Together they are an instance that nobody can ever terminate, which no cloud has.
+            picked = [name for name in picked if name != "terminate_refused_while_booting"]
         sandbox[cloud] = {} if is_quiet else {name: random.choice(RATES) for name in picked}
     there = [one for one in WHILE_RUNNING if one.cloud in chosen and random.random() < 0.4]
     return Profile(
