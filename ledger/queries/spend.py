@@ -9,12 +9,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, select
+from sqlalchemy import ColumnElement, and_, case, delete, func, literal, select, type_coerce, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
+from ledger.kernel.columns import MicroUsd
 from ledger.kernel.entry_kind import SPENT, USED
 from ledger.kernel.states import LIVE_SESSION, GrantState, RollupTier
 from ledger.models import (
@@ -59,6 +60,7 @@ class Purse:
 
 
 EVERYBODY = Purse()
+_NOTHING = literal(Decimal(0), MicroUsd())
 #: What the references of programs and AI agents begin with.
 PROGRAMS = (f"{ActorKind.CONSUMER}:", f"{ActorKind.AGENT}:")
 
@@ -122,34 +124,45 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
         ~RELEASED,
         *purse.conditions(),
     )
-    amounts: Any = await tx.execute(
+    approved = (
         select(
             GrantRow.session_id,
-            GrantRow.approval_id,
-            func.max(GrantRow.total_cap_usd),
-            func.max(GrantRow.price_cap_usd_h),
+            func.max(GrantRow.total_cap_usd).label("cap_usd"),
+            func.max(GrantRow.price_cap_usd_h).label("rate_usd_h"),
         )
         .join(Session, Session.id == GrantRow.session_id)
         .where(*in_force)
         .group_by(GrantRow.session_id, GrantRow.approval_id)
+        .subquery()
     )
-    caps: dict[str, Decimal] = {}
-    rates: dict[str, Decimal] = {}
-    for session_id, _, cap_usd, rate_usd_h in amounts:
-        caps[session_id] = caps.get(session_id, Decimal(0)) + cap_usd
-        rates[session_id] = max(rates.get(session_id, Decimal(0)), rate_usd_h)
-    used: Any = await tx.execute(
-        select(LedgerEntry.session_id, TOTAL)
+    caps = select(
+        approved.c.session_id,
+        func.sum(approved.c.cap_usd).label("cap_usd"),
+        func.max(approved.c.rate_usd_h).label("rate_usd_h"),
+    ).group_by(approved.c.session_id)
+    used = (
+        select(LedgerEntry.session_id, -TOTAL, _NOTHING)
         .join(Instance, Instance.id == LedgerEntry.instance_id)
         .join(GrantRow, GrantRow.id == Instance.grant_id)
         .join(Session, Session.id == LedgerEntry.session_id)
         .where(LedgerEntry.kind.in_(USED), *in_force)
         .group_by(LedgerEntry.session_id)
     )
-    for session_id, amount_usd in used:
-        caps[session_id] = max(caps.get(session_id, Decimal(0)) - amount_usd, Decimal(0))
+    # Grouped and not joined: a join of two sums is quadratic where the database guesses their sizes wrong.
+    both = union_all(caps, used).subquery()
+    left = (
+        select(func.sum(both.c.cap_usd).label("usd"), func.max(both.c.rate_usd_h).label("rate_usd_h"))
+        .group_by(both.c.session_id)
+        .subquery()
+    )
+    query: Any = select(
+        # A session that used more than its grants cover lowers no other one's sum.
+        type_coerce(func.sum(case((left.c.usd > _NOTHING, left.c.usd), else_=_NOTHING)), MicroUsd),
+        type_coerce(func.sum(left.c.rate_usd_h), MicroUsd),
+    )
+    open_usd, rate_usd_h = (await tx.execute(query)).one()
     ahead_usd, ahead_usd_h = await reserved_in_advance(tx, purse.whose, purse.label)
-    return sum(caps.values(), ahead_usd), sum(rates.values(), ahead_usd_h)
+    return (open_usd or Decimal(0)) + ahead_usd, (rate_usd_h or Decimal(0)) + ahead_usd_h
 
 
 async def outcomes(

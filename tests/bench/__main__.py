@@ -171,7 +171,7 @@ async def statements() -> None:
 async def startup() -> None:
     """How long the program takes to begin."""
     print("\nStarting: the program, in processes of its own, beside Python itself")
-    for name, value, aim in measure_startup():
+    async for name, value, aim in measure_startup():
         _line(name, value, aim)
 
 

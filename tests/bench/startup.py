@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -27,7 +26,7 @@ LISTED = (PROGRAM, "sessions", "--all", "--most", str(SESSIONS))
 INVENTORY = (PROGRAM, "inventory", "--gpu", "4090")
 
 
-def measure() -> Iterator[Line]:
+async def measure() -> AsyncIterator[Line]:
     """Medians in milliseconds; the programs' bytecode is compiled, because each is run once before it is timed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -40,7 +39,7 @@ def measure() -> Iterator[Line]:
             there = {**bare, "GPU_SHOPPER_URL": url, "GPU_SHOPPER_API_KEY": key}
             yield "gpu-shopper inventory, through REST", _ms(_took(INVENTORY, there, ROUNDS)), "aim < 600 ms"
             yield "gpu-shopper inventory, in this process", _ms(_took(INVENTORY, running.env, ROUNDS)), "aim < 1500 ms"
-            asyncio.run(_ended_sessions(running.database_url))
+            await _ended_sessions(running.database_url)
             _must_list(there)
             yield f"gpu-shopper sessions, {SESSIONS} of them", _ms(_took(LISTED, there, ROUNDS)), "aim < 1500 ms"
             yield "gpu-shopper serve, until it is ready", _ms(list(_serving(folder, running.env))), "aim < 3000 ms"
