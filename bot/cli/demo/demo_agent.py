@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
-import bot.agent
-from bot.agent.build import archive
 from bot.services.runtime.agent_archive import AgentArchive
 
-REQUIREMENTS = Path(bot.agent.__file__).with_name("requirements.txt")
+REQUIREMENTS = Path(__file__).parents[2] / "agent" / "requirements.txt"
 
 
 def demo_agent(folder: Path) -> AgentArchive | None:
@@ -23,7 +23,8 @@ def demo_agent(folder: Path) -> AgentArchive | None:
     libraries, file = folder / "libraries", folder / "agent.pyz"
     for name in re.findall(r"^([a-z0-9-]+)==", REQUIREMENTS.read_text("utf-8"), re.MULTILINE):
         copy_library(name, libraries)
-    file.write_bytes(archive(libraries))
+    command = (sys.executable, "-m", "bot.agent.build", str(libraries), str(file))
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 # Our own interpreter and module.
     return AgentArchive.read(file)
 
 
