@@ -27,7 +27,21 @@ from ledger.kernel.job import JobRequest
 Errors = dict[str, str]
 
 #: Blocks with the same name as the word of the grammar that reads them; `typed` is another GPU.
-_BLOCKS = ("preset", "gpu", "typed", "count", "hours", "disk", "max", "price", "clouds", "spot", "for")
+_BLOCKS = (
+    "preset",
+    "gpu",
+    "typed",
+    "count",
+    "hours",
+    "disk",
+    "max",
+    "price",
+    "clouds",
+    "spot",
+    "install",
+    "secrets",
+    "for",
+)
 #: Block → its choice that says nothing.
 _UNSAID = {"preset": NO_PRESET, "gpu": ANY, "hours": ANY}
 #: Block that shows a missing word → blocks whose own error may be why the word is missing.

@@ -16,6 +16,7 @@ from bot.rules.grammar.job_words import LIMIT_WORDS
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.hours_cap import DurationOutcome
+from bot.rules.stacks.stack import STACKS
 from bot.rules.values.phrases import at_rate, hours, short_hours, usd
 from bot.slack.blocks.elements import Block, actions, button, code, context, dollars, person, safe, section
 from bot.slack.blocks.offer_terms import OfferChoice
@@ -124,6 +125,7 @@ def _more_fields(clouds: Iterable[str], policy: Policy, form: ProvisionForm) -> 
     market = _select(spot, empty, initial=initial, action=_action("spot", form))
     limits = _text("verified=yes region=EU cuda=12.4")
     run = _text("model=7B tokens=2B seq=2048")
+    software = _select([_option(name) for name in STACKS], AS_PRESET if form.preset else "None")
     return [
         *blocks,
         _input("spot", "Market", market, optional=bool(form.preset)),
@@ -133,6 +135,8 @@ def _more_fields(clouds: Iterable[str], policy: Policy, form: ProvisionForm) -> 
         _input("limits", "Other limits", limits, optional=True, hint=f"Words: {', '.join(LIMIT_WORDS)}."),
         section("*Work*"),
         _input("work", "Training run", run, optional=True, hint=f"Such as model=7B tokens=2B. Time: {RUN_LONG}."),
+        _input("install", "Software", software, optional=True, hint="Installed before your command starts."),
+        _input("secrets", "Secrets", _text("HF_TOKEN"), optional=True, hint="Names of your stored secrets, no values."),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import pytest
@@ -130,6 +131,119 @@ def test_openssl_says_the_same(seed: bytes, message: bytes, flip: int) -> None:
     except InvalidSignature:
         said = False
     assert is_valid(public, bytes(signature), message) is said is (flip >= 512)
+
+
+def added(p: tuple[int, int], q: tuple[int, int]) -> tuple[int, int]:
+    """Add two points of the curve by its plain law (RFC 8032, 5.1): slow, and not the code under test."""
+    product = D * p[0] * q[0] * p[1] * q[1] % P
+    x = (p[0] * q[1] + q[0] * p[1]) * pow(1 + product, -1, P)
+    y = (p[1] * q[1] + p[0] * q[0]) * pow(1 - product, -1, P)
+    return x % P, y % P
+
+
+def times(number: int, p: tuple[int, int]) -> tuple[int, int]:
+    total = (0, 1)
+    while number:
+        total = added(total, p) if number & 1 else total
+        p, number = added(p, p), number >> 1
+    return total
+
+
+def point(y: int, sign: int) -> tuple[int, int]:
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    x = x if x * x % P == square else x * pow(2, (P - 1) // 4, P) % P
+    assert x * x % P == square
+    return (x if x & 1 == sign else P - x), y
+
+
+def encoded(p: tuple[int, int]) -> bytes:
+    return (p[1] | (p[0] & 1) << 255).to_bytes(32, "little")
+
+
+D = -121665 * pow(121666, -1, P) % P
+BASE = point(4 * pow(5, -1, P) % P, 0)
+#: A point of order 8: the part of any point that the order of the base point leaves, for the first that has all of it.
+TORSION = next(
+    small
+    for y in range(2, 200)
+    if pow((y * y - 1) * pow(D * y * y + 1, -1, P) % P, (P - 1) // 2, P) == 1
+    and times(4, small := times(L, point(y, 0))) != (0, 1)
+)
+
+
+def said_by_openssl(public: bytes, signature: bytes, message: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def hashed(r: bytes, key: bytes, message: bytes) -> int:
+    return int.from_bytes(hashlib.sha512(r + key + message).digest(), "little") % L
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 8])
+@pytest.mark.parametrize("in_key", [True, False])
+def test_a_key_or_an_r_with_a_part_of_small_order(order: int, in_key: bool) -> None:
+    """A check that multiplies by eight takes all of these. This one and OpenSSL take those where that part is gone."""
+    secret, nonce, small = 987654321, 123456789, times(8 // order, TORSION)
+    key = encoded(added(times(secret, BASE), small if in_key else (0, 1)))
+    r = encoded(added(times(nonce, BASE), (0, 1) if in_key else small))
+    taken = 0
+    for number in range(16):
+        message = b"%d" % number
+        h = hashed(r, key, message)
+        signature = r + ((nonce + h * secret) % L).to_bytes(32, "little")
+        is_right = h % order == 0 if in_key else order == 1
+        assert is_valid(key, signature, message) is said_by_openssl(key, signature, message) is is_right
+        taken += is_right
+    assert taken == 16 if order == 1 else taken < 16
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 8])
+def test_an_r_of_small_order_is_judged_as_openssl_does(order: int) -> None:
+    """Only the holder of the private key can make one that fits, and only with the neutral point."""
+    secret, r = 987654321, encoded(times(8 // order, TORSION))
+    key = encoded(times(secret, BASE))
+    for number in range(8):
+        message = b"%d" % number
+        signature = r + (hashed(r, key, message) * secret % L).to_bytes(32, "little")
+        assert is_valid(key, signature, message) is said_by_openssl(key, signature, message) is (order == 1)
+
+
+@pytest.mark.parametrize("s", [0, 1, L - 1, L, L + 1, 2**252, 2**253 - 1, 2**255, 2**256 - 1])
+def test_an_s_at_an_edge_fits_nothing(s: int) -> None:
+    signature = SIGNATURE[:32] + s.to_bytes(32, "little")
+    assert not is_valid(PUBLIC, signature, MESSAGE)
+    assert not said_by_openssl(PUBLIC, signature, MESSAGE)
+
+
+@pytest.mark.parametrize("s_bits", [0x20, 0x40, 0x80])
+def test_the_upper_bits_of_s_count(s_bits: int) -> None:
+    """Old libraries ignored them, so that each signature had seven others."""
+    changed = bytearray(SIGNATURE)
+    changed[63] |= s_bits
+    assert not is_valid(PUBLIC, bytes(changed), MESSAGE)
+
+
+def test_the_negative_of_a_key_or_an_r_is_another() -> None:
+    turned_key, turned_r = bytearray(PUBLIC), bytearray(SIGNATURE)
+    turned_key[31] ^= 0x80
+    turned_r[31] ^= 0x80
+    assert not is_valid(bytes(turned_key), SIGNATURE, MESSAGE)
+    assert not is_valid(PUBLIC, bytes(turned_r), MESSAGE)
+
+
+@pytest.mark.parametrize("y", range(19))
+@pytest.mark.parametrize("sign", [0, 1])
+def test_a_key_whose_y_is_not_below_the_prime_is_refused(y: int, sign: int) -> None:
+    """All 19 values of y that have a second form in 255 bits."""
+    long = (P + y | sign << 255).to_bytes(32, "little")
+    for r in (SIGNATURE[:32], long, (1).to_bytes(32, "little")):
+        assert not is_valid(long, r + bytes(32), MESSAGE)
+        assert not is_valid(long, r + SIGNATURE[32:], MESSAGE)
 
 
 def test_openssl_takes_a_key_of_zeros_and_this_does_not() -> None:

@@ -14,6 +14,7 @@ from bot.blockkit import validate_view
 from bot.rules.grammar.job_document import JobDocument
 from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
+from bot.rules.stacks.stack import STACKS
 from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms, modals
 from ledger.kernel.job import JobRequest, SpotPolicy
@@ -30,6 +31,8 @@ FULL = {
     "price": "$2.50",
     "clouds": ["vast", "runpod"],
     "spot": "any",
+    "install": "train",
+    "secrets": "HF_TOKEN, WANDB_API_KEY",
     "for": "  fine-tune\nof it ",
 }
 
@@ -42,6 +45,7 @@ def test_a_full_form_is_a_job() -> None:
     assert (job.hours, job.disk_gb, job.spot) == (Decimal("1.5"), 200, SpotPolicy.ANY)
     assert (job.budget_cap_usd, job.max_price_usd_h) == (Decimal(50), Decimal("2.50"))
     assert job.candidates == ("vast", "runpod")
+    assert (job.install, job.secrets) == ("train", ("HF_TOKEN", "WANDB_API_KEY"))
     assert job.reason == "fine-tune of it"
 
 
@@ -97,6 +101,9 @@ def test_a_run_that_says_too_little_is_explained_at_its_field(typed: str, said: 
         ({"disk": "-5"}, "disk", "disk"),
         ({"max": "-3"}, "max", "negative"),
         ({"price": "free"}, "price", "amount"),
+        ({"install": "everything"}, "install", "can't be installed by name; there are train and serve"),
+        ({"secrets": "HF_TOKEN,HF_TOKEN"}, "secrets", "twice"),
+        ({"secrets": "my-token"}, "secrets", "HF_TOKEN"),
         ({"for": "x" * 3_000}, "for", "3,000 characters"),
     ],
 )
@@ -142,11 +149,20 @@ def test_more_options_keep_what_is_chosen_and_add_the_rest() -> None:
     shown = inputs(form)
     assert shown["gpu"]["element"]["initial_option"]["value"] == "A40"
     assert shown["hours"]["element"]["initial_option"]["value"] == "6h"
-    rest = ["typed", "count", "disk", "clouds", "spot", "max", "price", "limits", "work"]
+    rest = ["typed", "count", "disk", "clouds", "spot", "max", "price", "limits", "work", "install", "secrets"]
     assert list(shown) == ["gpu", "hours", "for", *rest]
     view = modals.provision("C1", ["vast"], POLICY, form)
     groups = [block["text"]["text"] for block in view["blocks"] if block["type"] == "section"]
     assert groups == ["*Machine*", "*Limits*", "*Work*"]
+
+
+def test_the_software_of_the_form_is_what_the_word_installs() -> None:
+    options = inputs(modals.ProvisionForm(more=True))["install"]["element"]["options"]
+    assert [one["value"] for one in options] == list(STACKS)
+    for one in options:
+        job = forms.read_job({"gpu": "A40", "hours": "2h", "install": one["value"]}, POLICY)
+        assert isinstance(job, JobRequest)
+        assert job.install == one["value"]
 
 
 def test_every_time_of_the_form_is_a_word_and_says_when_an_override_is_needed() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from bot import logs
 from bot.cli.demo import history
+from bot.cli.demo.demo_agent import demo_agent
 from bot.cli.demo.scratch_folder import scratch_folder
 from bot.clock import TravelClock
 from bot.http_server import http
@@ -27,7 +27,6 @@ from bot.rules.policy.timing import Timing
 from bot.rules.values.labels import LabelKey
 from bot.services.audit.invariants import Truth
 from bot.services.runtime import liveness
-from bot.services.runtime.agent_archive import AgentArchive
 from bot.services.runtime.clock_guard import GuardedClock
 from bot.services.runtime.context import Context
 from bot.services.runtime.rate_limits import LedgerPacer
@@ -140,7 +139,7 @@ async def playground(
         async with practice.serve(port) as url, _sandbox(clouds) as sandbox_url:
             labels = LabelKey(DEPLOYMENT, label)
             ctx = _context(folder / "ledger.db", GuardedClock(clock), clouds, sandbox_url, labels, policy)
-            ctx = replace(ctx, agent=await _agent(folder)) if processes is not None else ctx
+            ctx = replace(ctx, agent=await asyncio.to_thread(demo_agent, folder)) if processes is not None else ctx
             try:
                 slack = SlackSettings(
                     bot_token=token,
@@ -158,18 +157,6 @@ async def playground(
                     yield Playground(url, practice, clouds, bot, clock, hidden, explained)
             finally:
                 await close(ctx)
-
-
-async def _agent(folder: Path) -> AgentArchive | None:
-    """Return the agent for real machines: the one that was built here, else one of these sources."""
-    found = AgentArchive.read(None)
-    if found is None:
-        (folder / "libraries").mkdir()
-        command = (sys.executable, "-m", "bot.agent.build", folder / "libraries", folder / "agent.pyz")
-        built = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
-        await built.wait()
-        found = AgentArchive.read(folder / "agent.pyz")
-    return found
 
 
 @asynccontextmanager
