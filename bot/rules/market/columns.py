@@ -140,12 +140,14 @@ def kind_names(job: JobRequest, policy: Policy, needs: Mapping[str, Needs]) -> t
     by_image = any(one.image.vendor is not None for one in needs.values())
     by_driver = any(one.image.cuda is not None for one in needs.values())
     work = workload_of(job)
-    by_place = job.regions or policy.blocked_countries or (work is not None and work.volume is not None)
+    by_place = job.regions or policy.blocked_countries
+    by_center = work is not None and work.volume is not None and not by_place
     return (
         *("cloud", "gpu", "gpu_count", "spot"),
         *(("compute_capability",) if by_image or job.work or job.install else ()),
         *(("cuda_max",) if by_driver or job.install else ()),
         *(("country", "region") if by_place else ()),
+        *(("region",) if by_center else ()),
     )
 
 

@@ -65,6 +65,13 @@ def test_the_money_is_spent_and_never_more(budget: int) -> None:
     assert found.serving_usd == 0
 
 
+@pytest.mark.parametrize("words", ["evaluation=40%", "dataset=1TB data=s3:us-east-1"])
+def test_evaluation_and_the_store_of_the_data_take_their_part_of_the_money(words: str) -> None:
+    found, plain = first(f"plan budget=$500 {words}"), first("plan budget=$500")
+    assert Decimal(500) * Decimal("0.97") < found.total_usd <= 500
+    assert found.loss > plain.loss
+
+
 def test_size_and_tokens_are_near_what_the_law_asks_for() -> None:
     """Throughput depends on the size, so the balance is not exactly that of the closed form."""
     for one in sized("plan budget=$500").models:
