@@ -20,8 +20,8 @@ from collections.abc import Mapping
 
 from bot.rules.sizing.throughput_data import NVLINK_GB_S
 from bot.rules.sizing.training import peak_flops
-from bot.rules.sizing.vram import MemoryLayout, kv_bytes, most_at_once, weight_bytes
-from bot.rules.sizing.workload import Architecture, Workload
+from bot.rules.sizing.vram import MXFP4_BYTES, MemoryLayout, kv_bytes, most_at_once, weight_bytes
+from bot.rules.sizing.workload import Architecture, Precision, Workload
 from providers.gpus.table import GpuModel
 
 TERMS = ("reading", "layer", "exchange")
@@ -40,8 +40,8 @@ def terms(
     The GPU's bandwidth must be known.
     """
     bandwidth = float(gpu.bandwidth_gb_s or 0) * 1e9 * count
-    weights = touched(shape, at_once) * weight_bytes(plan.weights)
-    cache = kv_bytes(shape) * _average_length(work) * at_once
+    weights = _read_bytes(shape, at_once, plan.weights)
+    cache = kv_bytes(shape, _average_length(work), count) * at_once
     shared = 0.0 if count == 1 else 1.0 if gpu.name in NVLINK_GB_S else _OVER_PCIE
     return {
         "reading": (weights + cache) / bandwidth,
@@ -73,6 +73,15 @@ def _average_length(work: Workload) -> float:
     if work.output_tokens is None:
         return work.sequence / 2
     return (work.prompt_tokens or 0) + work.output_tokens / 2
+
+
+def _read_bytes(shape: Architecture, at_once: int, precision: Precision) -> float:
+    """Return the bytes of weights that one step reads; in MXFP4 only the experts are short."""
+    if precision is not Precision.MXFP4:
+        return touched(shape, at_once) * weight_bytes(precision)
+    experts = float(shape.layers * shape.mlp_matrices * shape.width * shape.mlp_width) if shape.expert_params else 0.0
+    rest = shape.matmul_params - experts
+    return (touched(shape, at_once) - rest) * MXFP4_BYTES + rest * weight_bytes(Precision.BF16)
 
 
 def touched(shape: Architecture, at_once: int) -> float:

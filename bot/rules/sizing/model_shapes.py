@@ -1,19 +1,20 @@
 """List the shapes of models that people name: parameters, layers, width, heads, vocabulary.
 
-Sources: `bot.rules.sizing.model_table` names them for the rows; the GPT-3 paper's Table 2.1 (arXiv:2005.14165) is the
-ladder of sizes without a name. Parameter counts are not typed in where all layers are alike: they follow from the
-shape, and a test holds them against the published counts.
+Sources: `models.csv` names them row by row ("its config.json" is on the Hugging Face Hub, under the row's organisation
+and name). Table 2.1 of the GPT-3 paper (arXiv:2005.14165) is the ladder of sizes without a name. Parameter counts are
+not typed in where all layers are alike: they follow from the shape, and a test holds them against the published counts.
+An expert that every token passes counts among the experts and among those used.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-
-from bot.rules.sizing.model_table import ALIASES, TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,9 @@ class ModelShape:
 
     `mlp_width` is the inner width of one feed-forward block (of one expert, where there are many), `gated` whether it
     has a third matrix, `positions` the number of learned positions (0: rotary or ALiBi). `stated_params` and
-    `stated_active_params` are the makers' counts where layers differ from each other, 0 elsewhere.
+    `stated_active_params` are the makers' counts where layers differ from each other, 0 elsewhere. `local_layers` keep
+    keys and values of the last `window` tokens only. `latent` are the numbers that a layer keeps per token where it
+    compresses all keys and values into one vector, 0 elsewhere. `stored` is the format of the published weights.
     """
 
     name: str
@@ -40,6 +43,10 @@ class ModelShape:
     experts_used: int = 1
     stated_params: int = 0
     stated_active_params: int = 0
+    local_layers: int = 0
+    window: int = 0
+    latent: int = 0
+    stored: str = "bf16"
     source: str = ""
 
     @property
@@ -107,35 +114,26 @@ _LADDER = (
     (405.0, 126, 16384),
 )
 
+#: Columns of whole numbers; an empty cell is what most models have.
+_NUMBERS = (
+    *("layers", "width", "heads", "kv_heads", "head_width", "mlp_width", "vocab", "positions"),
+    *("experts", "experts_used", "stated_params", "stated_active_params", "local_layers", "window", "latent"),
+)
 _DECORATION = re.compile(r"(?:-(?:instruct|chat|hf|base|it|dev|v\d[\w.]*|\d{4}|meta|4k|8k|32k|128k))+$")
 
 
-def _row(line: str) -> ModelShape:
-    head, *cells = (cell.strip() for cell in line.split("|"))
-    owner, _, name = head.partition(": ")
-    experts, used = cells[10].split("/")
+def _row(cells: Mapping[str, str]) -> ModelShape:
+    numbers = {key: int(cells[key]) for key in _NUMBERS if cells[key]}
+    owner, _, name = cells["model"].partition("/")
+    here = f"https://huggingface.co/{owner}"
     return ModelShape(
         name=name,
-        layers=int(cells[0]),
-        width=int(cells[1]),
-        heads=int(cells[2]),
-        kv_heads=int(cells[3]),
-        head_width=int(cells[4]),
-        mlp_width=int(cells[5]),
-        gated=cells[6] == "yes",
-        vocab=int(cells[7]),
-        tied=cells[8] == "yes",
-        positions=int(cells[9]),
-        experts=int(experts),
-        experts_used=int(used),
-        stated_params=_billions(cells[11:12]),
-        stated_active_params=_billions(cells[12:13]),
-        source=f"https://huggingface.co/{owner}",
+        gated=cells["gated"] == "yes",
+        tied=cells["tied"] == "yes",
+        stored=cells["stored"] or "bf16",
+        source=f"{here}: {cells['source']}",
+        **numbers,
     )
-
-
-def _billions(cells: list[str]) -> int:
-    return int(float(cells[0].removesuffix("B")) * 1e9) if cells else 0
 
 
 def _squash(text: str) -> str:
@@ -145,14 +143,19 @@ def _squash(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", bare)
 
 
+def _rows() -> list[dict[str, str]]:
+    with Path(__file__).with_name("models.csv").open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+_ROWS = _rows()
 #: canonical name → shape
-MODELS: Mapping[str, ModelShape] = MappingProxyType(
-    {(shape := _row(line)).name: shape for line in TABLE.split("\n")[1:-1]}
-)
+MODELS: Mapping[str, ModelShape] = MappingProxyType({(shape := _row(cells)).name: shape for cells in _ROWS})
 
 _INDEX: Mapping[str, ModelShape] = {
-    **{_squash(name): shape for name, shape in MODELS.items()},
-    **{_squash(alias): MODELS[name] for alias, name in ALIASES.items()},
+    _squash(name): shape
+    for cells, shape in zip(_ROWS, MODELS.values(), strict=True)
+    for name in (shape.name, *cells["also"].split())
 }
 
 

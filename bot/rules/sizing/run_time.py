@@ -11,8 +11,8 @@ from decimal import Decimal
 
 from bot.rules.sizing.data_source import DataSource
 from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
-from bot.rules.sizing.vram import Fit, fit
-from bot.rules.sizing.workload import WorkKind, Workload, architecture, unknown
+from bot.rules.sizing.vram import Fit, fit, stored_bytes
+from bot.rules.sizing.workload import Architecture, WorkKind, Workload, architecture, unknown
 from providers.gpus.table import GPUS
 
 _ZERO = Decimal(0)
@@ -137,5 +137,10 @@ def checkpoint_gb(work: Workload) -> Decimal:
 
 def _fetched_gb(work: Workload) -> Decimal:
     shape = architecture(work)
-    weights = _ZERO if shape is None or work.kind is WorkKind.TRAINING else shape.total_params * _WEIGHT_BYTES / _GB
+    weights = _ZERO if shape is None or work.kind is WorkKind.TRAINING else weights_gb(shape)
     return weights + (work.dataset_gb or _ZERO)
+
+
+def weights_gb(shape: Architecture) -> Decimal:
+    """Return the GB of a model's weights as they are published."""
+    return Decimal(int(stored_bytes(shape, shape.stored))) / _GB

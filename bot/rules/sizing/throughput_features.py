@@ -75,7 +75,7 @@ def _training(work: Workload, shape: Architecture, gpu: GpuModel, count: int, ki
 
 
 def _decoding(plan: MemoryLayout, gpu: GpuModel, count: int) -> dict[str, float]:
-    short = float(plan.weights is Precision.INT4)
+    short = float(plan.weights in (Precision.INT4, Precision.MXFP4))
     wide = float((gpu.bandwidth_gb_s or 0) >= WIDE_MEMORY_GB_S)
     half = float(plan.weights in (Precision.INT8, Precision.FP8))
     return {

@@ -44,6 +44,8 @@ _WEIGHT_BYTES = {
     Precision.INT8: 1.0,
     Precision.INT4: 4.127 / 8,
 }
+#: Blocks of 32 numbers of 4 bits share a scale of 8 (arXiv:2310.10537; gpt-oss, arXiv:2508.10925: 4.25 bits).
+MXFP4_BYTES = 4.25 / 8
 _SHORT_BYTES = 2
 #: Matrices of a gated feed-forward block.
 _GATED = 3
@@ -317,15 +319,27 @@ def _served(work: Workload, shape: Architecture, count: int, plan: MemoryLayout)
     at_once = work.concurrency or 1
     buffers = PREFILL_TOKENS * _SHORT_BYTES * (4 * shape.width + 2 * shape.mlp_width) + 4 * at_once * shape.vocab
     return {
-        "weights": shape.total_params * weight_bytes(plan.weights) / count,
-        "KV cache": kv_bytes(shape) * work.sequence * at_once / count,
+        "weights": stored_bytes(shape, plan.weights) / count,
+        "KV cache": kv_bytes(shape, work.sequence, count) * at_once / count,
         "buffers": buffers / count,
     }
 
 
-def kv_bytes(shape: Architecture) -> float:
-    """Return the bytes of keys and values, in 16 bits, that one token leaves behind."""
-    return float(2 * _SHORT_BYTES * shape.layers * shape.kv_heads * shape.head_width)
+def kv_bytes(shape: Architecture, tokens: float, count: int = 1) -> float:
+    """Return the bytes of keys and values, in 16 bits, that a sequence of so many tokens leaves on `count` GPUs.
+
+    Heads are split over the GPUs. A latent vector has no heads, so each GPU keeps all of it (vLLM, "Data parallel
+    deployment": latent attention duplicates the cache over tensor parallel ranks).
+    """
+    whole = (shape.layers - shape.local_layers) * tokens + shape.local_layers * min(tokens, shape.window)
+    return _SHORT_BYTES * shape.kept * whole * (count if shape.latent else 1)
+
+
+def stored_bytes(shape: Architecture, precision: Precision) -> float:
+    """Return the bytes of all weights in a format; MXFP4 is a format of experts, and the rest has 16 bits."""
+    if precision is not Precision.MXFP4:
+        return shape.total_params * weight_bytes(precision)
+    return shape.expert_params * MXFP4_BYTES + (shape.total_params - shape.expert_params) * _SHORT_BYTES
 
 
 def most_at_once(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> int:
@@ -333,5 +347,5 @@ def most_at_once(work: Workload, shape: Architecture, gpu: GpuModel, count: int,
     if work.concurrency is not None:
         return work.concurrency
     one = _sum(parts(work, shape, count, plan))
-    each = (kv_bytes(shape) * work.sequence + 4 * shape.vocab) / count / GIB
+    each = (kv_bytes(shape, work.sequence, count) + 4 * shape.vocab) / count / GIB
     return min(max(int((usable_gb(gpu) - one) / each) + 1, 1), SERVED_AT_ONCE)

@@ -50,6 +50,7 @@ class Precision(StrEnum):
     FP8 = "fp8"
     INT8 = "int8"
     INT4 = "int4"
+    MXFP4 = "mxfp4"
 
 
 class Sharding(StrEnum):
@@ -150,10 +151,11 @@ class Workload:
 
     @property
     def number_format(self) -> Precision:
-        """Return the precision, as said or as assumed: mixed bf16 for training, bf16 for inference."""
+        """Return the precision, as said or as assumed: mixed bf16 for training, that of the weights for inference."""
         if self.precision is not None:
             return self.precision
-        return Precision.AMP_BF16 if self.trains else Precision.BF16
+        known = model(self.model) if self.model and not self.trains else None
+        return Precision.AMP_BF16 if self.trains else Precision.BF16 if known is None else Precision(known.stored)
 
     @property
     def total_tokens(self) -> int | None:
@@ -172,6 +174,8 @@ class Architecture:
     `body_params` are the weights that one token is multiplied with in the layers, `head_params` those of the output
     head, `total_params` everything that must be stored. `expert_params` are the weights of all experts and `routed` the
     experts that a token passes and `expert_width` the inner width of one; all are 0 where the layers have no experts.
+    Of each token a layer keeps `kept` numbers for later ones: its keys and values, or one vector that stands for them
+    (`latent`). `local_layers` keep only the last `window` tokens. `stored` is the format of the published weights.
     """
 
     layers: int
@@ -188,6 +192,15 @@ class Architecture:
     expert_params: int = 0
     routed: int = 0
     expert_width: int = 0
+    latent: int = 0
+    local_layers: int = 0
+    window: int = 0
+    stored: Precision = Precision.BF16
+
+    @property
+    def kept(self) -> int:
+        """Count the numbers that one layer keeps of one token while text is generated."""
+        return self.latent or 2 * self.kv_heads * self.head_width
 
     @property
     def matmul_params(self) -> int:
@@ -234,6 +247,10 @@ def _named(shape: ModelShape) -> Architecture:
         expert_params=shape.all_experts_params,
         routed=shape.experts_used if shape.experts > 1 else 0,
         expert_width=shape.mlp_width if shape.experts > 1 else 0,
+        latent=shape.latent,
+        local_layers=shape.local_layers,
+        window=shape.window,
+        stored=Precision(shape.stored),
     )
 
 

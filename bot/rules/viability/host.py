@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.sizing.run_time import KEPT_AT_ONCE, checkpoint_gb
+from bot.rules.sizing.run_time import KEPT_AT_ONCE, checkpoint_gb, weights_gb
 from bot.rules.sizing.vram import MemoryLayout, weight_bytes
 from bot.rules.sizing.workload import Sharding, WorkKind, Workload, architecture
 from providers.contract import Offer
@@ -25,7 +25,6 @@ from providers.contract import Offer
 IMAGE_GB = Decimal(20)
 _GB = 10**9
 _GRADIENT_BYTES = 4
-_STORED_BYTES = 2
 _FILE_GB = 10.0
 _PROCESS_GB = 2.0
 _SYSTEM_GB = 2.0
@@ -56,7 +55,7 @@ class RunDisk:
 def run_disk(work: Workload) -> RunDisk:
     """Return what a run writes to its disk."""
     shape = architecture(work)
-    weights = Decimal(0) if shape is None else Decimal(shape.total_params * _STORED_BYTES) / _GB
+    weights = Decimal(0) if shape is None else weights_gb(shape)
     return RunDisk(weights, work.dataset_gb or Decimal(0), KEPT_AT_ONCE * checkpoint_gb(work))
 
 
@@ -65,13 +64,12 @@ def host_gb(work: Workload, layout: MemoryLayout, gpus: int) -> Decimal:
     shape = architecture(work)
     if shape is None:
         return Decimal(0)
-    weights = shape.total_params * _STORED_BYTES / _GB
     if work.kind is WorkKind.TRAINING:
         loaded = 0.0
     elif work.trains and layout.sharding is Sharding.ZERO3 and gpus > 1:
         loaded = shape.total_params * weight_bytes(layout.weights) / _GB
     else:
-        loaded = min(weights, _FILE_GB)
+        loaded = min(float(weights_gb(shape)), _FILE_GB)
     kept = shape.optimizer_bytes(work.optimizer) + shape.total_params * _GRADIENT_BYTES
     offloaded = kept / _GB if layout.offload else 0.0
     return Decimal(f"{loaded + offloaded + _PROCESS_GB * gpus + _SYSTEM_GB:.3f}")

@@ -5,7 +5,7 @@ papers): 16-bit tensor cores came with Volta (7.0), bf16 and TF32 with Ampere (8
 (9.0). vLLM refuses bf16 below 8.0 and any GPU below 7.0 with the same limits. AMD (ROCm documentation, "Precision
 support"): bf16 and fp16 from CDNA and RDNA3 on, fp8 from CDNA3 on, TF32 on CDNA3 only. Few-bit weights as bitsandbytes
 multiplies them (its installation guide, table of features): LLM.int8() from 7.5 on, NF4 and FP4 from 6.0 on; with ROCm
-on CDNA2 and newer, and on RDNA3.
+on CDNA2 and newer, and on RDNA3. MXFP4, gpt-oss' format: vLLM's recipe for it names Ampere and newer, MI300X and newer.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ LEAST_CAPABILITY: Mapping[Precision, Decimal] = {
     Precision.FP8: Decimal("8.9"),
 }
 #: The least compute capability of bitsandbytes' kernels.
-LEAST_QUANTIZED: Mapping[Precision, Decimal] = {Precision.INT8: Decimal("7.5"), Precision.INT4: Decimal("6.0")}
+LEAST_QUANTIZED: Mapping[Precision, Decimal] = {
+    Precision.INT8: Decimal("7.5"),
+    Precision.INT4: Decimal("6.0"),
+    Precision.MXFP4: Decimal("8.0"),
+}
 
 _SHORT = (Precision.BF16, Precision.AMP_BF16, Precision.FP16, Precision.AMP_FP16)
 _OLD = frozenset([Precision.FP32, *_SHORT])
 _QUANTIZED = frozenset(LEAST_QUANTIZED)
+_INTEGERS = frozenset([Precision.INT8, Precision.INT4])
 #: The formats of AMD's architectures; one that is not listed here has none of them but fp32.
 AMD_FORMATS: Mapping[str, frozenset[Precision]] = {
     "CDNA": _OLD,
-    "CDNA2": _OLD | _QUANTIZED,
+    "CDNA2": _OLD | _INTEGERS,
     "CDNA3": _OLD | _QUANTIZED | {Precision.TF32, Precision.FP8},
     "CDNA4": _OLD | _QUANTIZED | {Precision.FP8},
-    "RDNA3": _OLD | _QUANTIZED,
+    "RDNA3": _OLD | _INTEGERS,
 }
 
 

@@ -55,6 +55,10 @@ PUBLISHED = {
     "llama-4-scout": 107.8,
     "llama-4-maverick": 400,
     "deepseek-v3": 671,
+    "deepseek-r1-distill-qwen-1.5b": 1.78,
+    "gemma-3-270m": 0.268,
+    "olmo-2-32b": 32.2,
+    "smollm3-3b": 3.08,
 }
 
 
@@ -98,10 +102,27 @@ def test_the_experts_of_a_mixture_hold_nearly_all_of_it() -> None:
         ("allenai/OLMo-2-1124-13B", "olmo-2-13b"),
         ("Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"),
         ("HuggingFaceTB/SmolLM2-1.7B-Instruct", "smollm2-1.7b"),
+        ("HuggingFaceTB/SmolLM3-3B", "smollm3-3b"),
+        ("allenai/OLMo-2-0325-32B-Instruct", "olmo-2-32b"),
+        ("google/gemma-3-270m-it", "gemma-3-270m"),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "qwen3-30b-a3b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama-3-8b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "llama-3-70b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "deepseek-r1-distill-qwen-1.5b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen2.5-7b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-14B", "qwen2.5-14b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "qwen2.5-32b"),
     ],
 )
 def test_people_spell_names_in_many_ways(text: str, name: str) -> None:
     assert model(text) is MODELS[name]
+
+
+def test_every_row_says_where_it_is_from() -> None:
+    assert all(shape.source.startswith("https://huggingface.co/") for shape in MODELS.values())
+    assert all(len(shape.source.split(": ")[-1]) > 5 for shape in MODELS.values())
+    assert all((shape.window > 0) is (shape.local_layers > 0) for shape in MODELS.values())
+    assert all(shape.local_layers < shape.layers for shape in MODELS.values())
 
 
 def test_an_unknown_name_is_unknown() -> None:

@@ -210,7 +210,7 @@ def test_the_cache_grows_with_keys_and_values() -> None:
     shape = architecture(parse("model=llama-3-8b"))
     assert shape is not None
     # 32 layers x 8 heads x 128 x (key and value) x 2 bytes: 128 KiB per token.
-    assert kv_bytes(shape) == 131_072
+    assert kv_bytes(shape, 1) == 131_072
     found = judged("model=llama-3-8b type=serving seq=8192 concurrency=4 precision=bf16", "A100-SXM-80GB")
     assert amount(found, "KV cache") == pytest.approx(4.0)
 
